@@ -1,0 +1,226 @@
+"""A program: lanes of launches and waits, what every scheduler compiles to (plain data).
+
+A *lane* is an ordered list of :class:`Launch` and :class:`Wait`. On a CPU a lane is a thread
+and a launch calls a kernel on a range of its tiles; on CUDA a lane is a stream and a wait an
+event. Sequential, concurrent, merged and co-scheduled stages differ only in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class ProgramError(ValueError):
+    """A program that cannot run, with one sentence that names the first fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferType:
+    """Physical shape and type of a buffer: what a kernel was compiled for."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCall:
+    """One call of a unit's code: a kernel function and its tiles.
+
+    Attributes
+    ----------
+    symbol
+        Name of the function in the kernel library. It is called with its buffers and a tile
+        range ``[begin, end)``; any partition of ``[0, tiles)`` gives the same bits.
+    tiles
+        Extent of the outer parallel loop.
+    arguments
+        Indices into the unit's parameters followed by its scratch buffers.
+    """
+
+    symbol: str
+    tiles: int
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCode:
+    """The code of a unit: phases that run one after another, with a barrier between.
+
+    Attributes
+    ----------
+    parameters
+        Inputs (weights included, as the kernels want them) and then outputs.
+    outputs
+        How many of the parameters, the last ones, are outputs.
+    scratch
+        Buffers that live only while the unit runs.
+    calls
+        The phases.
+    """
+
+    parameters: tuple[BufferType, ...]
+    outputs: int
+    scratch: tuple[BufferType, ...]
+    calls: tuple[PhaseCall, ...]
+
+
+class Role(str, Enum):
+    """What a buffer is for."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    CONSTANT = "constant"
+    INTERMEDIATE = "intermediate"
+    SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A buffer of a program; ``name`` is unique, and for a constant names its parameter."""
+
+    name: str
+    type: BufferType
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run the tiles ``[begin, end)`` of a kernel on some buffers.
+
+    ``unit`` says whose work it is, for errors and traces: an index into
+    :attr:`Program.units`.
+    """
+
+    kernel: int
+    buffers: tuple[int, ...]
+    begin: int
+    end: int
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Go on only when ``lane`` has finished its first ``launches`` launches of this run."""
+
+    lane: int
+    launches: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """What an executor runs.
+
+    Attributes
+    ----------
+    lanes
+        One list of instructions a lane.
+    kernels
+        Symbols in the kernel library.
+    buffers
+        All buffers.
+    units
+        Names of the units, for errors and traces.
+    """
+
+    lanes: tuple[tuple[Launch | Wait, ...], ...]
+    kernels: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    units: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        launches = [sum(isinstance(i, Launch) for i in lane) for lane in self.lanes]
+        for number, lane in enumerate(self.lanes):
+            for item in lane:
+                if isinstance(item, Wait):
+                    if not 0 <= item.lane < len(self.lanes):
+                        raise ProgramError(f"lane {number} waits for lane {item.lane} of none")
+                    if not 0 <= item.launches <= launches[item.lane]:
+                        raise ProgramError(
+                            f"lane {number} waits for launch {item.launches} of lane {item.lane}, "
+                            f"which has {launches[item.lane]}"
+                        )
+                    continue
+                if not 0 <= item.kernel < len(self.kernels):
+                    raise ProgramError(f"lane {number} launches kernel {item.kernel} of none")
+                if not all(0 <= b < len(self.buffers) for b in item.buffers):
+                    raise ProgramError(f"lane {number} uses a buffer that does not exist")
+                if not 0 <= item.begin <= item.end:
+                    raise ProgramError(f"lane {number} has the tile range {item.begin}, {item.end}")
+                if not 0 <= item.unit < len(self.units):
+                    raise ProgramError(f"lane {number} launches for unit {item.unit} of none")
+        self._reject_deadlock()
+
+    def _reject_deadlock(self) -> None:
+        """Run the lanes with instantaneous kernels; what stays behind waits for ever."""
+        done = [0] * len(self.lanes)
+        position = [0] * len(self.lanes)
+        moved = True
+        while moved:
+            moved = False
+            for number, lane in enumerate(self.lanes):
+                while position[number] < len(lane):
+                    item = lane[position[number]]
+                    if isinstance(item, Wait) and done[item.lane] < item.launches:
+                        break
+                    done[number] += isinstance(item, Launch)
+                    position[number] += 1
+                    moved = True
+        for number, lane in enumerate(self.lanes):
+            if position[number] < len(lane):
+                raise ProgramError(f"lane {number} would wait for ever: the waits form a cycle")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the inverse of :meth:`from_json`."""
+        return {
+            "format": "tvm-ios program",
+            "version": 1,
+            "kernels": self.kernels,
+            "units": self.units,
+            "buffers": [[b.name, b.type.shape, b.type.dtype, b.role.value] for b in self.buffers],
+            "lanes": [
+                [
+                    ["wait", item.lane, item.launches]
+                    if isinstance(item, Wait)
+                    else ["launch", item.kernel, item.buffers, item.begin, item.end, item.unit]
+                    for item in lane
+                ]
+                for lane in self.lanes
+            ],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Program:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ProgramError
+            If the data is not a program of this version, or would not run.
+        """
+        if data.get("format") != "tvm-ios program" or data.get("version") != 1:
+            raise ProgramError("this is not a tvm-ios program of version 1")
+        try:
+            return Program(
+                lanes=tuple(
+                    tuple(
+                        Wait(int(item[1]), int(item[2]))
+                        if item[0] == "wait"
+                        else Launch(item[1], tuple(item[2]), item[3], item[4], item[5])
+                        for item in lane
+                    )
+                    for lane in data["lanes"]
+                ),
+                kernels=tuple(map(str, data["kernels"])),
+                buffers=tuple(
+                    Buffer(name, BufferType(tuple(shape), dtype), Role(role))
+                    for name, shape, dtype, role in data["buffers"]
+                ),
+                units=tuple(map(str, data["units"])),
+            )
+        except ProgramError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise ProgramError(f"the program file lacks or misstates {error}") from error

@@ -1,0 +1,203 @@
+"""A schedule: which units run together, how, and in what order (plain, frozen data)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.files import write_atomically
+from tvm_ios.graph import OpGraph, bits, mask_of
+
+
+class ScheduleError(ValueError):
+    """A schedule that does not fit, with the first rule it violates."""
+
+
+class Strategy(str, Enum):
+    """How the units of a stage run (IOS, section 3.1)."""
+
+    #: Groups side by side; the units of a group one after another.
+    CONCURRENT = "concurrent"
+    #: One stacked operator computes all units; a split recovers their outputs.
+    MERGE = "merge"
+    #: Tiles of several units interleaved on the execution units (Rammer).
+    CO_SCHEDULE = "co_schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Units between two barriers.
+
+    Attributes
+    ----------
+    strategy
+        How they run.
+    groups
+        Unit numbers, each group in topological order. A merge stage has one unit a group.
+    """
+
+    strategy: Strategy
+    groups: tuple[tuple[int, ...], ...]
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """All units, group by group."""
+        return tuple(unit for group in self.groups for unit in group)
+
+    @property
+    def mask(self) -> int:
+        """The bit set of the units."""
+        return mask_of(self.units)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Stages over a graph of units, with what is needed to tell whether they fit.
+
+    Attributes
+    ----------
+    fingerprint
+        :attr:`OpGraph.fingerprint` of the graph of units.
+    stages
+        In the order of execution; each unit stands in exactly one.
+    policy
+        Who made it, e.g. ``"ios-both"``.
+    device
+        What it was made for, e.g. ``"x86-64-v4, 2 lanes"``.
+    batch
+        The batch size it was made for.
+    latencies
+        Expected seconds a stage, or empty.
+    """
+
+    fingerprint: str
+    stages: tuple[Stage, ...]
+    policy: str
+    device: str = ""
+    batch: int = 1
+    latencies: tuple[float, ...] = ()
+
+    @property
+    def latency(self) -> float:
+        """Expected seconds, the sum over the stages."""
+        return sum(self.latencies)
+
+    def validate(self, graph: OpGraph) -> None:
+        """Check this schedule against a graph of units.
+
+        Raises
+        ------
+        ScheduleError
+            Naming the first violated rule.
+        """
+        if self.fingerprint != graph.fingerprint:
+            raise ScheduleError(
+                f"the schedule was made for graph {self.fingerprint}, "
+                f"but {graph.name} is {graph.fingerprint}"
+            )
+        if self.latencies and len(self.latencies) != len(self.stages):
+            raise ScheduleError("the schedule has not one latency a stage")
+        done = 0
+        for position, stage in enumerate(self.stages):
+            self._validate_stage(graph, position, stage, done)
+            done |= stage.mask
+        missing = graph.all_operators & ~done
+        if missing:
+            first = graph.operators[next(bits(missing))].name
+            raise ScheduleError(f"unit {first!r} is in no stage")
+
+    @staticmethod
+    def _validate_stage(graph: OpGraph, position: int, stage: Stage, done: int) -> None:
+        where = f"stage {position}"
+        if not stage.groups or not all(stage.groups):
+            raise ScheduleError(f"{where} has an empty group")
+        group_of: dict[int, int] = {}
+        for number, group in enumerate(stage.groups):
+            for unit in group:
+                if not 0 <= unit < len(graph):
+                    raise ScheduleError(f"{where} names unit {unit}, which does not exist")
+                name = graph.operators[unit].name
+                if unit in group_of or done >> unit & 1:
+                    raise ScheduleError(f"unit {name!r} is scheduled twice")
+                for p in bits(graph.predecessors[unit] & ~done):
+                    if group_of.get(p) != number:
+                        raise ScheduleError(
+                            f"unit {name!r} in {where} runs before or beside "
+                            f"{graph.operators[p].name!r}, which it reads from"
+                        )
+                group_of[unit] = number
+        if stage.strategy is Strategy.MERGE and any(len(group) != 1 for group in stage.groups):
+            raise ScheduleError(f"{where} merges a group of more than one unit")
+
+    def to_json(self, graph: OpGraph) -> dict[str, Any]:
+        """Plain data with unit numbers, and the units' names for people."""
+        return {
+            "format": "tvm-ios schedule",
+            "version": 1,
+            "fingerprint": self.fingerprint,
+            "policy": self.policy,
+            "device": self.device,
+            "batch": self.batch,
+            "units": [op.name for op in graph.operators],
+            "stages": [{"strategy": s.strategy.value, "groups": s.groups} for s in self.stages],
+            "latencies": self.latencies,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Schedule:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ScheduleError
+            If the data is not a schedule of this version.
+        """
+        if data.get("format") != "tvm-ios schedule" or data.get("version") != 1:
+            raise ScheduleError("this is not a tvm-ios schedule of version 1")
+        try:
+            return Schedule(
+                fingerprint=str(data["fingerprint"]),
+                policy=str(data["policy"]),
+                device=str(data["device"]),
+                batch=int(data["batch"]),
+                stages=tuple(
+                    Stage(
+                        Strategy(stage["strategy"]),
+                        tuple(tuple(int(u) for u in group) for group in stage["groups"]),
+                    )
+                    for stage in data["stages"]
+                ),
+                latencies=tuple(float(x) for x in data["latencies"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ScheduleError(f"the schedule file lacks or misstates {error}") from error
+
+    def save(self, path: Path, graph: OpGraph) -> None:
+        """Write JSON, to a temporary name first."""
+        write_atomically(path, json.dumps(self.to_json(graph), indent=1).encode())
+
+    @staticmethod
+    def load(path: Path) -> Schedule:
+        """Read a file that :meth:`save` wrote.
+
+        Raises
+        ------
+        ScheduleError
+            If the file is not a schedule.
+        """
+        try:
+            data = json.loads(path.read_text())
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
+        if not isinstance(data, dict):
+            raise ScheduleError(f"{path} is not a schedule")
+        return Schedule.from_json(data)
+
+
+def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:
+    """One unit a stage, in the graph's own order: the baseline of every comparison."""
+    return tuple(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(len(graph)))
