@@ -18,6 +18,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from tvm_ios.errors import UserError
+
 #: Attribute values are plain data, so that graphs can be hashed and written as JSON.
 AttrValue = int | float | str | bool | tuple["AttrValue", ...]
 
@@ -25,7 +27,7 @@ _DTYPE_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "
 _DTYPE_BYTES |= {"int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8}
 
 
-class GraphError(ValueError):
+class GraphError(UserError):
     """A graph that breaks a rule, with one sentence that names what and where."""
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from tvm_ios.errors import UserError
 
-class ProgramError(ValueError):
+
+class ProgramError(UserError):
     """A program that cannot run, with one sentence that names the first fault."""
 
 

@@ -9,11 +9,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
 from tvm_ios.graph import OpGraph, bits, mask_of
 
 
-class ScheduleError(ValueError):
+class ScheduleError(UserError):
     """A schedule that does not fit, with the first rule it violates."""
 
 

@@ -1,0 +1,94 @@
+"""The pass: find an inter-operator schedule and write it into the module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm_ios.blocks import cut_blocks
+
+from relay_passes.measured import MeasuredSearch, MeasuringOptions, Progress
+from relay_passes.prepare import Prepared, apply_schedule, prepare, schedule_of
+from tvm_ios.cost.analytic import AnalyticCost
+from tvm_ios.cost.model import CostModel
+from tvm_ios.devices import load_device
+from tvm_ios.merge_rule import mergeable
+from tvm_ios.schedule import Schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.network import search_graph
+from tvm_ios.units import UnitRule
+
+
+@tvm.transform.module_pass(opt_level=0, name="IOSSchedule")
+class IOSSchedule:
+    """Schedule the operators of ``main`` by IOS and outline its units.
+
+    The result is a valid Relax module that computes the same: each unit is a private function
+    with the attributes ``ios.unit``, ``ios.stage`` and ``ios.group``, ``main`` calls them in
+    schedule order, merged convolutions stand in the IR, and the module attribute
+    ``ios.schedule`` holds the schedule. A module that carries a schedule is returned as it is.
+
+    Parameters
+    ----------
+    policy
+        ``sequential``, ``greedy``, ``ios-merge``, ``ios-parallel`` or ``ios-both``.
+    cost
+        ``"measured"`` (stages are measured on this machine), the name of a device description
+        (``"v100"``), or a cost model of your own.
+    options
+        How to measure and how far to search: lanes, target, tuned kernels, pruning, budget.
+    unit_rule
+        How operators form units, instead of the default rule.
+    schedule
+        Apply this schedule instead of searching.
+    progress
+        Called with (what, done, total) while it measures.
+    """
+
+    def __init__(
+        self,
+        policy: str = "ios-both",
+        cost: str | CostModel = "measured",
+        *,
+        options: MeasuringOptions | None = None,
+        unit_rule: UnitRule | None = None,
+        schedule: Schedule | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.policy = policy
+        self.cost = cost
+        self.options = options or MeasuringOptions()
+        self.unit_rule = unit_rule
+        self.schedule = schedule
+        self.progress = progress
+
+    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
+        """Schedule; see :class:`tvm.transform.Pass`."""
+        if schedule_of(mod) is not None:
+            return mod
+        prepared = prepare(mod, rule=self.unit_rule)
+        schedule = self.schedule or self._search(prepared)
+        return apply_schedule(prepared, schedule)
+
+    def _search(self, prepared: Prepared) -> Schedule:
+        graph, options = prepared.units, self.options
+        if self.policy == "sequential":
+            return sequential_schedule(graph)
+        if self.policy == "greedy":
+            return greedy_schedule(graph)
+        if self.cost == "measured":
+            return MeasuredSearch(prepared, options, self.progress).schedule(self.policy)[0]
+        cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost
+        blocks = cut_blocks(graph, options.max_block)
+        batch = graph.tensors[graph.inputs[0]].shape[0]
+        found = search_graph(
+            graph,
+            blocks,
+            cost,
+            self.policy,
+            options.pruning,
+            mergeable,
+            device=cost.name,
+            batch=batch,
+        )
+        return found[0]

@@ -1,0 +1,135 @@
+"""Searching with measured costs: compile units, time them, measure what may matter."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm_ios.blocks import cut_blocks
+
+from relay_passes.prepare import Prepared
+from runtime_ext.kernels.library import KernelCompiler, UnitSource
+from runtime_ext.layouts import tensor_layouts
+from runtime_ext.machine import available_lanes, cache_folder, device_name, host_target
+from runtime_ext.measure import StageTimer
+from tvm_ios.cost.composed import ComposedCost
+from tvm_ios.cost.log import LogHeader, MeasurementLog
+from tvm_ios.merge_rule import mergeable
+from tvm_ios.schedule import Schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.endings import Pruning
+from tvm_ios.search.lazy import Budget, LazyStatistics, lazy_search
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class MeasuringOptions:
+    """How to measure.
+
+    Attributes
+    ----------
+    lanes
+        Threads; all that the process may use by default.
+    target
+        TVM target; this machine by default.
+    database
+        A MetaSchedule database (folder) of tuned kernels.
+    cache
+        Folder of compiled kernels and measurement logs.
+    pruning, max_block
+        Limits of the search.
+    budget
+        When measuring ends.
+    """
+
+    lanes: int = field(default_factory=available_lanes)
+    target: Any = None
+    database: Path | None = None
+    cache: Path = field(default_factory=cache_folder)
+    pruning: Pruning = field(default_factory=lambda: Pruning(3, 8))
+    max_block: int = 40
+    budget: Budget = field(default_factory=Budget)
+
+    @property
+    def resolved_target(self) -> Any:
+        """The target, this machine's where none is given."""
+        return self.target or host_target(self.lanes)
+
+
+class MeasuredSearch:
+    """Finds schedules of one prepared module on this machine; policies share measurements."""
+
+    def __init__(
+        self, prepared: Prepared, options: MeasuringOptions, progress: Progress | None = None
+    ) -> None:
+        self.prepared = prepared
+        self.options = options
+        self.progress = progress
+        self.blocks = cut_blocks(prepared.units, options.max_block)
+        self.device = device_name(options.lanes)
+        target = options.resolved_target
+        self.compiler = KernelCompiler(target, options.lanes, options.cache / "kernels")
+        self.timer = StageTimer(
+            prepared.units, self._source, self.compiler, options.lanes, self._log(target)
+        )
+        self._layouts = tensor_layouts(prepared.units)
+        self._optimistic: ComposedCost | None = None
+
+    def schedule(self, policy: str) -> tuple[Schedule, LazyStatistics | None]:
+        """The schedule of a policy, and for those that search what the search took.
+
+        Raises
+        ------
+        SearchError
+            If the policy is unknown.
+        """
+        graph, options = self.prepared.units, self.options
+        if policy == "sequential":
+            return sequential_schedule(graph, device=self.device), None
+        if policy == "greedy":
+            return greedy_schedule(graph, device=self.device), None
+
+        def report(done: int, waiting: int) -> None:
+            if self.progress is not None:
+                self.progress(f"{policy}: measuring stages", done, done + waiting)
+
+        return lazy_search(
+            graph,
+            self.blocks,
+            self._optimistic_cost(),
+            lambda stage: self.timer.stage_latency(graph, stage),
+            self.timer.stage_key,
+            policy,
+            options.pruning,
+            mergeable,
+            budget=options.budget,
+            progress=report,
+            device=self.device,
+            batch=graph.tensors[graph.inputs[0]].shape[0],
+        )
+
+    def _optimistic_cost(self) -> ComposedCost:
+        if self._optimistic is None:
+            self.timer.compile_units(self.progress)
+            self.timer.measure_units(self.progress)
+            self._optimistic = ComposedCost(
+                self.timer.unit_latencies, self.timer.unit_key, self.options.lanes
+            )
+        return self._optimistic
+
+    def _source(self, units: tuple[int, ...]) -> UnitSource:
+        outliner = self.prepared.outliner
+        made = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
+        layouts = tuple(self._layouts[t] for t in (*made.data, *made.outputs))
+        return UnitSource(made.function, layouts)
+
+    def _log(self, target: Any) -> MeasurementLog:
+        """One log file for each device, target and TVM, so that none is ever refused."""
+        header = LogHeader(self.device, str(target), tvm.__version__)
+        digest = hashlib.sha256(repr(header).encode()).hexdigest()[:16]
+        return MeasurementLog(self.options.cache / "logs" / f"{digest}.jsonl", header)

@@ -1,0 +1,74 @@
+"""From a TVM module to its graph of units, and back with a schedule."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import tvm
+
+from relay_passes.relax.bindings import DialectError
+from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.extract import extract
+from relay_passes.relax.outline import Outliner, outline
+from runtime_ext.scheduled_module import SCHEDULE
+from tvm_ios.graph import OpGraph
+from tvm_ios.schedule import Schedule
+from tvm_ios.units import UnitRule, form_units
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A module ready for a schedule.
+
+    Attributes
+    ----------
+    module
+        Canonical: inference only, constants folded.
+    units
+        The graph of units.
+    outliner
+        Makes the units' functions.
+    """
+
+    module: tvm.IRModule
+    units: OpGraph
+    outliner: Outliner
+
+
+def prepare(module: tvm.IRModule, name: str = "model", rule: UnitRule | None = None) -> Prepared:
+    """Canonicalise a Relax module and form its units.
+
+    Raises
+    ------
+    DialectError
+        If the module cannot be scheduled; one sentence says why.
+    GraphError
+        If a unit rule of the user's is none.
+    """
+    if any(type(f).__module__.startswith("tvm.relay") for f in module.functions.values()):
+        raise DialectError("this is a Relay module; only Relax modules can be scheduled")
+    canonical = canonicalise(module)
+    extraction = extract(canonical, name)
+    units = form_units(extraction.graph) if rule is None else form_units(extraction.graph, rule)
+    return Prepared(canonical, units, Outliner(extraction, units))
+
+
+def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
+    """The scheduled module: units outlined, merged operators in the IR, the schedule attached.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is not one of this module.
+    """
+    schedule.validate(prepared.units)
+    scheduled = outline(prepared.module, prepared.outliner, schedule)
+    return scheduled.with_attr(SCHEDULE, json.dumps(schedule.to_json(prepared.units)))
+
+
+def schedule_of(module: tvm.IRModule) -> Schedule | None:
+    """The schedule that a module carries, if any."""
+    if not module.attrs or SCHEDULE not in module.attrs:
+        return None
+    return Schedule.from_json(json.loads(str(module.attrs[SCHEDULE])))

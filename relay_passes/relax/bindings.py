@@ -1,0 +1,139 @@
+"""Reading and rebuilding flat Relax functions: bindings, leaves, substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+
+from tvm_ios.errors import UserError
+
+#: What can stand as an argument of a flat expression.
+Leaf = relax.Var | GenericConst
+
+
+class DialectError(UserError):
+    """A module that cannot be scheduled, with one sentence that names what stands in the way."""
+
+
+def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
+    """All bindings of a function in order.
+
+    Raises
+    ------
+    DialectError
+        If the function has control flow or is not in A-normal form.
+    """
+    if not isinstance(function.body, relax.SeqExpr):
+        raise DialectError("the function is not in A-normal form; run relax.transform.Normalize")
+    found: list[relax.VarBinding] = []
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            if not isinstance(binding, relax.VarBinding):
+                raise DialectError(f"{type(binding).__name__} needs dynamic shapes: fix the shapes")
+            if isinstance(binding.value, relax.If):
+                raise DialectError("the model has control flow (If), which cannot be scheduled")
+            found.append(binding)
+    return found
+
+
+def operator_name(expression: Any) -> str:
+    """``"relax.add"`` of a call of that operator; the name of the node's class otherwise."""
+    if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):
+        return str(expression.op.name)
+    return type(expression).__name__
+
+
+def leaves(expression: Any) -> Iterator[Leaf]:
+    """Variables and constants of a flat expression, in order, repeated as they stand."""
+    if isinstance(expression, relax.Call):
+        for argument in expression.args:
+            yield from leaves(argument)
+    elif isinstance(expression, relax.Tuple):
+        for field in expression.fields:
+            yield from leaves(field)
+    elif isinstance(expression, relax.TupleGetItem):
+        yield from leaves(expression.tuple_value)
+    elif isinstance(expression, relax.Var | GenericConst):
+        yield expression
+
+
+def substitute(expression: Any, replacement: Mapping[Any, Any]) -> Any:
+    """The expression with its leaves replaced."""
+    if isinstance(expression, relax.Call):
+        arguments = [substitute(argument, replacement) for argument in expression.args]
+        return relax.Call(expression.op, arguments, expression.attrs, expression.ty_args)
+    if isinstance(expression, relax.Tuple):
+        return relax.Tuple([substitute(field, replacement) for field in expression.fields])
+    if isinstance(expression, relax.TupleGetItem):
+        return relax.TupleGetItem(substitute(expression.tuple_value, replacement), expression.index)
+    if isinstance(expression, relax.Var | GenericConst):
+        return replacement.get(expression, expression)
+    return expression
+
+
+def static_shape(leaf: Any) -> tuple[int, ...]:
+    """Extents of a tensor.
+
+    Raises
+    ------
+    DialectError
+        If the leaf is not a tensor of static shape.
+    """
+    kind = leaf.ty
+    if not isinstance(kind, relax.TensorType) or kind.shape is None:
+        raise DialectError(f"{_name(leaf)} is not a tensor of known rank")
+    try:
+        return tuple(int(extent) for extent in kind.shape)
+    except TypeError as error:
+        raise DialectError(
+            f"{_name(leaf)} has the dynamic shape {list(kind.shape)}: bind it to numbers first"
+        ) from error
+
+
+def data_type(leaf: Any) -> str:
+    """NumPy type name of a tensor."""
+    return str(leaf.ty.dtype)
+
+
+def rebuild(
+    module: tvm.IRModule,
+    name: str,
+    emit: Callable[[relax.BlockBuilder, relax.VarBinding, dict[Any, Any]], Any],
+) -> tvm.IRModule:
+    """A copy of the module with one function rebuilt binding by binding.
+
+    Parameters
+    ----------
+    module
+        Left as it is.
+    name
+        The function to rebuild; its parameters, attributes and result stay.
+    emit
+        Called with the builder, each old binding and the map from old variables to new
+        expressions; returns the new variable or constant.
+    """
+    old = module[name]
+    builder = relax.BlockBuilder(module)
+    parameters = [relax.Var(p.name, p.ty) for p in old.params]
+    new: dict[Any, Any] = dict(zip(old.params, parameters, strict=True))
+    attributes = dict(old.attrs.items()) if old.attrs else None
+    variable = module.get_global_var(name)
+    scratch = f"{name}_rebuilt"
+    with builder.function(scratch, parameters, attrs=attributes):
+        with builder.dataflow():
+            for binding in bindings_of(old):
+                new[binding.var] = emit(builder, binding, new)
+            result = builder.emit_output(substitute(old.body.body, new))
+        rebuilt = builder.emit_func_output(result)
+    built = builder.finalize()
+    functions = {v: f for v, f in built.functions_items() if v.name_hint not in (scratch, name)}
+    functions[variable] = built[rebuilt].with_attr("global_symbol", name)
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _name(leaf: Any) -> str:
+    return f"value {leaf.name!r}" if isinstance(leaf, relax.Var) else "a constant"

@@ -1,0 +1,229 @@
+"""The operator graph of a canonical Relax module, with the way back to its bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+
+from relay_passes.relax.bindings import (
+    DialectError,
+    Leaf,
+    bindings_of,
+    data_type,
+    leaves,
+    operator_name,
+    static_shape,
+)
+from relay_passes.relax.operators import kind_and_attrs
+from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.operators import operator_flops
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """A graph and where each of its parts stands in the module.
+
+    Attributes
+    ----------
+    graph
+        Operators in the order of their bindings.
+    bindings
+        For each operator its bindings, in order: more than one where an operator has several
+        outputs or where the importer spells one operator in several (LRN).
+    values
+        For each tensor the variable or constant.
+    number
+        The tensor of each variable and constant, aliases included.
+    """
+
+    graph: OpGraph
+    bindings: tuple[tuple[relax.VarBinding, ...], ...]
+    values: tuple[Leaf, ...]
+    number: Mapping[Leaf, int]
+
+
+def extract(module: tvm.IRModule, name: str = "model") -> Extraction:
+    """Read ``main`` of a canonical module.
+
+    Raises
+    ------
+    DialectError
+        If a shape is dynamic, or an operator returns a tuple that is passed on whole.
+    """
+    return _Extractor(module["main"], name).extract()
+
+
+class _Extractor:
+    def __init__(self, function: relax.Function, name: str) -> None:
+        self.function = function
+        self.name = name
+        self.tensors: list[Tensor] = []
+        self.values: list[Leaf] = []
+        self.number: dict[Any, int] = {}
+        self.names: set[str] = set()
+        self.operators: list[Operator] = []
+        self.bindings: list[tuple[relax.VarBinding, ...]] = []
+
+    def extract(self) -> Extraction:
+        inputs = [self._add(parameter) for parameter in self.function.params]
+        bindings = bindings_of(self.function)
+        fields = _tuple_fields(bindings)
+        for group in _group(bindings):
+            last = group[-1]
+            value = last.value
+            if isinstance(value, relax.Var | GenericConst):
+                self.number[last.var] = self._number(value)
+            elif isinstance(value, relax.Call):
+                outputs = fields.get(last.var)
+                self._operator(group, value, [last.var] if outputs is None else outputs[0])
+                if outputs is not None:
+                    self.bindings[-1] = (*group, *outputs[1])
+            elif not isinstance(value, relax.TupleGetItem | relax.Tuple):
+                raise DialectError(f"cannot schedule a {type(value).__name__}")
+        result = self.function.body.body
+        spelled = {b.var: b.value for b in bindings}
+        while isinstance(result, relax.Var) and isinstance(
+            spelled.get(result), relax.Var | relax.Tuple
+        ):
+            result = spelled[result]
+        outputs = [self._number(leaf) for leaf in leaves(result)]
+        graph = OpGraph(
+            self.name, tuple(self.operators), tuple(self.tensors), tuple(inputs), tuple(outputs)
+        )
+        return Extraction(graph, tuple(self.bindings), tuple(self.values), self.number)
+
+    def _operator(
+        self, group: tuple[relax.VarBinding, ...], call: relax.Call, outputs: list[relax.Var]
+    ) -> None:
+        reads = list(leaves(call))
+        inside = {binding.var for binding in group}
+        if len(group) > 1:
+            reads = [leaf for b in group for leaf in leaves(b.value) if leaf not in inside]
+            reads = [leaf for leaf in dict.fromkeys(reads) if isinstance(leaf, relax.Var)]
+            kind, attrs = "lrn", dict(_lrn_attrs(group))
+        else:
+            kind, attrs = kind_and_attrs(call, group[-1].var)
+        if kind == "add" and (bias := _bias_position(call)) is not None:
+            kind = "bias_add"
+            reads = [call.args[1 - bias], call.args[bias]]
+        if kind == "reshape":
+            if static_shape(reads[0]) == static_shape(outputs[0]):
+                self.number[outputs[0]] = self._number(reads[0])
+                return
+            reads = reads[:1]
+        numbers = tuple(self._number(leaf) for leaf in reads)
+        if kind == "bias_add":
+            size = static_shape(reads[1])
+            self.tensors[numbers[1]] = Tensor(
+                self.tensors[numbers[1]].name, (max(size, default=1),), data_type(reads[1]), True
+            )
+        made = tuple(self._add(variable) for variable in outputs)
+        operator = Operator(
+            name=self.tensors[made[0]].name,
+            kind=kind,
+            inputs=numbers,
+            outputs=made,
+            attrs=MappingProxyType(attrs),
+        )
+        shapes = [self.tensors[t] for t in (*numbers, *made)]
+        flops = operator_flops(kind, attrs, shapes[: len(numbers)], shapes[len(numbers) :])
+        self.operators.append(Operator(operator.name, kind, numbers, made, operator.attrs, flops))
+        self.bindings.append(group)
+
+    def _add(self, leaf: Leaf) -> int:
+        constant = not isinstance(leaf, relax.Var)
+        number = len(self.tensors)
+        name = f"constant{number}" if constant else leaf.name
+        if name in self.names:
+            name = f"{name}.{number}"
+        self.names.add(name)
+        self.tensors.append(Tensor(name, static_shape(leaf), data_type(leaf), constant))
+        self.values.append(leaf)
+        self.number[leaf] = number
+        return number
+
+    def _number(self, leaf: Leaf) -> int:
+        if leaf in self.number:
+            return self.number[leaf]
+        if isinstance(leaf, relax.Var):
+            raise DialectError(f"the tuple {leaf.name!r} is passed on whole; take its fields")
+        return self._add(leaf)
+
+
+def _tuple_fields(
+    bindings: list[relax.VarBinding],
+) -> dict[Any, tuple[list[relax.Var], list[relax.VarBinding]]]:
+    """For each call that returns a tuple, the variables of its fields and their bindings."""
+    found: dict[Any, tuple[list[relax.Var], list[relax.VarBinding]]] = {}
+    for binding in bindings:
+        if isinstance(binding.value, relax.Call) and isinstance(binding.var.ty, relax.TupleType):
+            found[binding.var] = ([], [])
+        elif isinstance(binding.value, relax.TupleGetItem):
+            whole = binding.value.tuple_value
+            if whole in found:
+                found[whole][0].append(binding.var)
+                found[whole][1].append(binding)
+    return found
+
+
+def _bias_position(call: relax.Call) -> int | None:
+    """Which argument of an addition is a constant along the channels."""
+    for position, argument in enumerate(call.args):
+        if isinstance(argument, GenericConst):
+            data = static_shape(call.args[1 - position])
+            shape = static_shape(argument)
+            if len(data) < 2 or len(shape) > len(data):
+                return None
+            padded = (1,) * (len(data) - len(shape)) + shape
+            axis = 1 if len(data) == 4 else len(data) - 1
+            if padded == tuple(n if i == axis else 1 for i, n in enumerate(data)):
+                return position
+    return None
+
+
+_LRN = (
+    "relax.multiply",
+    "relax.expand_dims",
+    "relax.nn.avg_pool3d",
+    "relax.squeeze",
+    "relax.multiply",
+    "relax.add",
+    "relax.power",
+    "relax.divide",
+)
+
+
+def _group(bindings: list[relax.VarBinding]) -> list[tuple[relax.VarBinding, ...]]:
+    """Bindings one by one, but the importer's eight of a local response norm as one."""
+    groups: list[tuple[relax.VarBinding, ...]] = []
+    position = 0
+    while position < len(bindings):
+        group = tuple(bindings[position : position + len(_LRN)])
+        if tuple(operator_name(b.value) for b in group) != _LRN or not _is_chain(group):
+            group = group[:1]
+        groups.append(group)
+        position += len(group)
+    return groups
+
+
+def _is_chain(group: tuple[relax.VarBinding, ...]) -> bool:
+    data = group[0].value.args[0]
+    links = all(
+        after.value.args[1 if after is group[-1] else 0].same_as(before.var)
+        for before, after in pairwise(group)
+    )
+    return links and bool(group[-1].value.args[0].same_as(data))
+
+
+def _lrn_attrs(group: tuple[relax.VarBinding, ...]) -> dict[str, Any]:
+    size = int(group[2].value.attrs.pool_size[0])
+    # The importer divides by the window in the pool, so its factor is alpha itself.
+    alpha, bias, beta = (float(group[i].value.args[1].value.numpy()) for i in (4, 5, 6))
+    return {"size": size, "alpha": alpha, "beta": beta, "bias": bias}

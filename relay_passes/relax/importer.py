@@ -1,0 +1,41 @@
+"""ONNX models as canonical Relax modules."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import onnx
+import tvm
+from tvm.relax.frontend.onnx import from_onnx
+
+from relay_passes.relax.bindings import DialectError
+from relay_passes.relax.canonicalise import canonicalise
+from runtime_ext.scheduled_module import OUTPUT_NAMES
+
+
+def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
+    """A canonical Relax module of a simplified model, weights as constants.
+
+    Parameters
+    ----------
+    model
+        What :func:`tvm_ios.onnx_simplify.simplify` returned.
+
+    Raises
+    ------
+    DialectError
+        If TVM's importer does not support the model.
+    """
+    with warnings.catch_warnings():
+        # The importer checks models strictly and only warns; the simplifier has checked already.
+        warnings.simplefilter("ignore")
+        try:
+            module = from_onnx(model, keep_params_in_input=False)
+        except Exception as error:
+            reason = str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
+            raise DialectError(
+                f"TVM's ONNX importer refuses {model.graph.name}: {reason}"
+            ) from error
+    names = [output.name for output in model.graph.output]
+    return canonicalise(module.with_attr(OUTPUT_NAMES, json.dumps(names)))

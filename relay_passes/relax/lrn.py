@@ -1,0 +1,37 @@
+"""Local response normalisation in operators that fuse, instead of a three-dimensional pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import relax
+
+from relay_passes.relax.bindings import data_type, static_shape
+
+
+def emit_lrn(builder: relax.BlockBuilder, data: Any, attrs: Mapping[str, Any]) -> relax.Var:
+    """``x / (bias + alpha / size * sum of x**2 over size channels) ** beta``, on NCHW data.
+
+    A power of 3/4, the usual one, is two square roots: ``powf`` costs a hundred times more.
+    """
+    channels = static_shape(data)[1]
+    size = int(attrs["size"])
+    before = (size - 1) // 2
+    dtype = data_type(data)
+    squared = builder.emit(relax.op.multiply(data, data))
+    widths = [0, 0, before, size - 1 - before, 0, 0, 0, 0]
+    padded = builder.emit(relax.op.nn.pad(squared, widths, "constant", 0.0))
+    total: Any = None
+    for shift in range(size):
+        part = builder.emit(relax.op.strided_slice(padded, [1], [shift], [shift + channels]))
+        total = part if total is None else builder.emit(relax.op.add(total, part))
+    scale = relax.const(float(attrs["alpha"]) / size, dtype)
+    scaled = builder.emit(relax.op.multiply(total, scale))
+    norm = builder.emit(relax.op.add(scaled, relax.const(float(attrs["bias"]), dtype)))
+    if float(attrs["beta"]) == 0.75:
+        root = builder.emit(relax.op.sqrt(norm))
+        power = builder.emit(relax.op.multiply(root, builder.emit(relax.op.sqrt(root))))
+    else:
+        power = builder.emit(relax.op.power(norm, relax.const(float(attrs["beta"]), dtype)))
+    return builder.emit(relax.op.divide(data, power))

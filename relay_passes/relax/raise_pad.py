@@ -1,0 +1,67 @@
+"""The ONNX importer emits padding as a TIR function: raise it to ``relax.nn.pad`` again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm.sym
+import tvm_ffi
+from tvm import relax, tirx
+
+from relay_passes.relax.bindings import operator_name, rebuild, static_shape, substitute
+
+
+@tvm.transform.module_pass(opt_level=0, name="RaisePad")
+class RaisePad:
+    """Rewrite ``call_tir(pad, (x,))`` of a constant value to ``relax.nn.pad(x)``."""
+
+    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
+        """Raise; see :class:`tvm.transform.Pass`."""
+
+        def emit(
+            builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
+        ) -> Any:
+            value = substitute(binding.value, new)
+            if operator_name(value) == "relax.call_tir" and len(value.args[1].fields) == 1:
+                data = value.args[1].fields[0]
+                found = _padding(mod[binding.value.args[0]], data, binding.var)
+                if found is not None:
+                    widths, fill = found
+                    return builder.emit(relax.op.nn.pad(data, widths, "constant", fill))
+            return builder.emit(value)
+
+        return rebuild(mod, "main", emit)
+
+
+def _padding(function: Any, data: Any, result: Any) -> tuple[list[int], float] | None:
+    """Widths (begin, end of each axis) and fill value, if the function only pads."""
+    reads: list[Any] = []
+    choices: list[Any] = []
+
+    def call(node: Any) -> None:
+        if getattr(node.op, "name", "") == "prim.if_then_else":
+            choices.append(node)
+
+    stores: list[Any] = []
+    seek = [
+        (tvm.ir.TensorLoad, reads.append),
+        (tvm.ir.Call, call),
+        (tirx.BufferStore, stores.append),
+    ]
+    tvm_ffi.structural_walk(function.body, seek)
+    loads = {tuple(str(index) for index in read.indices): read for read in reads}
+    if len(stores) != 1 or len(choices) != 1 or len(loads) != 1:
+        return None
+    fill = choices[0].args[2]
+    if not isinstance(fill, tirx.FloatImm | tirx.IntImm):
+        return None
+    (load,) = loads.values()
+    begins: list[int] = []
+    for index, position in zip(load.indices, stores[0].indices, strict=True):
+        shift = tvm.sym.Analyzer().simplify(position - index)
+        if not isinstance(shift, tirx.IntImm):
+            return None
+        begins.append(int(shift.value))
+    extents = zip(begins, static_shape(data), static_shape(result), strict=True)
+    return [w for b, small, large in extents for w in (b, large - small - b)], float(fill.value)
