@@ -1,0 +1,163 @@
+"""From a scheduled module to something that runs: kernels, program, packed weights."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+
+from runtime_ext.buffers import content_key
+from runtime_ext.cpu_features import required_features
+from runtime_ext.executable import Executable
+from runtime_ext.kernels.library import KernelCompiler, UnitSource
+from runtime_ext.layouts import tensor_layouts
+from runtime_ext.machine import available_lanes, cache_folder, host_target
+from runtime_ext.scheduled_module import read_scheduled_module
+from runtime_ext.session import Port, Session
+from tvm_ios.lower import lower_stages
+from tvm_ios.program import Program
+from tvm_ios.program_builder import tensor_names
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A scheduled model with its code.
+
+    Attributes
+    ----------
+    program
+        What the executor runs.
+    compiler
+        Holds the kernels.
+    constants
+        Packed weights by content.
+    inputs, outputs
+        As the model names them.
+    schedule
+        The module's schedule as plain data.
+    """
+
+    program: Program
+    compiler: KernelCompiler
+    constants: Mapping[str, Array]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    schedule: Mapping[str, Any]
+
+    def session(self, **options: Any) -> Session:
+        """A session; options as of :class:`runtime_ext.session.Session`."""
+        functions = {symbol: self.compiler.function(symbol) for symbol in self.program.kernels}
+        return Session(
+            self.program, functions, self.constants, self.inputs, self.outputs, **options
+        )
+
+    def save(self, path: Path, notes: Mapping[str, Any] | None = None) -> None:
+        """Write an executable; see :meth:`runtime_ext.executable.Executable.save`."""
+        with tempfile.TemporaryDirectory() as folder:
+            kernels = Path(folder) / "kernels.so"
+            self.compiler.export(kernels, self.program.kernels)
+            target = self.compiler.target
+            Executable(
+                program=self.program,
+                kernels=kernels,
+                constants=self.constants,
+                inputs=self.inputs,
+                outputs=self.outputs,
+                schedule=self.schedule,
+                target=str(target),
+                features=required_features(target),
+                fingerprint=self.schedule["fingerprint"],
+                notes=notes or {},
+            ).save(path)
+
+
+def build(
+    module: tvm.IRModule,
+    *,
+    target: Any = None,
+    lanes: int | None = None,
+    name: str = "model",
+    compiler: KernelCompiler | None = None,
+    latencies: Mapping[str, Sequence[float]] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> BuiltModel:
+    """Compile what ``IOSSchedule`` made.
+
+    Parameters
+    ----------
+    module
+        A Relax module that carries a schedule.
+    target
+        A TVM target; this machine by default.
+    lanes
+        Threads; all that the process may use by default.
+    name
+        Of the model.
+    compiler
+        One that may hold the kernels already.
+    latencies
+        For each unit key measured seconds on 1, 2, ... lanes, by which groups get their lanes.
+    progress
+        Called with kernels compiled and all of them.
+
+    Raises
+    ------
+    ModuleError
+        If the module is not in the scheduled form.
+    """
+    lanes = lanes or available_lanes()
+    compiler = compiler or KernelCompiler(
+        target or host_target(lanes), lanes, cache_folder() / "kernels"
+    )
+    read = read_scheduled_module(module, name)
+    graph = read.graph
+    layouts = tensor_layouts(graph)
+    sources = {
+        str(i): UnitSource(function, tuple(layouts[t] for t in (*op.inputs, *op.outputs)))
+        for i, (op, function) in enumerate(zip(graph.operators, read.functions, strict=True))
+    }
+    compiled = compiler.compile(sources, progress)
+    constants: dict[str, Array] = {}
+    constant_names: dict[tuple[int, int], str] = {}
+    for i, (op, values) in enumerate(zip(graph.operators, read.constants, strict=True)):
+        unit = compiled[str(i)]
+        for k, use in enumerate(unit.constants):
+            packed = use.transform.apply(values[use.parameter - len(op.inputs)].value.numpy())
+            key = content_key(packed)
+            constants[key] = packed
+            constant_names[i, len(op.inputs) + k] = key
+
+    def unit_latency(unit: int, count: int) -> float:
+        assert latencies is not None
+        return latencies[compiled[str(unit)].key][count - 1]
+
+    known = latencies is not None and all(u.key in latencies for u in compiled.values())
+    program = lower_stages(
+        graph,
+        read.stages,
+        {i: compiled[str(i)].code for i in range(len(graph))},
+        lanes=lanes,
+        unit_latency=unit_latency if known else None,
+        constant_name=lambda units, parameter: constant_names[units[0], parameter],
+    )
+    buffers = tensor_names(graph)
+
+    def port(tensor: int) -> Port:
+        made = graph.tensors[tensor]
+        return Port(made.name, buffers[tensor], made.shape, made.dtype)
+
+    return BuiltModel(
+        program=program,
+        compiler=compiler,
+        constants=constants,
+        inputs=tuple(port(t) for t in graph.inputs),
+        outputs=tuple(port(t) for t in graph.outputs),
+        schedule=read.schedule,
+    )

@@ -1,0 +1,155 @@
+"""Runners side by side: interleaved runs, in this process or in a fresh one.
+
+``python -m runtime_ext.contest TASK.json`` is the fresh process: it loads executables and a
+compiled TVM module, runs them in turn on the same input and prints their samples as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+
+Array = np.ndarray[Any, Any]
+
+#: Seconds between runs, so that the threads of the one before have stopped spinning.
+_SETTLE_SECONDS = 2e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long a contest lasts.
+
+    Attributes
+    ----------
+    rounds
+        Runs of each runner, at most.
+    seconds
+        When to end, but not before ``minimum`` rounds.
+    minimum
+        Rounds in any case.
+    """
+
+    rounds: int = 60
+    seconds: float = 20.0
+    minimum: int = 3
+
+
+def hold_contest(
+    runners: Mapping[str, Callable[[], Any]],
+    rules: Rules,
+    done: Callable[[int], None] | None = None,
+) -> dict[str, list[float]]:
+    """Run all runners in turn, a different one first in each round.
+
+    A runner that takes more than an eighth of the time allowed has ``minimum`` rounds only, and
+    the first ones: its samples pair with the first samples of the others.
+
+    Returns
+    -------
+    dict
+        For each runner the seconds of its runs, after one that is not counted.
+    """
+    slow: set[str] = set()
+    samples: dict[str, list[float]] = {name: [] for name in runners}
+    for name, run in runners.items():
+        begin = time.perf_counter()
+        run()
+        if time.perf_counter() - begin > rules.seconds / 8:
+            slow.add(name)
+    begin = time.perf_counter()
+    names = list(runners)
+    for number in range(rules.rounds):
+        if number >= rules.minimum and time.perf_counter() - begin > rules.seconds:
+            break
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            if name in slow and number >= rules.minimum:
+                continue
+            time.sleep(_SETTLE_SECONDS)
+            start = time.perf_counter()
+            runners[name]()
+            samples[name].append(time.perf_counter() - start)
+        if done is not None:
+            done(number + 1)
+    return samples
+
+
+def hold_contest_elsewhere(
+    executables: Mapping[str, Path], module: Path | None, lanes: int, rules: Rules
+) -> dict[str, list[float]]:
+    """A contest in a fresh process.
+
+    Parameters
+    ----------
+    executables
+        Saved executables by name.
+    module
+        A compiled TVM module (``.so``), which runs under the name ``tvm``; or None.
+    lanes
+        Threads of TVM.
+    rules
+        How long.
+
+    Raises
+    ------
+    UserError
+        If the process fails.
+    """
+    task = {
+        "executables": {name: str(path) for name, path in executables.items()},
+        "module": None if module is None else str(module),
+        "rules": [rules.rounds, rules.seconds, rules.minimum],
+    }
+    environment = {**os.environ, "TVM_NUM_THREADS": str(lanes)}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "task.json"
+        file.write_text(json.dumps(task))
+        command = [sys.executable, "-m", "runtime_ext.contest", str(file)]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if result.returncode:
+        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UserError(f"the measurement in a fresh process failed: {last}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def virtual_machine(module: Path, inputs: list[Array]) -> Callable[[], Any]:
+    """A compiled TVM module on its virtual machine, as a runner."""
+    import tvm
+    from tvm import relax
+
+    library = tvm.runtime.load_module(str(module))
+    machine = relax.VirtualMachine(library, tvm.cpu())
+    tensors = [tvm.runtime.tensor(value) for value in inputs]
+    main = machine["main"]
+    return lambda: main(*tensors)
+
+
+def _main(file: str) -> None:
+    from runtime_ext.executable import load
+
+    task = json.loads(Path(file).read_text())
+    runners: dict[str, Callable[[], Any]] = {}
+    inputs: dict[str, Array] = {}
+    for name, path in task["executables"].items():
+        session = load(path).session()
+        inputs = session.random_inputs(0)
+        session.set_input(**inputs)
+        runners[name] = session.run
+    if task["module"] is not None:
+        runners["tvm"] = virtual_machine(Path(task["module"]), list(inputs.values()))
+    print(json.dumps(hold_contest(runners, Rules(*task["rules"]))))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

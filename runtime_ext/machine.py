@@ -1,0 +1,75 @@
+"""This machine: how many lanes it has, and the target to compile for."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import tvm
+
+from runtime_ext.cpu_features import host_flags
+from tvm_ios.errors import UserError
+
+#: Instruction-set levels, best first, with the CPU flags (as Linux names them) they need.
+LEVELS: dict[str, frozenset[str]] = {
+    "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    "x86-64-v3": frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}),
+    "x86-64-v2": frozenset({"cx16", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
+}
+
+
+def available_lanes() -> int:
+    """Threads that can run at once: CPUs of the affinity mask, within the container's quota."""
+    cpus = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            return max(1, min(cpus, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass
+    return cpus
+
+
+@cache
+def processor() -> str:
+    """The processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "unknown processor"
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown processor"
+
+
+def instruction_level() -> str:
+    """The best of :data:`LEVELS` that this machine has.
+
+    Raises
+    ------
+    UserError
+        If it has none.
+    """
+    for level, flags in LEVELS.items():
+        if flags <= host_flags():
+            return level
+    raise UserError("kernels are made for x86-64 with SSE 4.2 or better; this machine has less")
+
+
+def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
+    """A TVM target for this machine, or for an instruction-set level."""
+    mcpu = level or instruction_level()
+    return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
+
+
+def device_name(lanes: int) -> str:
+    """What schedules and logs are made for."""
+    return f"{processor()}, {instruction_level()}, {lanes} lanes"
+
+
+def cache_folder() -> Path:
+    """Where kernels and logs are kept between runs: ``TVM_IOS_CACHE`` or the user's cache."""
+    if chosen := os.environ.get("TVM_IOS_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tvm-ios"

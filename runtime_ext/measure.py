@@ -1,0 +1,188 @@
+"""Measured costs: stages are built as small programs and timed on the native executor."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+
+from runtime_ext.kernels.library import CompiledUnit, KernelCompiler, UnitSource
+from runtime_ext.native_executor import NativeExecutor
+from tvm_ios.cost.log import MeasurementLog
+from tvm_ios.cost.stage_key import stage_key
+from tvm_ios.graph import OpGraph
+from tvm_ios.lower import lower_stages
+from tvm_ios.program import Program, UnitCode
+from tvm_ios.schedule import Stage, Strategy
+
+#: Gives the source of one unit, or of several merged ones.
+Source = Callable[[tuple[int, ...]], UnitSource]
+#: Called with what is done, how much of it, and how much there is.
+Progress = Callable[[str, int, int], None]
+
+_SAMPLES = 12
+#: Seconds of one sample: long enough that the clock and the start of the lanes do not count.
+_SAMPLE_SECONDS = 4e-4
+_WARM_UP_SECONDS = 2e-3
+
+
+class StageTimer:
+    """A cost model that measures, and remembers in a log.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    source
+        Relax functions and layouts of units and merged units.
+    compiler
+        Makes their kernels.
+    lanes
+        Threads.
+    log
+        Where samples are kept; equal stages of any model are measured once.
+    """
+
+    name = "measured"
+    is_lower_bound = False
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        source: Source,
+        compiler: KernelCompiler,
+        lanes: int,
+        log: MeasurementLog,
+    ) -> None:
+        self.graph = graph
+        self.lanes = lanes
+        self.stages_measured = 0
+        self._source = source
+        self._compiler = compiler
+        self._log = log
+        self._compiled: dict[tuple[int, ...], CompiledUnit] = {}
+        self._latency: dict[str, tuple[float, ...]] = {}
+
+    def compile_units(self, progress: Progress | None = None) -> None:
+        """Compile the kernels of every unit."""
+        units = [(unit,) for unit in range(len(self.graph))]
+        self._compile(units, progress)
+
+    def measure_units(self, progress: Progress | None = None) -> None:
+        """Time every distinct unit alone on 1 to all lanes."""
+        keys = {self.unit_key(self.graph, unit): unit for unit in range(len(self.graph))}
+        for done, (key, unit) in enumerate(keys.items()):
+            if progress is not None:
+                progress("timing units", done, len(keys))
+            stage = Stage(Strategy.CONCURRENT, ((unit,),))
+            self._latency[key] = tuple(
+                self._median(stage, lanes, f"unit {self.graph.operators[unit].name}")
+                for lanes in range(1, self.lanes + 1)
+            )
+        if progress is not None:
+            progress("timing units", len(keys), len(keys))
+
+    @property
+    def unit_latencies(self) -> dict[str, tuple[float, ...]]:
+        """For each unit key the seconds alone on 1, 2, ... lanes."""
+        return dict(self._latency)
+
+    def unit_key(self, graph: OpGraph, unit: int) -> str:
+        """What units of equal code share."""
+        return self.compiled((unit,)).key
+
+    def unit_latency(self, unit: int, lanes: int) -> float:
+        """Seconds of a unit alone on so many lanes."""
+        return self._latency[self.unit_key(self.graph, unit)][lanes - 1]
+
+    def stage_key(self, graph: OpGraph, stage: Stage) -> str:
+        """What stages share that one measurement serves."""
+        return self._key(stage, self.lanes)
+
+    def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
+        """Median seconds of a stage, from the log or measured now."""
+        return self._median(stage, self.lanes, _label(self.graph, stage))
+
+    def compiled(self, units: tuple[int, ...]) -> CompiledUnit:
+        """The code of one unit, or of several merged ones."""
+        if units not in self._compiled:
+            self._compile([units], None)
+        return self._compiled[units]
+
+    def _compile(self, wanted: Sequence[tuple[int, ...]], progress: Progress | None) -> None:
+        sources = {str(i): self._source(units) for i, units in enumerate(wanted)}
+
+        def report(done: int, total: int) -> None:
+            if progress is not None:
+                progress("compiling kernels", done, total)
+
+        made = self._compiler.compile(sources, report)
+        for i, units in enumerate(wanted):
+            self._compiled[units] = made[str(i)]
+
+    def _key(self, stage: Stage, lanes: int) -> str:
+        conditions = f"{lanes} lanes, warm"
+        if stage.strategy is Strategy.MERGE:
+            conditions += f", {self.compiled(tuple(sorted(stage.units))).key}"
+        return stage_key(self.graph, stage, self.unit_key, conditions)
+
+    def _median(self, stage: Stage, lanes: int, label: str) -> float:
+        key = self._key(stage, lanes)
+        if key not in self._log.samples:
+            self._log.append(key, self._measure(stage, lanes), label)
+            self.stages_measured += 1
+        return statistics.median(self._log.samples[key])
+
+    def _measure(self, stage: Stage, lanes: int) -> list[float]:
+        code: dict[int, UnitCode] = {}
+        merged: dict[Stage, UnitCode] = {}
+        if stage.strategy is Strategy.MERGE:
+            merged[stage] = self.compiled(tuple(sorted(stage.units))).code
+        else:
+            code = {unit: self.compiled((unit,)).code for unit in stage.units}
+        program = lower_stages(
+            self.graph,
+            (stage,),
+            code,
+            merged,
+            lanes=lanes,
+            unit_latency=self.unit_latency if len(stage.groups) > 1 and not merged else None,
+        )
+        return time_program(program, self._compiler.function)
+
+
+def time_program(program: Program, function: Callable[[str], Any]) -> list[float]:
+    """Samples, in seconds, of a program on random data."""
+    buffers = random_buffers(program)
+    functions = {symbol: function(symbol) for symbol in program.kernels}
+    executor = NativeExecutor(program, functions, buffers)
+    try:
+        (once,) = executor.benchmark(1, 1)
+        warm_up = max(1, math.ceil(_WARM_UP_SECONDS / once)) if once < _WARM_UP_SECONDS else 1
+        (once,) = executor.benchmark(warm_up, 1)
+        return executor.benchmark(max(1, math.ceil(_SAMPLE_SECONDS / once)), _SAMPLES)
+    finally:
+        executor.close()
+
+
+def random_buffers(program: Program) -> list[Any]:
+    """A tensor a buffer, of numbers that neither overflow nor become denormal."""
+    rng = np.random.default_rng(0)
+    buffers: list[Any] = []
+    for buffer in program.buffers:
+        shape, dtype = buffer.type.shape, np.dtype(buffer.type.dtype)
+        if dtype.kind == "f":
+            array = rng.random(shape, np.float32).astype(dtype, copy=False) - dtype.type(0.5)
+        else:
+            array = np.zeros(shape, dtype)
+        buffers.append(tvm.runtime.tensor(array))
+    return buffers
+
+
+def _label(graph: OpGraph, stage: Stage) -> str:
+    groups = (",".join(graph.operators[u].name for u in group) for group in stage.groups)
+    return f"{stage.strategy.value} {' | '.join(groups)}"

@@ -1,0 +1,168 @@
+"""Reading a scheduled Relax module: calls of private unit functions, stage by stage."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+
+from tvm_ios.errors import UserError
+from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.schedule import Stage, Strategy
+
+#: Attributes of the IR form: a unit's name (merged units joined by ``+``), stage and group.
+UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
+#: Module attributes: the schedule, and the names of the outputs, as JSON.
+SCHEDULE, OUTPUT_NAMES = "ios.schedule", "ios.output_names"
+
+
+class ModuleError(UserError):
+    """A module that is not in the scheduled form."""
+
+
+@dataclass(frozen=True)
+class ScheduledModule:
+    """The calls of ``main`` as a graph, with what each call runs.
+
+    Attributes
+    ----------
+    graph
+        One operator a call; a merged operator has several outputs.
+    stages
+        Over that graph; all concurrent, because merging has been done in the IR.
+    functions
+        For each operator its Relax function.
+    constants
+        For each operator the arrays of its parameters after the data, in the IR's layout.
+    schedule
+        The attached schedule as plain data.
+    """
+
+    graph: OpGraph
+    stages: tuple[Stage, ...]
+    functions: tuple[relax.Function, ...]
+    constants: tuple[tuple[GenericConst, ...], ...]
+    schedule: dict[str, Any]
+
+
+def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> ScheduledModule:
+    """Read what ``IOSSchedule`` made.
+
+    Raises
+    ------
+    ModuleError
+        If the module carries no schedule, or ``main`` holds anything but calls of units.
+    """
+    attributes = dict(module.attrs.items()) if module.attrs else {}
+    if SCHEDULE not in attributes:
+        raise ModuleError("the module has no schedule: run IOSSchedule() on it first")
+    reader = _Reader(module)
+    main = module["main"]
+    inputs = tuple(reader.add(p) for p in main.params)
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            reader.read(binding)
+    outputs = reader.numbers_of(main.body.body)
+    names = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
+    for position, tensor in enumerate(outputs):
+        made = names[position] if position < len(names) else f"output{position}"
+        reader.rename(tensor, made)
+    graph = OpGraph(name, tuple(reader.operators), tuple(reader.tensors), inputs, outputs)
+    return ScheduledModule(
+        graph=graph,
+        stages=_stages(reader.places),
+        functions=tuple(reader.functions),
+        constants=tuple(reader.constants),
+        schedule=json.loads(str(attributes[SCHEDULE])),
+    )
+
+
+class _Reader:
+    def __init__(self, module: tvm.IRModule) -> None:
+        self.module = module
+        self.tensors: list[Tensor] = []
+        self.operators: list[Operator] = []
+        self.functions: list[relax.Function] = []
+        self.constants: list[tuple[GenericConst, ...]] = []
+        self.places: list[tuple[int, int]] = []
+        self._number: dict[Any, int] = {}
+        self._tuples: dict[Any, tuple[int, ...]] = {}
+
+    def add(self, variable: relax.Var) -> int:
+        number = self._add_type(variable.name, variable.ty)
+        self._number[variable] = number
+        return number
+
+    def _add_type(self, name: str, kind: Any) -> int:
+        shape = tuple(int(extent) for extent in kind.shape)
+        if any(name == tensor.name for tensor in self.tensors[-64:]):
+            name = f"{name}.{len(self.tensors)}"
+        self.tensors.append(Tensor(name, shape, str(kind.dtype)))
+        return len(self.tensors) - 1
+
+    def rename(self, tensor: int, name: str) -> None:
+        old = self.tensors[tensor]
+        self.tensors[tensor] = Tensor(name, old.shape, old.dtype, old.constant)
+
+    def numbers_of(self, expression: Any) -> tuple[int, ...]:
+        if isinstance(expression, relax.Tuple):
+            return tuple(n for field in expression.fields for n in self.numbers_of(field))
+        if expression in self._tuples:
+            return self._tuples[expression]
+        if expression in self._number:
+            return (self._number[expression],)
+        raise ModuleError("the module returns something other than results of units")
+
+    def read(self, binding: relax.VarBinding) -> None:
+        value, variable = binding.value, binding.var
+        if isinstance(value, relax.Var | relax.Tuple):
+            numbers = self.numbers_of(value)
+            if isinstance(value, relax.Tuple) or value in self._tuples:
+                self._tuples[variable] = numbers
+            else:
+                self._number[variable] = numbers[0]
+        elif isinstance(value, relax.TupleGetItem):
+            self._number[variable] = self._tuples[value.tuple_value][value.index]
+        elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+            self._read_call(value, variable)
+        else:
+            what = value.op.name if isinstance(value, relax.Call) else type(value).__name__
+            raise ModuleError(f"main computes {what} outside of any unit: run IOSSchedule() again")
+
+    def _read_call(self, call: relax.Call, variable: relax.Var) -> None:
+        function = self.module[call.op]
+        if not function.attrs or STAGE not in function.attrs:
+            raise ModuleError(f"function {call.op.name_hint} is called but is no unit")
+        data = [a for a in call.args if isinstance(a, relax.Var)]
+        constants = [a for a in call.args if not isinstance(a, relax.Var)]
+        count = int(function.attrs["num_input"])
+        if len(data) != count or not all(isinstance(a, GenericConst) for a in constants):
+            raise ModuleError(f"the weights of {call.op.name_hint} are not constants: bind them")
+        if isinstance(variable.ty, relax.TupleType):
+            outputs = tuple(
+                self._add_type(f"{variable.name}.{i}", field)
+                for i, field in enumerate(variable.ty.fields)
+            )
+            self._tuples[variable] = outputs
+        else:
+            outputs = (self.add(variable),)
+        name = str(function.attrs[UNIT])
+        inputs = tuple(self._number[a] for a in data)
+        self.operators.append(Operator(name, "unit", inputs, outputs))
+        self.functions.append(function)
+        self.constants.append(tuple(constants))
+        self.places.append((int(function.attrs[STAGE]), int(function.attrs[GROUP])))
+
+
+def _stages(places: list[tuple[int, int]]) -> tuple[Stage, ...]:
+    stages: dict[int, dict[int, list[int]]] = {}
+    for operator, (stage, group) in enumerate(places):
+        stages.setdefault(stage, {}).setdefault(group, []).append(operator)
+    return tuple(
+        Stage(Strategy.CONCURRENT, tuple(tuple(units) for _, units in sorted(groups.items())))
+        for _, groups in sorted(stages.items())
+    )

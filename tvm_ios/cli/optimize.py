@@ -1,0 +1,157 @@
+"""``tvm-ios optimize``: from a model to the fastest executable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from tvm_ios.cli.output import (
+    Debug,
+    Json,
+    Model,
+    RandomWeights,
+    console,
+    print_json,
+    progress_bars,
+    reports_errors,
+)
+from tvm_ios.cli.search_options import (
+    GroupsAStage,
+    Lanes,
+    MaxBlock,
+    MaxMeasurements,
+    Measure,
+    MeasureMode,
+    OperatorsAGroup,
+    TimeLimit,
+    TuningLog,
+)
+
+if TYPE_CHECKING:
+    from tvm_ios.api import Optimized
+
+
+@reports_errors
+def optimize(
+    model: Model,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Folder (or .tar) of the executable.  [MODEL.ios]"),
+    ] = None,
+    lanes: Lanes = None,
+    random_weights: RandomWeights = None,
+    log: TuningLog = None,
+    measure: Measure = MeasureMode.lazy,
+    max_measurements: MaxMeasurements = None,
+    time_limit: TimeLimit = None,
+    r: OperatorsAGroup = 3,
+    s: GroupsAStage = 8,
+    max_block: MaxBlock = 40,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find the fastest schedule of a model, check it, and save an executable."""
+    from runtime_ext.machine import available_lanes
+
+    lanes = lanes or available_lanes()
+    # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
+    os.environ["TVM_NUM_THREADS"] = str(lanes)
+    from relay_passes.measured import MeasuringOptions
+    from tvm_ios.api import optimize as run
+    from tvm_ios.search.endings import Pruning
+    from tvm_ios.search.lazy import Budget
+
+    options = MeasuringOptions(
+        lanes=lanes,
+        database=log,
+        pruning=Pruning(r, s),
+        max_block=max_block,
+        budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
+    )
+    target = output or Path(f"{Path(model).stem}.ios")
+    with progress_bars() as update:
+        done = run(model, target, options=options, random_weights=random_weights, progress=update)
+    if as_json:
+        print_json(_json(done))
+    else:
+        _print(done)
+
+
+def _json(done: Optimized) -> dict[str, Any]:
+    return {
+        "model": done.model,
+        "policies": [
+            {
+                "policy": row.policy,
+                "latency_ms": row.latency * 1e3,
+                "ratio": row.ratio,
+                "stages": row.stages,
+                "max_abs_error": row.max_abs_error,
+                "max_rel_error": row.max_rel_error,
+            }
+            for row in done.policies
+        ],
+        "kept": done.kept,
+        "confirmed": {
+            name: {
+                "ratio": ratio.median,
+                "low": ratio.low,
+                "high": ratio.high,
+                "pairs": ratio.pairs,
+            }
+            for name, ratio in done.confirmed.items()
+        },
+        "search": {
+            "operators": done.operators,
+            "units": done.units,
+            "blocks": done.blocks,
+            "blocks_searched": done.blocks_searched,
+            "states": done.states,
+            "transitions": done.transitions,
+            "candidates": done.candidates,
+            "stages_measured": done.stages_measured,
+        },
+        "seconds": done.seconds,
+        "executable": str(done.executable),
+    }
+
+
+def _print(done: Optimized) -> None:
+    out = console()
+    out.print(
+        f"[bold]{done.model}[/bold]: {done.operators} operators in {done.units} units, "
+        f"{done.blocks} blocks ({done.blocks_searched} different)"
+    )
+    out.print(
+        f"search {done.seconds['search']:.1f} s: {done.stages_measured} stages measured now, "
+        f"{done.candidates} would be in a full search; build {done.seconds['build']:.1f} s, "
+        f"TVM's own {done.seconds['tvm']:.1f} s"
+    )
+    table = Table("policy", "stages", "latency", "to sequential", "largest error")
+    for row in done.policies:
+        style = "bold green" if row.policy == done.kept else ""
+        table.add_row(
+            row.policy,
+            "" if row.stages is None else str(row.stages),
+            f"{row.latency * 1e3:.3f} ms",
+            f"{row.ratio:.3f}",
+            "reference" if row.policy == "tvm" else f"{row.max_rel_error:.1e}",
+            style=style,
+        )
+    out.print(table)
+    sequential, tvm = done.confirmed["sequential"], done.confirmed["tvm"]
+    out.print(
+        f"kept [bold green]{done.kept}[/bold green]: in {sequential.pairs} pairs of runs in a "
+        f"fresh process {sequential.median:.3f} of sequential "
+        f"({sequential.low:.3f} to {sequential.high:.3f}), {tvm.median:.3f} of TVM's own "
+        f"({tvm.low:.3f} to {tvm.high:.3f})"
+    )
+    if tvm.high >= 1:
+        out.print(
+            "[yellow]TVM's own build is as fast on this model: use it, or tune the kernels[/yellow]"
+        )
+    out.print(f"executable: {done.executable}  (tvm-ios run {done.executable})")

@@ -1,0 +1,84 @@
+"""What all commands share: errors in one sentence, JSON alone on stdout, progress on stderr."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tvm_ios.errors import UserError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Model = Annotated[str, typer.Argument(help="A zoo name, an .onnx file or a graph .json.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+RandomWeights = Annotated[
+    int | None,
+    typer.Option(metavar="SEED", help="Replace constant weights by seeded random ones."),
+]
+
+
+def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn stated failures into one sentence on stderr and exit code 1, unless ``--debug``."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except (UserError, OSError) as error:
+            if kwargs.get("debug"):
+                raise
+            print(f"tvm-ios: {_sentence(error)}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print("tvm-ios: interrupted; what was measured so far is kept", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+def print_json(data: Any) -> None:
+    """Write one JSON object to stdout."""
+    json.dump(data, sys.stdout)
+    sys.stdout.write("\n")
+
+
+def console() -> Console:
+    """Where tables go."""
+    return Console()
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bars on stderr, one for each piece of work: ``update(what, done, total)``."""
+    bars = Progress(
+        TextColumn("{task.description:24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+    )
+    tasks: dict[str, Any] = {}
+
+    def update(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            tasks[what] = bars.add_task(what, total=total)
+        bars.update(tasks[what], completed=done, total=total)
+
+    with bars:
+        yield update
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split())

@@ -1,0 +1,200 @@
+"""``tvm-ios schedule``: search only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from tvm_ios.cli.output import (
+    Debug,
+    Json,
+    Model,
+    RandomWeights,
+    console,
+    print_json,
+    progress_bars,
+    reports_errors,
+)
+from tvm_ios.cli.search_options import (
+    GroupsAStage,
+    Lanes,
+    MaxBlock,
+    MaxMeasurements,
+    Measure,
+    MeasureMode,
+    OperatorsAGroup,
+    TimeLimit,
+)
+from tvm_ios.errors import UserError
+from tvm_ios.graph import OpGraph
+from tvm_ios.schedule import Schedule
+
+
+@reports_errors
+def schedule(
+    model: Model,
+    policy: Annotated[
+        str, typer.Option(help="sequential, greedy, ios-merge, ios-parallel or ios-both.")
+    ] = "ios-both",
+    cost: Annotated[str, typer.Option(help="measured, or a device such as v100 or cpu.")] = "v100",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the schedule as JSON.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the schedule into this .svg or .png.")
+    ] = None,
+    lanes: Lanes = None,
+    random_weights: RandomWeights = None,
+    measure: Measure = MeasureMode.lazy,
+    max_measurements: MaxMeasurements = None,
+    time_limit: TimeLimit = None,
+    r: OperatorsAGroup = 3,
+    s: GroupsAStage = 8,
+    max_block: MaxBlock = 40,
+    reuse: Annotated[bool, typer.Option(help="Search equal blocks once.")] = True,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find a schedule, without building anything (except for --cost measured)."""
+    from tvm_ios.search.endings import Pruning
+
+    pruning = Pruning(r, s)
+    with progress_bars() as update:
+        if cost == "measured":
+            from tvm_ios.search.lazy import Budget
+
+            budget = Budget(max_measurements, time_limit, measure is MeasureMode.full)
+            found = _measured(
+                model, policy, lanes, random_weights, pruning, max_block, budget, update
+            )
+        else:
+            found = _analytic(model, policy, cost, pruning, max_block, reuse, update)
+    graph, made, search = found
+    made.validate(graph)
+    if output is not None:
+        made.save(output, graph)
+    if plot is not None:
+        from tvm_ios.plot import plot_schedule
+
+        plot_schedule(graph, made).figure.savefig(plot)
+    if as_json:
+        print_json(_json(graph, made, cost, search))
+    else:
+        _print(graph, made, search)
+
+
+def _analytic(
+    model: str,
+    policy: str,
+    device: str,
+    pruning: Any,
+    max_block: int,
+    reuse: bool,
+    update: Any,
+) -> tuple[OpGraph, Schedule, dict[str, Any]]:
+    from tvm_ios.blocks import cut_blocks
+    from tvm_ios.cost.analytic import AnalyticCost
+    from tvm_ios.devices import load_device
+    from tvm_ios.merge_rule import mergeable
+    from tvm_ios.models import load_graph
+    from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+    from tvm_ios.search.network import search_graph
+
+    cost = AnalyticCost(load_device(device))
+    graph = load_graph(model)
+    empty = {"seconds": 0.0, "states": 0, "transitions": 0, "stages_measured": 0}
+    if policy == "sequential":
+        return graph, sequential_schedule(graph, cost, device=device), empty
+    if policy == "greedy":
+        return graph, greedy_schedule(graph, None, cost, device=device), empty
+    made, took = search_graph(
+        graph,
+        cut_blocks(graph, max_block),
+        cost,
+        policy,
+        pruning,
+        mergeable,
+        reuse=reuse,
+        progress=lambda done, total: update("searching blocks", done, total),
+        device=device,
+        batch=graph.tensors[graph.inputs[0]].shape[0],
+    )
+    search = {
+        "seconds": took.seconds,
+        "states": took.states,
+        "transitions": took.transitions,
+        "stages_measured": 0,
+    }
+    return graph, made, search
+
+
+def _measured(
+    model: str,
+    policy: str,
+    lanes: int | None,
+    random_weights: int | None,
+    pruning: Any,
+    max_block: int,
+    budget: Any,
+    update: Any,
+) -> tuple[OpGraph, Schedule, dict[str, Any]]:
+    from relay_passes.measured import MeasuredSearch, MeasuringOptions
+    from relay_passes.prepare import prepare
+    from relay_passes.relax.importer import import_onnx
+    from runtime_ext.machine import available_lanes
+    from tvm_ios.models import load_onnx
+
+    if Path(model).suffix == ".json":
+        raise UserError("stages of a bare graph cannot be measured: give a model or --cost DEVICE")
+    options = MeasuringOptions(
+        lanes=lanes or available_lanes(), pruning=pruning, max_block=max_block, budget=budget
+    )
+    prepared = prepare(import_onnx(load_onnx(model, random_weights)), Path(model).stem)
+    searching = MeasuredSearch(prepared, options, update)
+    made, took = searching.schedule(policy)
+    search = {
+        "seconds": 0.0 if took is None else took.seconds,
+        "states": 0 if took is None else took.states,
+        "transitions": 0 if took is None else took.transitions,
+        "stages_measured": searching.timer.stages_measured,
+    }
+    return prepared.units, made, search
+
+
+def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> dict[str, Any]:
+    latencies: tuple[float | None, ...] = made.latencies or (None,) * len(made.stages)
+    return {
+        "model": graph.name,
+        "policy": made.policy,
+        "cost": cost,
+        "latency_ms": made.latency * 1e3,
+        "stages": [
+            {
+                "strategy": stage.strategy.value,
+                "groups": [[graph.operators[u].name for u in group] for group in stage.groups],
+                "latency_ms": None if seconds is None else seconds * 1e3,
+            }
+            for stage, seconds in zip(made.stages, latencies, strict=True)
+        ],
+        "search": search,
+    }
+
+
+def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
+    table = Table("stage", "strategy", "groups", "latency", title=f"{graph.name}: {made.policy}")
+    latencies = made.latencies or (float("nan"),) * len(made.stages)
+    for number, (stage, seconds) in enumerate(zip(made.stages, latencies, strict=True)):
+        groups = " | ".join(
+            " → ".join(graph.operators[unit].name for unit in group) for group in stage.groups
+        )
+        table.add_row(str(number), stage.strategy.value, groups, f"{seconds * 1e6:.1f} µs")
+    out = console()
+    out.print(table)
+    out.print(
+        f"{len(made.stages)} stages, {made.latency * 1e3:.3f} ms expected; searched "
+        f"{search['states']:,} states and {search['transitions']:,} transitions "
+        f"in {search['seconds']:.2f} s, measured {search['stages_measured']} stages"
+    )

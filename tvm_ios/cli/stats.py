@@ -1,0 +1,88 @@
+"""``tvm-ios stats``: how large the search space of each block is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tvm_ios.cli.output import (
+    Debug,
+    Json,
+    Model,
+    console,
+    print_json,
+    progress_bars,
+    reports_errors,
+)
+
+
+class Groups(StrEnum):
+    """What a group of a stage is."""
+
+    connected = "connected"
+    rooted = "rooted"
+
+
+@reports_errors
+def stats(
+    model: Model,
+    groups: Annotated[
+        Groups,
+        typer.Option(
+            help="connected: components of the ending (what the search uses); "
+            "rooted: a unit and its descendants (as in IOS's published table)."
+        ),
+    ] = Groups.connected,
+    max_block: Annotated[int, typer.Option(help="Units a block, at most.")] = 40,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Count operators, width, states, transitions and schedules of every block."""
+    from tvm_ios.models import load_blocks
+    from tvm_ios.search.counts import count_block
+
+    name, blocks = load_blocks(model, max_block)
+    counts = []
+    with progress_bars() as update:
+        for done, predecessors in enumerate(blocks):
+            update("counting", done, len(blocks))
+            counts.append(count_block(predecessors, groups.value))
+        update("counting", len(blocks), len(blocks))
+    if as_json:
+        print_json(
+            {
+                "model": name,
+                "groups": groups.value,
+                "blocks": [
+                    {
+                        "operators": c.operators,
+                        "width": c.width,
+                        "states": c.states,
+                        "transitions": c.transitions,
+                        "schedules": c.schedules,
+                    }
+                    for c in counts
+                ],
+                "total": {
+                    "operators": sum(c.operators for c in counts),
+                    "transitions": sum(c.transitions for c in counts),
+                },
+            }
+        )
+        return
+    table = Table(
+        "block", "operators n", "width d", "states", "transitions", "schedules", title=name
+    )
+    for number, c in enumerate(counts):
+        table.add_row(
+            str(number),
+            str(c.operators),
+            str(c.width),
+            f"{c.states:,}",
+            f"{c.transitions:,}",
+            f"{c.schedules:.1e}" if c.schedules >= 1e6 else str(c.schedules),
+        )
+    console().print(table)

@@ -1,0 +1,108 @@
+"""Pictures of schedules and of runs (needs matplotlib, the ``notebook`` extra)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm_ios.errors import UserError
+from tvm_ios.graph import OpGraph
+from tvm_ios.schedule import Schedule, Strategy
+
+
+def plot_schedule(
+    graph: OpGraph, schedule: Schedule, *, first: int = 0, last: int | None = None, ax: Any = None
+) -> Any:
+    """Draw stages from left to right, the groups of a stage one above another.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    schedule
+        A schedule of it; stages are as wide as their latencies, if it has them.
+    first, last
+        Which stages, like a slice.
+    ax
+        Matplotlib axes to draw into; a new figure otherwise.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed.
+    """
+    ax = _axes(ax, (12, 3.2))
+    stages = schedule.stages[first:last]
+    latencies = schedule.latencies[first:last] or (1.0,) * len(stages)
+    known = bool(schedule.latencies)
+    at = 0.0
+    for stage, seconds in zip(stages, latencies, strict=True):
+        width = seconds * 1e3 if known else 1.0
+        for row, group in enumerate(stage.groups):
+            share = width / len(group)
+            for place, unit in enumerate(group):
+                op = graph.operators[unit]
+                left = at + place * share
+                style: dict[str, Any] = {
+                    "facecolor": _color(op.kind),
+                    "edgecolor": "white",
+                    "linewidth": 1.5,
+                }
+                if stage.strategy is Strategy.MERGE:
+                    style["hatch"] = "///"
+                ax.broken_barh([(left, share)], (row - 0.4, 0.8), **style)
+                if share > 0.025 * sum(x * 1e3 if known else 1.0 for x in latencies):
+                    ax.text(left + share / 2, row, op.name, ha="center", va="center", fontsize=7)
+        at += width
+        ax.axvline(at, color="0.3", linewidth=0.6, linestyle=":")
+    rows = max(len(stage.groups) for stage in stages)
+    ax.set_yticks(range(rows), [f"group {row}" for row in range(rows)])
+    ax.set_xlim(0, at)
+    ax.set_ylim(-0.6, rows - 0.4)
+    ax.set_xlabel("milliseconds" if known else "stages")
+    ax.set_title(f"{graph.name}: {schedule.policy} (hatched: merged)")
+    return ax
+
+
+def plot_profile(spans: Sequence[Any], names: Sequence[str], *, ax: Any = None) -> Any:
+    """Draw what every lane did in one run.
+
+    Parameters
+    ----------
+    spans
+        What ``Session.profile`` returned: lane, begin and end in seconds.
+    names
+        For each span the unit it worked for.
+    ax
+        Matplotlib axes to draw into; a new figure otherwise.
+    """
+    ax = _axes(ax, (12, 2.2))
+    for span, name in zip(spans, names, strict=True):
+        begin, width = span.begin * 1e3, (span.end - span.begin) * 1e3
+        bar = [(begin, width)]
+        ax.broken_barh(bar, (span.lane - 0.4, 0.8), facecolor=_color(name), edgecolor="white")
+    lanes = max(span.lane for span in spans) + 1
+    ax.set_yticks(range(lanes), [f"lane {lane}" for lane in range(lanes)])
+    ax.set_xlabel("milliseconds")
+    return ax
+
+
+def _axes(ax: Any, size: tuple[float, float]) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise UserError("pictures need matplotlib: pip install 'tvm-ios[notebook]'") from error
+    return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def _color(kind: str) -> str:
+    """One of ten light colours, the same for the same kind in every picture."""
+    palette = "#8dd3c7 #ffffb3 #bebada #fb8072 #80b1d3 #fdb462 #b3de69 #fccde5 #d9d9d9 #bc80bd"
+    colors = palette.split()
+    return colors[sum(map(ord, kind)) % len(colors)]
