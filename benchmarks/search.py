@@ -1,0 +1,75 @@
+"""Search alone: seconds of the dynamic program and of counting, no measuring."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from report import write_result
+from rich.console import Console
+from rich.table import Table
+
+from tvm_ios.bare_graph import load_bare_graph
+from tvm_ios.blocks import cut_blocks
+from tvm_ios.cost.analytic import AnalyticCost
+from tvm_ios.devices import load_device
+from tvm_ios.merge_rule import mergeable
+from tvm_ios.models import load_blocks, load_graph
+from tvm_ios.search.counts import count_block
+from tvm_ios.search.endings import Pruning
+from tvm_ios.search.network import search_graph
+
+#: The published block graphs, where they lie beside the checkout.
+PUBLISHED = Path(__file__).parents[2] / "shared/data/ios-graphs"
+
+
+def main() -> None:
+    figures = []
+    for model in ("squeezenet", "inception_v3", "nasnet_a", "randwire"):
+        graph = load_graph(model)
+        blocks = cut_blocks(graph)
+        for reuse in (True, False):
+            cost = AnalyticCost(load_device("v100"))
+            schedule, took = search_graph(
+                graph, blocks, cost, "ios-both", Pruning(3, 8), mergeable, reuse=reuse
+            )
+            figures.append(
+                {
+                    "what": f"search, r=3 s=8, {'equal blocks once' if reuse else 'every block'}",
+                    "model": model,
+                    "seconds": took.seconds,
+                    "transitions": took.transitions,
+                    "stages": len(schedule.stages),
+                }
+            )
+    for model in ("squeezenet", "inception_v3", "nasnet_a", "randwire"):
+        published = PUBLISHED / f"{model}.json"
+        origin = "published graph" if published.exists() else "zoo"
+        if published.exists():
+            blocks_of = [b.predecessors for b in load_bare_graph(published).blocks]
+        else:
+            _, blocks_of = load_blocks(model, 40)
+        for groups in ("rooted", "connected"):
+            begin = time.perf_counter()
+            counts = [count_block(block, groups) for block in blocks_of]
+            figures.append(
+                {
+                    "what": f"stats, {groups}, {origin}",
+                    "model": model,
+                    "seconds": time.perf_counter() - begin,
+                    "transitions": max(c.transitions for c in counts),
+                    "stages": None,
+                }
+            )
+    table = Table("what", "network", "seconds", "transitions", "stages")
+    for row in figures:
+        stages = "" if row["stages"] is None else str(row["stages"])
+        table.add_row(
+            row["what"], row["model"], f"{row['seconds']:.2f}", f"{row['transitions']:,}", stages
+        )
+    Console().print(table)
+    print(write_result("search", figures))
+
+
+if __name__ == "__main__":
+    main()
