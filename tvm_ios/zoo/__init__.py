@@ -1,0 +1,88 @@
+"""The model zoo: the networks that tvm-ios is measured on, built as ONNX models.
+
+Weights are seeded and He-scaled, batch norms are non-trivial, so that outputs vary with the
+input and between classes; the topologies are the published ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ios.zoo.inception_block import build_inception_block
+from tvm_ios.zoo.inception_v3 import build_inception_v3
+from tvm_ios.zoo.nasnet_a import build_nasnet_a, build_nasnet_cell
+from tvm_ios.zoo.randwire import build_randwire
+from tvm_ios.zoo.resnet50 import build_resnet50
+from tvm_ios.zoo.squeezenet import build_squeezenet
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a zoo network is.
+
+    Attributes
+    ----------
+    name
+        How people ask for it.
+    summary
+        One line: the network and where its topology is from.
+    input_shape
+        NCHW extents of its only input.
+    """
+
+    name: str
+    summary: str
+    input_shape: tuple[int, int, int, int]
+
+
+_BUILDERS: dict[str, tuple[Callable[[int], Any], Description]] = {}
+
+
+def _register(build: Callable[[int], Any], name: str, size: int, summary: str) -> None:
+    _BUILDERS[name] = (build, Description(name, summary, (1, 3, size, size)))
+
+
+_register(build_inception_v3, "inception_v3", 299, "Inception V3 (Szegedy et al., 2016)")
+_register(build_squeezenet, "squeezenet", 224, "SqueezeNet 1.0 with complex bypass (2016)")
+_register(build_nasnet_a, "nasnet_a", 331, "NASNet-A large, 6 @ 4032 (Zoph et al., 2018)")
+_register(
+    build_randwire, "randwire", 224, "RandWire, WS(4, 0.75), regular regime (Xie et al., 2019)"
+)
+_register(build_resnet50, "resnet50", 224, "ResNet-50 v1.5 (He et al., 2016)")
+_register(build_inception_block, "inception_block", 19, "one small Inception block, for tests")
+_register(build_nasnet_cell, "nasnet_cell", 32, "two small NASNet-A normal cells, for tests")
+
+
+def names() -> tuple[str, ...]:
+    """The networks of the zoo."""
+    return tuple(_BUILDERS)
+
+
+def describe(name: str) -> Description:
+    """What the network is.
+
+    Raises
+    ------
+    KeyError
+        If the zoo has no such network.
+    """
+    return _entry(name)[1]
+
+
+def build(name: str, seed: int = 0) -> Any:
+    """Build a network as an ``onnx.ModelProto``; the same seed gives the same bytes.
+
+    Raises
+    ------
+    KeyError
+        If the zoo has no such network.
+    """
+    return _entry(name)[0](seed)
+
+
+def _entry(name: str) -> tuple[Callable[[int], Any], Description]:
+    if name not in _BUILDERS:
+        raise KeyError(f"the zoo has no network {name!r}; it has {', '.join(_BUILDERS)}")
+    return _BUILDERS[name]

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tvm_ios import zoo
+from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.zoo.network import Network
+
+SMALL = ("inception_block", "nasnet_cell", "squeezenet")
+LARGE = tuple(name for name in zoo.names() if name not in SMALL)
+
+
+def digest(model: Any) -> str:
+    return hashlib.sha256(model.SerializeToString()).hexdigest()
+
+
+def parameters(model: Any) -> int:
+    """Trainable numbers: all floats but the statistics of batch norms."""
+    return sum(
+        math.prod(tensor.dims)
+        for tensor in model.graph.initializer
+        if tensor.data_type == onnx.TensorProto.FLOAT
+        and not tensor.name.endswith((".mean", ".var"))
+    )
+
+
+def run(model: Any, seed: int) -> np.ndarray[Any, Any]:
+    ort = pytest.importorskip("onnxruntime")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 2
+    session = ort.InferenceSession(model.SerializeToString(), options)
+    shape = session.get_inputs()[0].shape
+    x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    return session.run(None, {"input": x})[0]
+
+
+def check_network(name: str) -> None:
+    """Valid ONNX of the described shape, whose logits vary with input and class."""
+    model = zoo.build(name)
+    onnx.checker.check_model(model, full_check=True)
+    description = zoo.describe(name)
+    (source,) = model.graph.input
+    extents = tuple(d.dim_value for d in source.type.tensor_type.shape.dim)
+    assert extents == description.input_shape
+    one, two = run(model, 1), run(model, 2)
+    assert one.shape == (1, 10 if name in ("inception_block", "nasnet_cell") else 1000)
+    assert np.isfinite(one).all()
+    largest = np.abs(one).max()
+    assert one.std() > 0.1 * largest
+    assert np.abs(one - two).max() > 2e-3 * largest
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_networks(name: str) -> None:
+    check_network(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_large_networks(name: str) -> None:
+    check_network(name)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_seed_decides_every_byte(name: str) -> None:
+    first = digest(zoo.build(name, 5))
+    assert first == digest(zoo.build(name, 5))
+    assert first != digest(zoo.build(name, 6))
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        # From the papers' reference implementations, classifiers of 1000 classes.
+        ("inception_v3", 23_834_568),
+        ("resnet50", 25_557_032),
+        # SqueezeNet 1.0, and the four convolutions of the complex bypass.
+        (
+            "squeezenet",
+            1_248_424 + sum(i * o + o for i, o in ((96, 128), (128, 256), (256, 384), (384, 512))),
+        ),
+    ],
+)
+def test_parameters_are_as_published(name: str, count: int) -> None:
+    assert parameters(zoo.build(name)) == count
+
+
+@pytest.mark.slow
+def test_parameters_of_large_networks() -> None:
+    assert parameters(zoo.build("nasnet_a")) == pytest.approx(88.75e6, rel=1e-3)
+    assert parameters(zoo.build("randwire")) == pytest.approx(61.5e6, rel=0.03)
+
+
+def test_work_is_as_published() -> None:
+    def gigaflops(name: str) -> float:
+        return sum(op.flops for op in graph_from_onnx(zoo.build(name)).operators) / 1e9
+
+    assert gigaflops("inception_v3") == pytest.approx(11.4, rel=0.02)
+    assert gigaflops("resnet50") == pytest.approx(8.2, rel=0.02)
+
+
+def test_an_unknown_network_names_the_known_ones() -> None:
+    for look_up in (zoo.build, zoo.describe):
+        with pytest.raises(
+            KeyError, match=r"no network 'alexnet'; it has inception_v3, squeezenet"
+        ):
+            look_up("alexnet")
+
+
+@pytest.mark.parametrize("extent", range(7, 12))
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_same_padding_rounds_up_and_is_odd_at_the_end(extent: int, stride: int) -> None:
+    net = Network("pads", 0, (3, extent, extent))
+    x = net.max_pool(net.conv(net.input, 4, (2, 5), stride), 3, 2, "valid", ceil_mode=True)
+    model = net.finish(x.value, (1, 4, x.height, x.width))
+    onnx.checker.check_model(model, full_check=True)
+    pads = next(a.ints for a in model.graph.node[0].attribute if a.name == "pads")
+    assert all(0 <= end - begin <= 1 for begin, end in zip(pads[:2], pads[2:], strict=True))
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    made = next(v for v in inferred.graph.value_info if v.name == "conv.out")
+    extents = [d.dim_value for d in made.type.tensor_type.shape.dim]
+    assert extents[2:] == [-(-extent // stride)] * 2

@@ -1,0 +1,142 @@
+"""Cut a graph of units into blocks, which are scheduled one after another."""
+
+from __future__ import annotations
+
+import itertools
+
+from tvm_ios.graph import OpGraph, bits, mask_of
+
+
+def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
+    """Bit sets of unit numbers, in order; all before a block is closed under predecessors.
+
+    A boundary between blocks is a set of units closed under predecessors. The graph is first cut
+    wherever all that follows reads one unit and nothing before it, which costs nothing: no schedule
+    could run anything of what follows earlier. Runs of blocks of one unit become one block. What
+    is still larger than ``max_block`` is cut after units that join several others, with all that
+    these depend on, where two tensors cross (NASNet, whose cells read the two cells before them),
+    then three, and so on, and at last anywhere; each time at the nested boundaries with the
+    smallest sum of squared block sizes, where each cut must gain more than ``max_block``.
+
+    Parameters
+    ----------
+    graph
+        Of units, or of operators.
+    max_block
+        The most units in a block.
+
+    Raises
+    ------
+    ValueError
+        If ``max_block`` is not positive.
+    """
+    if max_block < 1:
+        raise ValueError(f"max_block must be positive, not {max_block}")
+    if not len(graph):
+        return ()
+    boundaries = _Boundaries(graph)
+    joints = [0, *boundaries.joints(), graph.all_operators]
+    segments = [(a, b) for a, b in itertools.pairwise(joints) if a != b]
+    blocks: list[int] = []
+    for below, above in _join_chains(segments, max_block):
+        cuts = _refine(boundaries, below, above, 2, max_block)
+        blocks += [b & ~a for a, b in itertools.pairwise(cuts)]
+    return tuple(blocks)
+
+
+class _Boundaries:
+    """The candidate boundaries of a graph, and how many tensors cross them."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self._readers = [
+            (graph.producer[tensor], mask_of(readers))
+            for tensor, readers in enumerate(graph.consumers)
+            if readers and not graph.tensors[tensor].constant
+        ]
+        self._ideals = [mask | 1 << unit for unit, mask in enumerate(graph.ancestors)]
+        # A branch that is cut before it joins others leaves blocks that differ for no reason.
+        joins = (mask.bit_count() > 1 for mask in graph.predecessors)
+        self._at_joins = set(itertools.compress(self._ideals, joins))
+
+    def _makers(self, below: int) -> list[int | None]:
+        """The makers of the tensors that cross; None is an input of the graph."""
+        return [
+            maker
+            for maker, readers in self._readers
+            if (maker is None or below >> maker & 1) and readers & ~below
+        ]
+
+    def crossing(self, below: int) -> int:
+        """Tensors made inside the set, or inputs of the graph, that are read outside it."""
+        return len(self._makers(below))
+
+    def joints(self) -> list[int]:
+        """Nested sets of which what follows reads but the last unit, smallest first."""
+        return _by_size({m for u, m in enumerate(self._ideals) if set(self._makers(m)) == {u}})
+
+    def between(self, below: int, above: int) -> list[int]:
+        """Candidates that lie strictly between two boundaries, smallest first."""
+        return _by_size({(mask | below) & above for mask in self._at_joins} - {below, above})
+
+    def topological(self, below: int, above: int, size: int) -> list[int]:
+        """Boundaries after every so many units in the order of their numbers."""
+        cuts: list[int] = []
+        mask = below
+        for position, unit in enumerate(bits(above & ~below), 1):
+            mask |= 1 << unit
+            if position % size == 0 and mask != above:
+                cuts.append(mask)
+        return cuts
+
+
+def _by_size(masks: set[int]) -> list[int]:
+    return sorted(masks, key=lambda mask: (mask.bit_count(), mask))
+
+
+def _join_chains(segments: list[tuple[int, int]], max_block: int) -> list[tuple[int, int]]:
+    """Let neighbours of one unit each be one block: there is nothing to run side by side."""
+    joined: list[tuple[int, int]] = []
+    chain = False
+    for below, above in segments:
+        single = (above & ~below).bit_count() == 1
+        if chain and single and (above & ~joined[-1][0]).bit_count() <= max_block:
+            joined[-1] = (joined[-1][0], above)
+        else:
+            joined.append((below, above))
+        chain = single
+    return joined
+
+
+def _refine(
+    boundaries: _Boundaries, below: int, above: int, crossing: int, max_block: int
+) -> list[int]:
+    """Nested boundaries from one to the other, no block larger than allowed."""
+    size = (above & ~below).bit_count()
+    if size <= max_block:
+        return [below, above]
+    candidates = {mask: boundaries.crossing(mask) for mask in boundaries.between(below, above)}
+    if crossing > max(candidates.values(), default=0):
+        return [below, *boundaries.topological(below, above, max_block), above]
+    allowed = [mask for mask, count in candidates.items() if count <= crossing]
+    chain = _cheapest_chain([below, *allowed, above], max_block)
+    cuts = [below]
+    for low, high in itertools.pairwise(chain):
+        cuts += _refine(boundaries, low, high, crossing + 1, max_block)[1:]
+    return cuts
+
+
+def _cheapest_chain(nested: list[int], price: int) -> list[int]:
+    """The chain from the first set to the last with the least squared steps plus their price."""
+    best: list[tuple[int, int]] = [(0, -1)]
+    for i in range(1, len(nested)):
+        options = [
+            (best[j][0] + (nested[i] & ~nested[j]).bit_count() ** 2 + price, j)
+            for j in range(i)
+            if not nested[j] & ~nested[i]
+        ]
+        best.append(min(options))
+    chain, at = [nested[-1]], best[-1][1]
+    while at >= 0:
+        chain.append(nested[at])
+        at = best[at][1]
+    return chain[::-1]

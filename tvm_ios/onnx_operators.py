@@ -1,0 +1,295 @@
+"""What each ONNX operator is in the canonical kinds of :mod:`tvm_ios.operators`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.graph import AttrValue, GraphError
+from tvm_ios.onnx_edit import constant
+
+Attrs = Mapping[str, AttrValue]
+
+#: The limits of ``Clip`` that are not given.
+_FLOAT_MAX = float(np.finfo(np.float32).max)
+
+#: Integer constants up to this size are attributes of operators without a canonical kind.
+_SMALL = 64
+
+_SAME_NAME = {
+    "Relu": "relu",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "Div": "divide",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """One canonical operator; ``inputs`` are the ONNX values that it reads."""
+
+    kind: str
+    inputs: Sequence[Any]
+    attrs: Attrs = field(default_factory=dict[str, AttrValue])
+
+
+def canonical(node: Any, opset: int) -> list[Canonical]:
+    """The canonical operators of a simplified node, in order.
+
+    Each but the first reads the result of the one before it, in front of its own ``inputs``.
+    """
+    if node.domain in ("", "ai.onnx"):
+        if node.op_type in _SAME_NAME:
+            return [Canonical(_SAME_NAME[node.op_type], node.inputs)]
+        known = _HANDLERS.get(node.op_type)
+        found = None if known is None else known(node, opset)
+        if found is not None:
+            return [found] if isinstance(found, Canonical) else found
+    return [_generic(node)]
+
+
+def _generic(node: Any) -> Canonical:
+    attrs: dict[str, AttrValue] = {}
+    plain = (ir.AttributeType.INT, ir.AttributeType.FLOAT, ir.AttributeType.STRING)
+    many = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
+    for name, attribute in node.attributes.items():
+        if attribute.type in plain:
+            attrs[name] = attribute.value
+        elif attribute.type in many:
+            attrs[name] = tuple(attribute.value)
+    inputs: list[Any] = []
+    for position, value in enumerate(node.inputs):
+        array = constant(value)
+        if array is not None and array.dtype.kind in "iub" and array.size <= _SMALL:
+            attrs[f"input{position}"] = tuple(array.reshape(-1).tolist())
+        elif value is not None:
+            inputs.append(value)
+    return Canonical(node.op_type.lower(), inputs, attrs)
+
+
+def _conv(node: Any, _: int) -> list[Canonical] | None:
+    data, weight, *bias = node.inputs
+    if len(weight.shape) != 4 or constant(weight) is None:
+        return None
+    get = node.attributes.get_ints
+    attrs: Attrs = {
+        "strides": tuple(get("strides", (1, 1))),
+        "pads": tuple(get("pads", (0, 0, 0, 0))),
+        "dilations": tuple(get("dilations", (1, 1))),
+        "group": node.attributes.get_int("group", 1),
+    }
+    steps = [Canonical("conv2d", (data, weight), attrs)]
+    return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
+
+
+def _gemm(node: Any, _: int) -> list[Canonical] | None:
+    data, weight, *bias = node.inputs
+    row = constant(bias[0]) if bias and bias[0] is not None else np.zeros(1)
+    if len(node.attributes) or constant(weight) is None or row is None or row.ndim != 1:
+        return None
+    steps = [Canonical("dense", (data, weight))]
+    return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
+
+
+def _matmul(node: Any, _: int) -> Canonical:
+    weight = constant(node.inputs[1])
+    dense = weight is not None and weight.ndim == 2 and constant(node.inputs[0]) is None
+    return Canonical("dense" if dense else "matmul", node.inputs)
+
+
+def _add(node: Any, _: int) -> Canonical:
+    """A constant row added to a product that no simplification could take is its bias."""
+    for value, row in (tuple(node.inputs), tuple(reversed(node.inputs))):
+        maker, array = value.producer(), constant(row)
+        if maker is not None and array is not None and maker.op_type == "MatMul":
+            is_dense = _matmul(maker, 0).kind == "dense"
+            if is_dense and array.ndim == 1 and array.shape[0] == value.shape[-1]:
+                return Canonical("bias_add", (value, row))
+    return Canonical("add", node.inputs)
+
+
+def _clip(node: Any, _: int) -> Canonical | None:
+    limits = {"min": -_FLOAT_MAX, "max": _FLOAT_MAX}
+    for position, name in enumerate(limits, 1):
+        limits[name] = node.attributes.get_float(name, limits[name])
+        if len(node.inputs) > position and node.inputs[position] is not None:
+            array = constant(node.inputs[position])
+            if array is None:
+                return None
+            limits[name] = float(array.item())
+    return Canonical("clip", node.inputs[:1], dict(limits))
+
+
+def _leaky_relu(node: Any, _: int) -> Canonical:
+    return Canonical("leaky_relu", node.inputs, {"alpha": node.attributes.get_float("alpha", 0.01)})
+
+
+def _pool(node: Any, _: int) -> Canonical | None:
+    if len(node.inputs[0].shape) != 4 or len(node.outputs) > 1:
+        return None
+    get = node.attributes.get_ints
+    attrs: dict[str, AttrValue] = {
+        "kernel": tuple(get("kernel_shape")),
+        "strides": tuple(get("strides", (1, 1))),
+        "pads": tuple(get("pads", (0, 0, 0, 0))),
+        "ceil_mode": bool(node.attributes.get_int("ceil_mode", 0)),
+    }
+    dilations = tuple(get("dilations", (1, 1)))
+    if node.op_type == "MaxPool":
+        return Canonical("max_pool2d", node.inputs, attrs | {"dilations": dilations})
+    if dilations != (1, 1):
+        return None
+    counts = bool(node.attributes.get_int("count_include_pad", 0))
+    return Canonical("avg_pool2d", node.inputs, attrs | {"count_include_pad": counts})
+
+
+def _global_mean(node: Any, _: int) -> Canonical:
+    axes = tuple(range(2, len(node.inputs[0].shape)))
+    return Canonical("mean", node.inputs, {"axes": axes, "keepdims": True})
+
+
+def _reduce_mean(node: Any, _: int) -> Canonical | None:
+    rank = len(node.inputs[0].shape)
+    axes = _ints(node, 1, "axes")
+    if axes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
+        return None
+    if not axes:
+        if node.attributes.get_int("noop_with_empty_axes", 0):
+            return None
+        axes = tuple(range(rank))
+    normal = tuple(sorted(axis % rank for axis in axes))
+    keepdims = bool(node.attributes.get_int("keepdims", 1))
+    return Canonical("mean", node.inputs[:1], {"axes": normal, "keepdims": keepdims})
+
+
+def _concat(node: Any, _: int) -> Canonical:
+    axis = node.attributes.get_int("axis", 1) % len(node.inputs[0].shape)
+    return Canonical("concat", node.inputs, {"axis": axis})
+
+
+def _softmax(node: Any, opset: int) -> Canonical:
+    # Before opset 13 only softmax of two dimensions is left by the simplification.
+    axis = node.attributes.get_int("axis", -1 if opset >= 13 else 1) % len(node.inputs[0].shape)
+    return Canonical("softmax", node.inputs, {"axis": axis})
+
+
+def _reshape(node: Any, _: int) -> Canonical:
+    return Canonical("reshape", node.inputs[:1], {"shape": _static(node.outputs[0])})
+
+
+def _transpose(node: Any, _: int) -> Canonical:
+    default = tuple(reversed(range(len(node.inputs[0].shape))))
+    return Canonical(
+        "transpose", node.inputs, {"perm": tuple(node.attributes.get_ints("perm", default))}
+    )
+
+
+def _pad(node: Any, _: int) -> Canonical | None:
+    rank = len(node.inputs[0].shape)
+    pads, axes = _ints(node, 1, "pads"), _ints(node, 3, "")
+    value = node.attributes.get_float("value", 0.0)
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        array = constant(node.inputs[2])
+        value = None if array is None else float(array.item())
+    if pads is None or value is None:
+        return None
+    full = [0] * (2 * rank)
+    axes = tuple(range(rank)) if axes is None else axes
+    for position, axis in enumerate(axes):
+        full[axis % rank] = pads[position]
+        full[rank + axis % rank] = pads[position + len(axes)]
+    mode = node.attributes.get_string("mode", "constant")
+    if mode != "constant":
+        return Canonical(f"pad_{mode}", node.inputs[:1], {"pads": tuple(full)})
+    return Canonical("pad", node.inputs[:1], {"pads": tuple(full), "value": value})
+
+
+def _slice(node: Any, _: int) -> Canonical | None:
+    shape = _static(node.inputs[0])
+    starts, ends = _ints(node, 1, "starts"), _ints(node, 2, "ends")
+    axes, steps = _ints(node, 3, "axes"), _ints(node, 4, "steps")
+    if starts is None or ends is None:
+        return None
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(axes) if steps is None else steps
+    rows: list[tuple[int, int, int, int]] = []
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        # Python's own slices clamp as ONNX does; a backward slice can end at -1, before the first.
+        extent = shape[axis % len(shape)]
+        begin, stop, _step = slice(start, end, step).indices(extent)
+        if (begin, stop, step) != (0, extent, 1):
+            rows.append((axis % len(shape), begin, stop, step))
+    rows.sort()
+    names = ("axes", "starts", "ends", "steps")
+    attrs: Attrs = {name: tuple(row[i] for row in rows) for i, name in enumerate(names)}
+    return Canonical("slice", node.inputs[:1], attrs)
+
+
+def _split(node: Any, _: int) -> Canonical:
+    axis: int = node.attributes.get_int("axis", 0) % len(node.inputs[0].shape)
+    sizes: tuple[int, ...] = tuple(_static(output)[axis] for output in node.outputs)
+    return Canonical("split", node.inputs[:1], {"axis": axis, "sizes": sizes})
+
+
+def _lrn(node: Any, _: int) -> Canonical:
+    get = node.attributes.get_float
+    attrs: Attrs = {
+        "size": node.attributes.get_int("size", 1),
+        "alpha": get("alpha", 1e-4),
+        "beta": get("beta", 0.75),
+        "bias": get("bias", 1.0),
+    }
+    return Canonical("lrn", node.inputs, attrs)
+
+
+def _cast(node: Any, _: int) -> Canonical:
+    return Canonical("cast", node.inputs, {"to": node.outputs[0].dtype.numpy().name})
+
+
+def _ints(node: Any, position: int, name: str) -> tuple[int, ...] | None:
+    """Integers that newer opsets read as an input and older ones as an attribute."""
+    if len(node.inputs) > position and node.inputs[position] is not None:
+        array = constant(node.inputs[position])
+        return None if array is None else tuple(array.reshape(-1).tolist())
+    values = node.attributes.get_ints(name, None) if name else None
+    return None if values is None else tuple(values)
+
+
+def _static(value: Any) -> tuple[int, ...]:
+    if value.shape is None or any(not isinstance(extent, int) for extent in value.shape):
+        raise GraphError(
+            f"the shape of {value.name!r} depends on the data; export the model with fixed shapes"
+        )
+    return tuple(value.shape)
+
+
+_HANDLERS: dict[str, Callable[[Any, int], Canonical | list[Canonical] | None]] = {
+    "Add": _add,
+    "AveragePool": _pool,
+    "Cast": _cast,
+    "Clip": _clip,
+    "Concat": _concat,
+    "Conv": _conv,
+    "Flatten": _reshape,
+    "Gemm": _gemm,
+    "GlobalAveragePool": _global_mean,
+    "LRN": _lrn,
+    "LeakyRelu": _leaky_relu,
+    "MatMul": _matmul,
+    "MaxPool": _pool,
+    "Pad": _pad,
+    "ReduceMean": _reduce_mean,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Softmax": _softmax,
+    "Split": _split,
+    "Squeeze": _reshape,
+    "Transpose": _transpose,
+    "Unsqueeze": _reshape,
+}

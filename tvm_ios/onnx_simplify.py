@@ -1,0 +1,267 @@
+"""Bring an ONNX model to the form that is scheduled: folded, static, one operator one meaning."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common as passes
+from onnxscript import optimizer
+from onnxscript.rewriter import rewrite
+from onnxscript.rewriter.rules.common import fuse_pad_into_conv_rule
+
+from tvm_ios.graph import GraphError
+from tvm_ios.onnx_affine import fold_affine
+from tvm_ios.onnx_edit import (
+    bypass,
+    constant,
+    drop_unused_initializers,
+    free_weights_from_inputs,
+    new_constant,
+)
+
+#: The library's own types are incomplete.
+_optimizer: Any = optimizer
+
+#: Folding is for shapes and weights; it must not stop at the size of a real weight.
+_NO_LIMIT = 1 << 40
+
+
+def simplify(model: Any) -> Any:
+    """Simplify a model without changing what it computes.
+
+    Shapes are inferred, constants folded, ``BatchNormalization`` and other per-channel
+    arithmetic folded into convolutions (also through a ``Concat`` of convolutions), ``Dropout``,
+    ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
+    ``Add``, ``Gemm`` brought to ``alpha = beta = 1`` with an untransposed constant, ``auto_pad``
+    made explicit, a ``Softmax`` from before opset 13 given two dimensions, and what is not used
+    dropped. Equal operators stay separate operators.
+
+    Parameters
+    ----------
+    model
+        An ``onnx.ModelProto``; it is not changed.
+
+    Returns
+    -------
+    onnx.ModelProto
+        All weights are initializers and no initializer is an input.
+
+    Raises
+    ------
+    GraphError
+        If an input has a dynamic dimension.
+    """
+    work: Any = ir.serde.deserialize_model(model)
+    graph: Any = work.graph
+    # Before version 4 every initializer had to be an input.
+    work.ir_version = max(work.ir_version, 4)
+    free_weights_from_inputs(graph)
+    _require_static_inputs(graph)
+    work = passes.InlinePass()(work).model
+    graph = work.graph
+    passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(work)
+    passes.IdentityEliminationPass()(work)
+    _optimizer.fold_constants(
+        work,
+        onnx_shape_inference=True,
+        input_size_limit=_NO_LIMIT,
+        output_size_limit=_NO_LIMIT,
+        should_fold=_is_worth_folding,
+    )
+    passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(work)
+    passes.NameFixPass()(work)
+    passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
+    for node in list(graph):
+        _explicit_pads(node)
+    if (
+        work.opset_imports.get("", 0) >= 11
+    ):  # before, pads were an attribute, which it does not know
+        rewrite(work, [fuse_pad_into_conv_rule])
+    passes.NameFixPass()(work)
+    for node in list(graph):
+        _remove_if_nothing(graph, node)
+    for node in list(graph):
+        _binary_sums(graph, node)
+        _canonical_gemm(graph, node)
+        _softmax_of_one_axis(graph, node, work.opset_imports.get("", 0))
+    _matmul_bias_to_gemm(graph)
+    fold_affine(graph)
+    passes.RemoveUnusedNodesPass()(work)
+    passes.NameFixPass()(work)
+    drop_unused_initializers(graph)
+    # Folding can have broken the order of value_info, and shapes past a rewrite are still unknown.
+    passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
+    return ir.serde.serialize_model(work)
+
+
+def _is_worth_folding(node: Any) -> bool | None:
+    # Random values are not constants; everything else that reads only constants is one.
+    return None if node.op_type.startswith("Random") or node.op_type == "Multinomial" else True
+
+
+def _require_static_inputs(graph: Any) -> None:
+    for value in graph.inputs:
+        if value.shape is None:
+            raise GraphError(f"input {value.name!r} has no shape; export the model with one")
+        for axis, extent in enumerate(value.shape):
+            if not isinstance(extent, int) or extent < 1:
+                label = "unnamed" if extent is None or str(extent) == "None" else repr(str(extent))
+                raise GraphError(
+                    f"input {value.name!r} has the dynamic dimension {axis} ({label}); "
+                    "export the model with fixed shapes"
+                )
+
+
+def _explicit_pads(node: Any) -> None:
+    mode = node.attributes.get_string("auto_pad", "NOTSET")
+    if node.op_type not in ("Conv", "MaxPool", "AveragePool") or mode == "NOTSET":
+        return
+    del node.attributes["auto_pad"]
+    source = node.inputs[0].shape
+    rank = len(source) - 2
+    kernel = node.attributes.get_ints("kernel_shape", None)
+    kernel = node.inputs[1].shape[2:] if kernel is None else kernel
+    strides = node.attributes.get_ints("strides", [1] * rank)
+    dilations = node.attributes.get_ints("dilations", [1] * rank)
+    begins, ends = [0] * rank, [0] * rank
+    for axis in range(rank if mode != "VALID" else 0):
+        extent, stride = source[axis + 2], strides[axis]
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        total = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
+        small, large = total // 2, total - total // 2
+        begins[axis], ends[axis] = (small, large) if mode == "SAME_UPPER" else (large, small)
+    node.attributes["pads"] = ir.AttrInt64s("pads", [*begins, *ends])
+
+
+def _remove_if_nothing(graph: Any, node: Any) -> None:
+    """Remove operators that only pass their input on."""
+    source = node.inputs[0] if node.inputs else None
+    if source is None or node.domain not in ("", "ai.onnx"):
+        return
+    kind, result = node.op_type, node.outputs[0]
+    same_shape = source.shape is not None and source.shape == result.shape
+    if kind == "Dropout":
+        training = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+        mask_is_used = len(node.outputs) > 1 and bool(node.outputs[1].uses())
+        nothing = not mask_is_used and (training is None or not training.item())
+    elif kind in ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"):
+        nothing = same_shape
+    elif kind in ("Concat", "Sum", "Max", "Min", "Mean"):
+        nothing = len(node.inputs) == 1
+    elif kind == "Cast":
+        nothing = source.dtype == result.dtype
+    elif kind == "Pad":
+        pads = constant(node.inputs[1]) if len(node.inputs) > 1 else None
+        pads = node.attributes.get_ints("pads", [1]) if pads is None else pads
+        nothing = not np.any(pads)
+    else:
+        nothing = kind == "Identity"
+    if nothing:
+        bypass(graph, node, source)
+
+
+def _binary_sums(graph: Any, node: Any) -> None:
+    if node.op_type != "Sum" or len(node.inputs) < 2:
+        return
+    total: Any = node.inputs[0]
+    terms: list[Any] = list(node.inputs[1:])
+    # Terms that are broadcast have partial sums of other shapes, which are inferred later.
+    shape = node.outputs[0].shape
+    shape = shape if all(term.shape == shape for term in node.inputs) else None
+    for number, term in enumerate(terms):
+        add: Any = ir.node(
+            "Add", [total, term], name=f"{node.name}.{number}" if node.name else None
+        )
+        graph.insert_before(node, add)
+        total = add.outputs[0]
+        total.name = f"{node.outputs[0].name}.{number}"
+        total.dtype = node.outputs[0].dtype
+        total.shape = shape
+    bypass(graph, node, total)
+
+
+def _canonical_gemm(graph: Any, node: Any) -> None:
+    """Gemm with a constant weight: no transposes, no factors, a bias of shape (N,)."""
+    weight = constant(node.inputs[1]) if node.op_type == "Gemm" else None
+    attributes = node.attributes
+    if weight is None or attributes.get_int("transA", 0):
+        return
+    bias = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        if bias is None or (bias.ndim == 2 and bias.shape[0] != 1):
+            return
+        beta = attributes.get_float("beta", 1.0)
+        columns = weight.shape[0 if attributes.get_int("transB", 0) else 1]
+        canonical = np.broadcast_to(bias.reshape(-1), (columns,))
+        if beta != 1.0 or bias.shape != canonical.shape:
+            scaled = (canonical * np.float64(beta)).astype(bias.dtype)
+            node.replace_input_with(2, new_constant(graph, f"{node.inputs[2].name}.bias", scaled))
+    alpha = attributes.get_float("alpha", 1.0)
+    if alpha != 1.0 or attributes.get_int("transB", 0):
+        weight = weight.T if attributes.get_int("transB", 0) else weight
+        weight = weight if alpha == 1.0 else (weight * np.float64(alpha)).astype(weight.dtype)
+        node.replace_input_with(1, new_constant(graph, f"{node.inputs[1].name}.kn", weight))
+    for name in ("alpha", "beta", "transA", "transB"):
+        attributes.pop(name, None)
+
+
+def _softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:
+    """Before opset 13 all axes from the given one on were one: say so by reshapes."""
+    if node.op_type != "Softmax" or opset >= 13:
+        return
+    source, result = node.inputs[0], node.outputs[0]
+    if source.shape is None or not source.shape.is_static():
+        return
+    extents = tuple(source.shape)
+    axis = node.attributes.get_int("axis", 1) % len(extents)
+    if len(extents) == 2 and axis == 1:
+        return
+    steps: list[Any] = []
+    for kind, shape in (
+        ("Reshape", (math.prod(extents[:axis]), math.prod(extents[axis:]))),
+        ("Softmax", None),
+        ("Reshape", extents),
+    ):
+        if shape is None:
+            inputs, attributes, made = [source], {"axis": 1}, source.shape
+        else:
+            target = new_constant(graph, f"{result.name}.shape", np.array(shape, np.int64))
+            inputs, attributes, made = [source, target], {}, ir.Shape(shape)
+        step: Any = ir.node(kind, inputs, attributes, name=f"{node.name}.{len(steps)}")
+        source = step.outputs[0]
+        source.name = f"{result.name}.{len(steps)}"
+        source.shape, source.dtype = made, result.dtype
+        steps.append(step)
+    graph.insert_before(node, steps)
+    bypass(graph, node, source)
+
+
+def _matmul_bias_to_gemm(graph: Any) -> None:
+    """A matrix product and the addition of a constant row are one Gemm."""
+    for add in list(graph):
+        if add.op_type != "Add" or add.inputs[0] is None:
+            continue
+        for product, row in (tuple(add.inputs), tuple(reversed(add.inputs))):
+            matmul, bias = product.producer(), constant(row)
+            if matmul is None or matmul.op_type != "MatMul" or bias is None:
+                continue
+            weight = constant(matmul.inputs[1])
+            shape = product.shape
+            if weight is None or weight.ndim != 2 or shape is None or len(shape) != 2:
+                continue
+            if bias.ndim > 2 or bias.size != math.prod(bias.shape[-1:]) or bias.size != shape[1]:
+                continue
+            if len(product.uses()) != 1 or product.is_graph_output():
+                continue
+            row = new_constant(graph, f"{row.name}.bias", bias.reshape(-1))
+            gemm = ir.node("Gemm", [*matmul.inputs, row], name=matmul.name)
+            result = gemm.outputs[0]
+            result.name, result.dtype = f"{product.name}.biased", add.outputs[0].dtype
+            result.shape = add.outputs[0].shape
+            graph.insert_before(add, gemm)
+            bypass(graph, add, result)
+            graph.remove(matmul, safe=True)
+            break

@@ -1,0 +1,118 @@
+"""The canonical operator kinds: attributes, classes and floating-point operations.
+
+Every importer speaks these kinds, so that one model has one fingerprint whatever it was read
+with. Layout is the model's own (NCHW, OIHW); attributes are plain values; a constant is an input.
+
+================  ========================  =================================================
+kind              inputs                    attributes
+================  ========================  =================================================
+``conv2d``        data, OIHW weight         strides (2), pads (top, left, bottom, right),
+                                            dilations (2), group
+``dense``         data (..., K), (K, N)     none; the weight is a constant
+``matmul``        a, b                      none
+``bias_add``      data, (C,)                none; axis 1 after ``conv2d``, the last after
+                                            ``dense``
+``relu`` ``sigmoid`` ``tanh``  data         none
+``clip``          data                      min, max
+``leaky_relu``    data                      alpha
+``add`` ``subtract`` ``multiply`` ``divide``  a, b   none; either may be a constant
+``max_pool2d``    data                      kernel (2), strides (2), pads (4), dilations (2),
+                                            ceil_mode
+``avg_pool2d``    data                      kernel, strides, pads, ceil_mode,
+                                            count_include_pad
+``mean``          data                      axes, keepdims
+``concat``        data...                   axis
+``softmax``       data                      axis
+``reshape``       data                      shape
+``transpose``     data                      perm
+``pad``           data                      pads (all begins, then all ends), value
+``slice``         data                      starts, ends, axes, steps
+``split``         data                      axis, sizes; several outputs
+``lrn``           data                      size, alpha, beta, bias
+``cast``          data                      to (a NumPy type name)
+================  ========================  =================================================
+
+Axes are not negative; attributes of ``slice`` are clamped to the extents. Any other kind is an
+ONNX operator's name in lower case with its own attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tvm_ios.graph import AttrValue, Operator, OpGraph, Tensor
+
+#: Activations that a unit may end or begin with.
+ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "clip", "leaky_relu"})
+
+#: One result element from one element of each input.
+ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})
+
+#: Only data movement.
+RESHAPING = frozenset({"reshape", "transpose"})
+
+#: Kinds with a weight and the bulk of the work.
+ANCHORS = frozenset({"conv2d", "dense"})
+
+POOLS = frozenset({"max_pool2d", "avg_pool2d", "mean"})
+
+_MOVES = frozenset(
+    {"concat", "reshape", "transpose", "pad", "slice", "split", "cast", "expand", "gather"}
+)
+_PER_ELEMENT = {"sigmoid": 4, "tanh": 6, "clip": 2, "leaky_relu": 2, "softmax": 5}
+
+
+def operator_flops(
+    kind: str,
+    attrs: Mapping[str, AttrValue],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+) -> int:
+    """Floating-point operations of one operator; a multiply-add is two, a move is none.
+
+    Parameters
+    ----------
+    kind, attrs
+        As in the table above.
+    inputs, outputs
+        The tensors that it reads and writes.
+    """
+    made = sum(math.prod(tensor.shape) for tensor in outputs)
+    if kind in _MOVES:
+        return 0
+    if kind == "conv2d":
+        return 2 * made * math.prod(inputs[1].shape[1:])
+    if kind in ("dense", "matmul"):
+        return 2 * made * inputs[0].shape[-1]
+    if kind == "conv":  # one or three spatial dimensions
+        return 2 * made * math.prod(inputs[1].shape[1:])
+    if kind == "convtranspose":
+        return 2 * math.prod(inputs[0].shape) * math.prod(inputs[1].shape[1:])
+    if kind in ("max_pool2d", "avg_pool2d"):
+        window = attrs["kernel"]
+        assert isinstance(window, tuple)
+        return made * math.prod(int(str(extent)) for extent in window)
+    if kind == "mean":
+        return math.prod(inputs[0].shape)
+    if kind == "lrn":
+        # Squares, a window of sums, a power (about ten) and a division.
+        return made * (int(str(attrs["size"])) + 13)
+    return made * _PER_ELEMENT.get(kind, 1)
+
+
+def is_depthwise(graph: OpGraph, op: Operator) -> bool:
+    """Whether a convolution reads one channel for each that it makes."""
+    if op.kind != "conv2d":
+        return False
+    weight = graph.tensors[op.inputs[1]].shape
+    return op.attrs["group"] == graph.tensors[op.inputs[0]].shape[1] > 1 and weight[1] == 1
+
+
+def is_pointwise(graph: OpGraph, op: Operator) -> bool:
+    """Whether a convolution has a 1x1 kernel and no groups."""
+    return (
+        op.kind == "conv2d"
+        and op.attrs["group"] == 1
+        and graph.tensors[op.inputs[1]].shape[2:] == (1, 1)
+    )

@@ -1,0 +1,274 @@
+"""The default rule of what is a unit, after the schedule units of the IOS paper (table 2).
+
+Every unit is a tree of operators with one exit: what is made inside, but not by the exit, is read
+inside only. Units can therefore never depend on each other in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_ios.graph import Operator, OpGraph
+from tvm_ios.operators import (
+    ACTIVATIONS,
+    ANCHORS,
+    ARITHMETIC,
+    RESHAPING,
+    is_depthwise,
+    is_pointwise,
+)
+
+_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add"}
+_WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
+
+
+def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
+    """Partition operators into units.
+
+    - A convolution or dense layer with its bias and activation, and with a residual sum that only
+      it feeds and the activation after that (of two such convolutions the later one takes it).
+    - An activation and the separable convolution that alone reads it, with its bias; sums that
+      only such an activation reads go with it (RandWire's sums of predecessors).
+    - An activation and the convolution that alone reads it; between them may stand an average
+      pooling before a 1x1 convolution (NASNet's path adjustment, with its pad and slice).
+    - A concatenation with the concatenations and sums that only it reads (an exit).
+    - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
+      softmax) that follow it.
+    """
+    partition = _Partition(graph)
+    _separable_convolutions(partition)
+    _exits(partition)
+    _epilogues(partition)
+    _sums(partition)
+    _prologues(partition)
+    _cheap_followers(partition)
+    return partition.groups()
+
+
+class _Partition:
+    """Which operators have been put together so far, and how they hang together."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self.graph = graph
+        self._members = [[op] for op in range(len(graph))]
+
+    def op(self, number: int) -> Operator:
+        return self.graph.operators[number]
+
+    def members(self, op: int) -> list[int]:
+        """The operators of an operator's unit, ascending."""
+        return self._members[op]
+
+    def join(self, *ops: int) -> None:
+        joined = sorted({member for op in ops for member in self._members[op]})
+        for member in joined:
+            self._members[member] = joined
+
+    def alone(self, op: int) -> bool:
+        return len(self._members[op]) == 1
+
+    def groups(self) -> list[list[int]]:
+        return [unit for op, unit in enumerate(self._members) if unit[0] == op]
+
+    def reader(self, op: int | None, kinds: frozenset[str] | None = None) -> int | None:
+        """The only reader of an operator's only result, if it is of one of the kinds."""
+        if op is None or len(self.op(op).outputs) != 1:
+            return None
+        (result,) = self.op(op).outputs
+        readers = self.graph.consumers[result]
+        if len(readers) != 1 or result in self.graph.outputs:
+            return None
+        return readers[0] if kinds is None or self.op(readers[0]).kind in kinds else None
+
+    def maker(self, op: int, kinds: frozenset[str]) -> int | None:
+        """The maker of an operator's first input, if nothing else reads it and of the kinds."""
+        maker = self.graph.producer[self.op(op).inputs[0]]
+        if maker is None or self.op(maker).kind not in kinds or self.reader(maker) != op:
+            return None
+        return maker
+
+    def sources(self, op: int) -> list[int | None]:
+        """The makers of an operator's inputs that are no constants; None is a graph input."""
+        tensors = dict.fromkeys(self.op(op).inputs)
+        return [
+            self.graph.producer[tensor]
+            for tensor in tensors
+            if not self.graph.tensors[tensor].constant
+        ]
+
+    def is_sum(self, op: int | None) -> bool:
+        return op is not None and self.op(op).kind == "add" and len(self.sources(op)) == 2
+
+    def join_sums(self, op: int, reader: int) -> None:
+        """Join a sum, and the sums that only it reads, to their only reader."""
+        self.join(op, reader)
+        for source in self.sources(op):
+            if source is not None and self.is_sum(source) and self.reader(source) == op:
+                self.join_sums(source, op)
+
+
+_ADD = frozenset({"add"})
+_BIAS = frozenset({"bias_add"})
+_CONV = frozenset({"conv2d"})
+_MULTIPLY = frozenset({"multiply"})
+
+
+def _separable_convolutions(partition: _Partition) -> None:
+    """A depthwise convolution and the 1x1 convolution that alone reads it, activated before."""
+    graph = partition.graph
+    for op in range(len(graph)):
+        if not is_pointwise(graph, graph.operators[op]):
+            continue
+        bias = partition.maker(op, _BIAS)
+        depthwise = partition.maker(op if bias is None else bias, _CONV)
+        if depthwise is None or not is_depthwise(graph, graph.operators[depthwise]):
+            continue
+        partition.join(op, depthwise, *([] if bias is None else [bias]))
+        after = partition.reader(op, _BIAS)
+        if after is not None:
+            partition.join(op, after)
+        activation = partition.maker(depthwise, ACTIVATIONS)
+        if activation is None:
+            continue
+        partition.join(activation, depthwise)
+        total = partition.graph.producer[partition.op(activation).inputs[0]]
+        if total is not None and partition.is_sum(total) and partition.reader(total) == activation:
+            partition.join_sums(total, activation)
+
+
+def _exits(partition: _Partition) -> None:
+    """A concatenation takes the concatenations and sums that only it reads."""
+    for op in range(len(partition.graph)):
+        if partition.op(op).kind != "concat":
+            continue
+        for source in partition.sources(op):
+            if source is None or partition.reader(source) != op:
+                continue
+            if partition.op(source).kind == "concat":
+                partition.join(source, op)
+            elif partition.is_sum(source):
+                partition.join_sums(source, op)
+
+
+def _epilogues(partition: _Partition) -> None:
+    """A convolution or dense layer takes its bias and its activation."""
+    for op in range(len(partition.graph)):
+        if partition.op(op).kind not in ANCHORS:
+            continue
+        bias = partition.reader(op, _BIAS)
+        if bias is not None and partition.alone(bias):
+            partition.join(op, bias)
+        last = op if bias is None else bias
+        # A separable convolution that is activated before is not activated after.
+        activated = partition.op(partition.members(op)[0]).kind not in ANCHORS
+        if partition.members(op)[-1] == last and not activated:
+            _take_activation(partition, last)
+
+
+def _take_activation(partition: _Partition, op: int) -> None:
+    activation = partition.reader(op, ACTIVATIONS)
+    if activation is not None:
+        if partition.alone(activation):
+            partition.join(op, activation)
+        return
+    # x * sigmoid(x): both read x, and nothing else does.
+    (result,) = partition.op(op).outputs
+    readers = partition.graph.consumers[result]
+    if len(readers) == 2 and result not in partition.graph.outputs:
+        gate, product = readers
+        gated = partition.op(gate).kind == "sigmoid" and partition.alone(gate)
+        if gated and partition.reader(gate, _MULTIPLY) == product and partition.alone(product):
+            partition.join(op, gate, product)
+
+
+def _sums(partition: _Partition) -> None:
+    """A residual sum belongs to the later convolution before it; other sums stay together."""
+    for op in range(len(partition.graph)):
+        if not partition.is_sum(op) or not partition.alone(op):
+            continue
+        shape = _shape(partition, op)
+        plain = [
+            source
+            for source in partition.sources(op)
+            if source is not None
+            and partition.reader(source) == op
+            and _is_bare_product(partition, source)
+            and _shape(partition, source) == shape
+        ]
+        if plain:
+            # Deeper is later, whatever the numbers; of equals the second input.
+            ancestors = partition.graph.ancestors
+            later = max(plain[::-1], key=lambda source: ancestors[source].bit_count())
+            partition.join(op, later)
+            _take_activation(partition, op)
+    for op in range(len(partition.graph)):
+        reader = partition.reader(op, _ADD) if partition.is_sum(op) else None
+        if reader is not None and all(
+            partition.is_sum(member)
+            for member in (*partition.members(op), *partition.members(reader))
+        ):
+            partition.join(op, reader)
+
+
+def _shape(partition: _Partition, op: int) -> tuple[int, ...]:
+    return partition.graph.tensors[partition.op(op).outputs[0]].shape
+
+
+def _is_bare_product(partition: _Partition, op: int) -> bool:
+    """Whether an operator ends a unit of one convolution or dense layer without activation."""
+    members = partition.members(op)
+    kinds = [partition.op(member).kind for member in members]
+    return members[-1] == op and kinds[0] in ANCHORS and set(kinds[1:]) <= {"bias_add"}
+
+
+def _prologues(partition: _Partition) -> None:
+    """A convolution takes the activation that only it reads; any window takes its padding."""
+    for op in range(len(partition.graph)):
+        if partition.op(op).kind not in _WINDOWED or partition.members(op)[0] != op:
+            continue
+        pad = partition.maker(op, frozenset({"pad"}))
+        if pad is not None and partition.alone(pad):
+            partition.join(pad, op)
+        elif partition.op(op).kind == "conv2d":
+            path = _path_adjustment(partition, op) or _activation_before(partition, op)
+            if path:
+                partition.join(op, *path)
+
+
+def _path_adjustment(partition: _Partition, op: int) -> list[int]:
+    """Activation, shift and average pooling before a 1x1 convolution (NASNet)."""
+    pool = partition.maker(op, frozenset({"avg_pool2d"}))
+    if pool is None or not is_pointwise(partition.graph, partition.op(op)):
+        return []
+    path = [pool]
+    while (move := partition.maker(path[-1], frozenset({"slice", "pad"}))) is not None:
+        path.append(move)
+    activation = partition.maker(path[-1], ACTIVATIONS)
+    if activation is not None:
+        path.append(activation)
+    elif partition.op(pool).attrs["kernel"] != (1, 1):
+        return []  # a real pooling without activation is a unit of its own (Inception)
+    return path if all(partition.members(member) == [member] for member in path) else []
+
+
+def _activation_before(partition: _Partition, op: int) -> list[int]:
+    """The activation, with a batch norm before it that no convolution could take (DenseNet)."""
+    activation = partition.maker(op, ACTIVATIONS)
+    if activation is None or not partition.alone(activation):
+        return []
+    path = [activation]
+    while True:
+        before = partition.maker(path[-1], frozenset({"add", "multiply"}))
+        if before is None or len(partition.sources(before)) != 1 or not partition.alone(before):
+            return path
+        path.append(before)
+
+
+def _cheap_followers(partition: _Partition) -> None:
+    """Cheap operators join what makes their only input, if nothing else reads it."""
+    for op in range(len(partition.graph)):
+        sources = partition.sources(op)
+        if partition.op(op).kind in _CHEAP and partition.alone(op) and len(sources) == 1:
+            source = sources[0]
+            if source is not None and partition.reader(source) == op:
+                partition.join(op, source)

@@ -1,0 +1,97 @@
+"""NASNet-A (Zoph et al., 2018): the large ImageNet network, and two of its cells for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_ios.zoo.network import Feature, Network
+
+
+def build_nasnet_a(seed: int = 0) -> Any:
+    """NASNet-A large as an ``onnx.ModelProto``: input (1, 3, 331, 331), output (1, 1000) logits.
+
+    Three times six normal cells of 168, 336 and 672 filters, two reduction cells between them,
+    and two in the stem (of 42 and 84 filters). The normal cell after a change of resolution sums
+    two separable convolutions of the *current* tensor first, as in the network that the IOS
+    measurements were made with; every other normal cell takes one of the two from the tensor
+    before it.
+    """
+    filters, repeats = 168, 6
+    net = Network("nasnet_a", seed, (3, 331, 331))
+    stem = net.batch_norm(net.conv(net.input, 96, 3, stride=2, padding="valid"))
+    with net.scope("stem0"):
+        before, now = stem, _reduction_cell(net, stem, None, filters // 4)
+    with net.scope("stem1"):
+        before, now = now, _reduction_cell(net, now, stem, filters // 2)
+    for group in range(3):
+        for number in range(repeats):
+            with net.scope(f"cell{group * repeats + number}"):
+                before, now = now, _normal_cell(net, now, before, filters)
+        if group < 2:
+            filters *= 2
+            with net.scope(f"reduction{group}"):
+                # `before` stays: the next cell reads what this cell read, not this cell's input.
+                now = _reduction_cell(net, now, before, filters)
+    x = net.dropout(net.global_avg_pool(net.relu(now)))
+    return net.finish(net.dense(x, 1000), (1, 1000))
+
+
+def build_nasnet_cell(seed: int = 0) -> Any:
+    """Two small normal cells, one reading the other: input (1, 3, 32, 32), output (1, 10)."""
+    net = Network("nasnet_cell", seed, (3, 32, 32))
+    before = net.batch_norm(net.conv(net.input, 12, 3, stride=2, padding="valid"))
+    now = net.batch_norm(net.conv(net.relu(before), 16, 3))
+    for number in range(2):
+        with net.scope(f"cell{number}"):
+            before, now = now, _normal_cell(net, now, before, 8)
+    x = net.global_avg_pool(net.relu(now))
+    return net.finish(net.dense(x, 10), (1, 10))
+
+
+def _normal_cell(net: Network, now: Feature, before: Feature, filters: int) -> Feature:
+    adjusts = before.height != now.height
+    left = _adjust(net, before, now, filters)
+    right = _squeeze(net, now, filters)
+    # See build_nasnet_a for the cell after a change of resolution.
+    first = net.add(
+        _separable(net, right, filters, 5), _separable(net, right if adjusts else left, filters, 3)
+    )
+    second = net.add(_separable(net, left, filters, 5), _separable(net, left, filters, 3))
+    third = net.add(net.avg_pool(right, 3, 1), left)
+    fourth = net.add(net.avg_pool(left, 3, 1), net.avg_pool(left, 3, 1))
+    fifth = net.add(_separable(net, right, filters, 3), right)
+    return net.concat([left, first, second, third, fourth, fifth])
+
+
+def _reduction_cell(net: Network, now: Feature, before: Feature | None, filters: int) -> Feature:
+    right = _squeeze(net, now, filters)
+    # The stem's first cell has nothing before it: its large kernels read its input unsqueezed.
+    left = now if before is None else _adjust(net, before, now, filters)
+    first = net.add(_separable(net, right, filters, 5, 2), _separable(net, left, filters, 7, 2))
+    second = net.add(net.max_pool(right, 3, 2), _separable(net, left, filters, 7, 2))
+    third = net.add(net.avg_pool(right, 3, 2), _separable(net, left, filters, 5, 2))
+    fourth = net.add(net.avg_pool(first, 3, 1), second)
+    fifth = net.add(_separable(net, first, filters, 3), net.max_pool(right, 3, 2))
+    return net.concat([second, third, fourth, fifth])
+
+
+def _squeeze(net: Network, x: Feature, filters: int) -> Feature:
+    return net.batch_norm(net.conv(net.relu(x), filters, 1))
+
+
+def _adjust(net: Network, before: Feature, now: Feature, filters: int) -> Feature:
+    """The tensor before, at this cell's channels and resolution (factorised reduction)."""
+    if before.height == now.height:
+        return _squeeze(net, before, filters)
+    halves = [
+        net.conv(net.avg_pool(path, 1, 2, "valid"), filters // 2, 1)
+        for path in (net.relu(before), net.shift(net.relu(before)))
+    ]
+    return net.batch_norm(net.concat(halves))
+
+
+def _separable(net: Network, x: Feature, filters: int, kernel: int, stride: int = 1) -> Feature:
+    for step in (stride, 1):
+        x = net.conv(net.relu(x), x.channels, kernel, step, groups=x.channels)
+        x = net.batch_norm(net.conv(x, filters, 1))
+    return x
