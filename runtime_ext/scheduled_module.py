@@ -150,6 +150,8 @@ class _Reader:
             self._tuples[variable] = outputs
         else:
             outputs = (self.add(variable),)
+        if len(set(data)) != len(data):
+            raise ModuleError(f"{call.op.name_hint} is given one tensor twice: schedule anew")
         name = str(function.attrs[UNIT])
         inputs = tuple(self._number[a] for a in data)
         self.operators.append(Operator(name, "unit", inputs, outputs))

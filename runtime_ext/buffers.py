@@ -1,0 +1,76 @@
+"""Memory of buffers: aligned for the kernels, and constants held once a process."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+from tvm_ios.program import BufferType
+
+#: Kernels are compiled for vectors of this many bytes; it is a cache line too.
+ALIGNMENT = 64
+
+_lock = threading.Lock()
+_shared: weakref.WeakValueDictionary[str, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
+#: The same by identity, so that an array that is shared already is not hashed again.
+_by_identity: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
+
+
+def allocate(kind: BufferType) -> np.ndarray[Any, Any]:
+    """A buffer of zeros whose first byte is aligned to 64.
+
+    Zeros and not garbage: old bits may be denormal numbers, which take a hundred times longer.
+
+    Raises
+    ------
+    UserError
+        If NumPy has no such type.
+    """
+    try:
+        dtype = np.dtype(kind.dtype)
+    except TypeError:
+        raise UserError(
+            f"a buffer of type {kind.dtype!r} cannot be allocated; use a type that NumPy has"
+        ) from None
+    nbytes = math.prod(kind.shape) * dtype.itemsize
+    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    first = -raw.ctypes.data % ALIGNMENT
+    return raw[first : first + nbytes].view(dtype).reshape(kind.shape)
+
+
+def share_constant(array: np.ndarray[Any, Any], key: str | None = None) -> np.ndarray[Any, Any]:
+    """An aligned array of equal content, the same one for all who ask in this process.
+
+    It must not be written to.
+
+    Parameters
+    ----------
+    array
+        The content.
+    key
+        Its :func:`content_key`, if that is known already.
+    """
+    if _by_identity.get(id(array)) is array:
+        return array
+    key = key or content_key(array)
+    with _lock:
+        known = _shared.get(key)
+        if known is None:
+            known = allocate(BufferType(array.shape, str(array.dtype)))
+            np.copyto(known, array)
+            _shared[key] = known
+            _by_identity[id(known)] = known
+        return known
+
+
+def content_key(array: np.ndarray[Any, Any]) -> str:
+    """SHA-256 of type, shape and content."""
+    digest = hashlib.sha256(f"{array.dtype}{list(array.shape)}".encode())
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

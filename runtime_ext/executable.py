@@ -1,0 +1,215 @@
+"""An executable: everything that a session needs, in a folder or ``.tar`` that others can run.
+
+It holds ``program.json``, ``kernels.so``, ``params.safetensors`` (constants as the kernels
+want them, each content once), ``schedule.json`` and ``meta.json`` (versions, target, inputs
+and outputs, checksums). Loading checks all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError, safe_open
+
+from runtime_ext.buffers import content_key, share_constant
+from runtime_ext.cpu_features import missing_features
+from runtime_ext.package import ExecutableError, open_package, write_package
+from runtime_ext.session import Port, Session
+from tvm_ios.errors import UserError
+from tvm_ios.program import Program, Role
+from tvm_ios.schedule import Schedule
+
+_VERSIONS = ("apache-tvm", "apache-tvm-ffi")
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program with its kernels and constants.
+
+    Attributes
+    ----------
+    program
+        What to run.
+    kernels
+        The shared library that has the program's kernels.
+    constants
+        For each constant buffer, by name, its content as the kernels want it.
+    inputs, outputs
+        What the user sets and reads.
+    schedule
+        What :meth:`tvm_ios.schedule.Schedule.to_json` gave.
+    target
+        The TVM target of the kernels, as text.
+    features
+        CPU features that the kernels need (:func:`runtime_ext.cpu_features.required_features`).
+    fingerprint
+        Of the graph of units.
+    notes
+        Anything else worth keeping, as plain data: latencies, policy, errors.
+    """
+
+    program: Program
+    kernels: Path
+    constants: Mapping[str, np.ndarray[Any, Any]]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    schedule: Mapping[str, Any]
+    target: str
+    features: tuple[str, ...]
+    fingerprint: str
+    notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    #: Keeps the unpacked files of a tar for as long as this object lives.
+    _keeper: object = field(default=None, repr=False, compare=False)
+
+    def save(self, path: Path | str) -> None:
+        """Write it to a folder, or to one file if the name ends in ``.tar``.
+
+        Raises
+        ------
+        ExecutableError
+            If something is there that is not an executable, or it cannot be written.
+        """
+        keys = {
+            n: content_key(np.asarray(self.constants[n])) for n in _constant_names(self.program)
+        }
+
+        def fill(folder: Path) -> None:
+            params = {key: np.ascontiguousarray(self.constants[name]) for name, key in keys.items()}
+            safetensors.numpy.save_file(params, folder / "params.safetensors")
+            (folder / "program.json").write_text(json.dumps(self.program.to_json()))
+            (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
+            shutil.copyfile(self.kernels, folder / "kernels.so")
+
+        meta = {
+            "versions": {name: metadata.version(name) for name in _VERSIONS},
+            "machine": platform.machine(),
+            "target": self.target,
+            "features": self.features,
+            "fingerprint": self.fingerprint,
+            "inputs": [_port_json(port) for port in self.inputs],
+            "outputs": [_port_json(port) for port in self.outputs],
+            "constants": keys,
+            "notes": self.notes,
+        }
+        write_package(Path(path), meta, fill)
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """The program's kernels, loaded."""
+        # Importing tvm loads the runtime that the library needs.
+        import tvm
+
+        try:
+            library: Any = tvm.runtime.load_module(str(self.kernels))
+            return {symbol: library[symbol] for symbol in self.program.kernels}
+        except (RuntimeError, AttributeError, KeyError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ExecutableError(f"{self.kernels} cannot be loaded: {reason}") from error
+
+    def session(
+        self, executor: Literal["native", "reference"] = "native", *, pin: bool = False
+    ) -> Session:
+        """A new session; constants are shared with every other one of this process."""
+        return Session(
+            self.program,
+            self.functions(),
+            self.constants,
+            self.inputs,
+            self.outputs,
+            executor=executor,
+            pin=pin,
+        )
+
+
+def load(path: Path | str) -> Executable:
+    """Load what :meth:`Executable.save` wrote, after checking that it can run here.
+
+    Raises
+    ------
+    ExecutableError
+        Naming the first thing that does not fit: format, checksum, version, CPU.
+    """
+    path = Path(path)
+    package = open_package(path)
+    meta, folder = package.meta, package.folder
+    try:
+        _check_versions(path, meta["versions"])
+        _check_machine(path, meta["machine"], tuple(meta["features"]), meta["target"])
+        program = Program.from_json(json.loads((folder / "program.json").read_text()))
+        schedule = json.loads((folder / "schedule.json").read_text())
+        Schedule.from_json(schedule)
+        for name in _constant_names(program):
+            if name not in meta["constants"]:
+                raise ExecutableError(f"{path} lacks the constant {name!r}; save it again")
+        return Executable(
+            program=program,
+            kernels=folder / "kernels.so",
+            constants=_constants(folder / "params.safetensors", meta["constants"]),
+            inputs=tuple(map(_port, meta["inputs"])),
+            outputs=tuple(map(_port, meta["outputs"])),
+            schedule=schedule,
+            target=meta["target"],
+            features=tuple(meta["features"]),
+            fingerprint=meta["fingerprint"],
+            notes=meta["notes"],
+            _keeper=package.keeper,
+        )
+    except ExecutableError:
+        raise
+    except (UserError, SafetensorError) as error:
+        raise ExecutableError(f"{path} cannot be used: {error}") from error
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
+
+
+def _check_versions(path: Path, versions: Mapping[str, str]) -> None:
+    for name in _VERSIONS:
+        here, there = metadata.version(name), versions[name]
+        # Patch releases keep the binary interface of kernels.
+        if here.split(".")[:2] != there.split(".")[:2]:
+            raise ExecutableError(
+                f"{path} was made with {name} {there} and here is {here}; "
+                "install that version or save it again with this one"
+            )
+
+
+def _check_machine(path: Path, machine: str, features: tuple[str, ...], target: str) -> None:
+    if machine != platform.machine():
+        raise ExecutableError(
+            f"{path} was made for {machine} and this machine is {platform.machine()}; "
+            "optimize the model here"
+        )
+    missing = missing_features(features)
+    if missing:
+        raise ExecutableError(
+            f"{path} was made for {target} and this CPU lacks {', '.join(missing)}; "
+            "optimize the model for this machine"
+        )
+
+
+def _constant_names(program: Program) -> list[str]:
+    return [buffer.name for buffer in program.buffers if buffer.role is Role.CONSTANT]
+
+
+def _constants(file: Path, keys: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with safe_open(file, framework="numpy") as stored:
+        for key in dict.fromkeys(keys.values()):
+            arrays[key] = share_constant(stored.get_tensor(key), key)
+    return {name: arrays[key] for name, key in keys.items()}
+
+
+def _port_json(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "buffer": port.buffer, "shape": port.shape, "dtype": port.dtype}
+
+
+def _port(data: Mapping[str, Any]) -> Port:
+    return Port(data["name"], data["buffer"], tuple(data["shape"]), data["dtype"])

@@ -1,0 +1,65 @@
+"""What an executor is: it runs one program over one set of buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tvm_ffi.error import register_error
+
+
+@register_error("KernelError")
+class KernelError(RuntimeError):
+    """A kernel failed; the sentence names the unit, the kernel and the lane."""
+
+
+@register_error("BusyError")
+class BusyError(RuntimeError):
+    """The executor is running in another thread, or is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a launch ran.
+
+    Attributes
+    ----------
+    lane, launch
+        Which lane, and which of its launches (waits are not counted).
+    begin, end
+        Seconds since the run began.
+    """
+
+    lane: int
+    launch: int
+    begin: float
+    end: float
+
+
+class Executor(Protocol):
+    """Runs one program over one set of buffers; not re-entrant.
+
+    Raises
+    ------
+    KernelError
+        From ``run``, ``benchmark`` and ``profile`` if a kernel fails. The executor can run
+        again afterwards.
+    BusyError
+        From the same if another thread is inside, or after ``close``.
+    """
+
+    def run(self) -> None:
+        """Run the program once; returns when every lane has finished."""
+        ...
+
+    def benchmark(self, number: int, repeat: int) -> list[float]:
+        """Seconds a run, ``repeat`` samples, each the mean of ``number`` runs."""
+        ...
+
+    def profile(self) -> tuple[Span, ...]:
+        """One run with the times of every launch."""
+        ...
+
+    def close(self) -> None:
+        """End the threads, if there are any."""
+        ...

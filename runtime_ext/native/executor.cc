@@ -1,0 +1,183 @@
+#include "executor.h"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "affinity.h"
+
+namespace tvm_ios {
+
+namespace {
+
+std::int64_t Nanoseconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+}  // namespace
+
+// Holds the executor for one caller; a second caller is refused instead of made to wait,
+// because it would overwrite the buffers that the first one still reads.
+class Executor::Exclusive {
+ public:
+  explicit Exclusive(Executor* owner) : owner_(owner) {
+    if (owner_->busy_.exchange(true, std::memory_order_acquire)) {
+      throw ffi::Error("BusyError",
+                       "this session is running in another thread; make one session a thread", "");
+    }
+    if (owner_->closed_) {
+      owner_->busy_.store(false, std::memory_order_release);
+      throw ffi::Error("BusyError", "this session is closed; make a new one", "");
+    }
+    // Workers bind themselves once; the calling thread is only lent to us.
+    if (owner_->pin_) pinned_.emplace(owner_->cpus_[0]);
+  }
+  ~Exclusive() { owner_->busy_.store(false, std::memory_order_release); }
+
+ private:
+  Executor* owner_;
+  std::optional<PinnedHere> pinned_;
+};
+
+Executor::Executor(std::unique_ptr<Plan> plan, bool pin, std::chrono::nanoseconds spin)
+    : plan_(std::move(plan)),
+      cpus_(AllowedCpus()),
+      pin_(pin),
+      spin_(spin),
+      progress_(plan_->lanes().size()),
+      finished_(plan_->lanes().size()) {
+  const std::vector<Lane>& lanes = plan_->lanes();
+  for (std::size_t lane = 1; lane < lanes.size(); ++lane) {
+    if (lanes[lane].launches != 0) helpers_.push_back(lane);
+  }
+  // With more lanes than CPUs a spinning lane keeps the one it waits for from running.
+  if (helpers_.size() + 1 > cpus_.size()) spin_ = std::chrono::nanoseconds(0);
+  spans_.resize(lanes.size());
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) spans_[lane].resize(lanes[lane].launches);
+  try {
+    for (std::size_t lane : helpers_) threads_.emplace_back([this, lane] { Work(lane); });
+  } catch (...) {
+    Close();
+    throw;
+  }
+}
+
+void Executor::Close() {
+  // A run in another thread keeps its threads; whoever closes must come back.
+  if (busy_.exchange(true, std::memory_order_acquire)) return;
+  closed_ = true;
+  stop_.store(true, std::memory_order_seq_cst);
+  begun_.Wake();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  busy_.store(false, std::memory_order_release);
+}
+
+void Executor::Run() {
+  Exclusive exclusive(this);
+  RunOnce();
+}
+
+std::vector<double> Executor::Benchmark(std::int64_t number, std::int64_t repeat) {
+  Exclusive exclusive(this);
+  std::vector<double> seconds;
+  for (std::int64_t sample = 0; sample < repeat; ++sample) {
+    const Clock::time_point start = Clock::now();
+    for (std::int64_t i = 0; i < number; ++i) RunOnce();
+    const std::chrono::duration<double> elapsed = Clock::now() - start;
+    seconds.push_back(elapsed.count() / static_cast<double>(number));
+  }
+  return seconds;
+}
+
+std::vector<std::vector<Span>> Executor::Profile() {
+  Exclusive exclusive(this);
+  timed_ = true;
+  origin_ = Clock::now();
+  try {
+    RunOnce();
+  } catch (...) {
+    timed_ = false;
+    throw;
+  }
+  timed_ = false;
+  return spans_;
+}
+
+void Executor::RunOnce() {
+  abort_.store(false, std::memory_order_relaxed);
+  for (Signal& signal : progress_) signal.Reset();
+  ++runs_;
+  // Publishing releases the resets above to the workers, which read nothing before.
+  if (!helpers_.empty()) begun_.Publish(runs_);
+  RunLane(0);
+  for (std::size_t lane : helpers_) finished_[lane].Await(runs_, never_, spin_);
+  if (abort_.load(std::memory_order_acquire)) {
+    throw ffi::Error("KernelError", std::move(failure_), std::move(failure_backtrace_));
+  }
+}
+
+void Executor::Work(std::size_t lane) {
+  std::optional<PinnedHere> pinned;
+  if (pin_) pinned.emplace(cpus_[lane % cpus_.size()]);
+  std::uint64_t run = 0;
+  while (begun_.Await(run + 1, stop_, spin_)) {
+    ++run;
+    RunLane(lane);
+    finished_[lane].Publish(run);
+  }
+}
+
+void Executor::RunLane(std::size_t lane) {
+  if (timed_) {
+    RunSteps<true>(lane);
+  } else {
+    RunSteps<false>(lane);
+  }
+}
+
+template <bool kTimed>
+void Executor::RunSteps(std::size_t lane) {
+  const std::vector<Step>& steps = plan_->lanes()[lane].steps;
+  const Step* step = steps.data();
+  const Step* const end = step + steps.size();
+  Signal& mine = progress_[lane];
+  std::uint64_t launched = 0;
+  std::string reason;
+  std::string backtrace;
+  try {
+    for (; step != end; ++step) {
+      if (step->function == nullptr) {
+        if (!progress_[step->lane].Await(step->launches, abort_, spin_)) return;
+        continue;
+      }
+      if (abort_.load(std::memory_order_relaxed)) return;
+      ffi::Any result;
+      if constexpr (kTimed) spans_[lane][launched].begin = Nanoseconds(Clock::now() - origin_);
+      step->function->CallPacked(step->arguments, step->argument_count, &result);
+      if constexpr (kTimed) spans_[lane][launched].end = Nanoseconds(Clock::now() - origin_);
+      mine.Publish(++launched);
+    }
+    return;
+  } catch (const ffi::Error& error) {
+    reason = error.kind() + ": " + error.message();
+    backtrace = error.backtrace();
+  } catch (const std::exception& error) {
+    reason = error.what();
+  } catch (...) {
+    reason = "an exception of unknown type";
+  }
+  Fail(plan_->Describe(*step, lane) + ": " + reason, std::move(backtrace));
+}
+
+void Executor::Fail(std::string message, std::string backtrace) {
+  std::lock_guard<std::mutex> lock(failure_mutex_);
+  // The first failure is the cause; later ones may be its consequences.
+  if (abort_.load(std::memory_order_relaxed)) return;
+  failure_ = std::move(message);
+  failure_backtrace_ = std::move(backtrace);
+  abort_.store(true, std::memory_order_seq_cst);
+  for (Signal& signal : progress_) signal.Wake();
+}
+
+}  // namespace tvm_ios

@@ -1,0 +1,72 @@
+// What Python sees of the executor.
+#include <tvm/ffi/tvm_ffi.h>
+
+#include <memory>
+#include <utility>
+
+#include "executor.h"
+
+namespace tvm_ios {
+
+// Raised whenever the meaning of an exported function changes; the Python side checks it.
+constexpr std::int64_t kInterface = 1;
+
+class ExecutorObj : public ffi::Object {
+ public:
+  explicit ExecutorObj(std::unique_ptr<Executor> executor) : executor(std::move(executor)) {}
+
+  // Apart, because it needs a stronger alignment than an object gets.
+  std::unique_ptr<Executor> executor;
+
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("tvm_ios.NativeExecutor", ExecutorObj, ffi::Object);
+};
+
+class ExecutorRef : public ffi::ObjectRef {
+ public:
+  explicit ExecutorRef(ffi::ObjectPtr<ExecutorObj> object) : ffi::ObjectRef(std::move(object)) {}
+  TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(ExecutorRef, ffi::ObjectRef, ExecutorObj);
+};
+
+std::int64_t Interface() { return kInterface; }
+
+ExecutorRef Create(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
+                   ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
+                   ffi::Array<ffi::Array<std::int64_t>> lanes, bool pin, double spin_seconds) {
+  auto plan = std::make_unique<Plan>(functions, symbols, units, buffers, lanes);
+  const std::chrono::nanoseconds spin(static_cast<std::int64_t>(spin_seconds * 1e9));
+  return ExecutorRef(ffi::make_object<ExecutorObj>(
+      std::make_unique<Executor>(std::move(plan), pin, spin)));
+}
+
+void Run(ExecutorRef self) { self->executor->Run(); }
+
+ffi::Array<double> Benchmark(ExecutorRef self, std::int64_t number, std::int64_t repeat) {
+  const std::vector<double> seconds = self->executor->Benchmark(number, repeat);
+  return ffi::Array<double>(seconds.begin(), seconds.end());
+}
+
+// Four numbers a launch: lane, launch, begin, end (nanoseconds).
+ffi::Array<std::int64_t> Profile(ExecutorRef self) {
+  const std::vector<std::vector<Span>> spans = self->executor->Profile();
+  std::vector<std::int64_t> flat;
+  for (std::size_t lane = 0; lane < spans.size(); ++lane) {
+    for (std::size_t launch = 0; launch < spans[lane].size(); ++launch) {
+      flat.insert(flat.end(),
+                  {static_cast<std::int64_t>(lane), static_cast<std::int64_t>(launch),
+                   spans[lane][launch].begin, spans[lane][launch].end});
+    }
+  }
+  return ffi::Array<std::int64_t>(flat.begin(), flat.end());
+}
+
+void Close(ExecutorRef self) { self->executor->Close(); }
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(interface_version, Interface);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(create, Create);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, Run);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(benchmark, Benchmark);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile, Profile);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(close, Close);
+
+}  // namespace tvm_ios

@@ -1,0 +1,92 @@
+#include "plan.h"
+
+#include <utility>
+
+namespace tvm_ios {
+
+namespace {
+
+// Reads a flat list and refuses to run over its end or to take an index out of range.
+class Reader {
+ public:
+  explicit Reader(const std::vector<std::int64_t>& code) : code_(code) {}
+
+  bool done() const { return at_ == code_.size(); }
+
+  std::int64_t Next() {
+    if (done()) TVM_FFI_THROW(ValueError) << "the lane's code ends inside an instruction";
+    return code_[at_++];
+  }
+
+  std::size_t Index(std::size_t limit, const char* what) {
+    const std::int64_t value = Next();
+    if (value < 0 || static_cast<std::size_t>(value) >= limit) {
+      TVM_FFI_THROW(ValueError) << "the program names " << what << " " << value << " of " << limit;
+    }
+    return static_cast<std::size_t>(value);
+  }
+
+ private:
+  const std::vector<std::int64_t>& code_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+Plan::Plan(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
+           ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
+           ffi::Array<ffi::Array<std::int64_t>> lanes)
+    : functions_(functions.begin(), functions.end()), buffers_(buffers.begin(), buffers.end()) {
+  for (const ffi::String& symbol : symbols) symbols_.emplace_back(symbol);
+  for (const ffi::String& unit : units) units_.emplace_back(unit);
+  if (symbols_.size() != functions_.size()) {
+    TVM_FFI_THROW(ValueError) << "the program has not one symbol a function";
+  }
+  std::vector<std::vector<std::int64_t>> codes;
+  std::size_t total = 0;
+  for (const ffi::Array<std::int64_t>& lane : lanes) {
+    codes.emplace_back(lane.begin(), lane.end());
+    total += codes.back().size();
+  }
+  // A launch has four numbers more in the code than it has arguments, so this is enough.
+  arguments_.reserve(total);
+  lanes_.resize(codes.size());
+  for (std::size_t i = 0; i < codes.size(); ++i) lanes_[i] = Decode(codes[i]);
+}
+
+Lane Plan::Decode(const std::vector<std::int64_t>& code) {
+  Lane lane;
+  Reader reader(code);
+  while (!reader.done()) {
+    Step step;
+    if (reader.Index(2, "instruction") == 0) {
+      step.lane = static_cast<std::int32_t>(reader.Index(lanes_.size(), "lane"));
+      step.launches = static_cast<std::uint64_t>(reader.Next());
+    } else {
+      const std::size_t kernel = reader.Index(functions_.size(), "kernel");
+      const std::int64_t begin = reader.Next();
+      const std::int64_t end = reader.Next();
+      step.kernel = static_cast<std::int32_t>(kernel);
+      step.unit = static_cast<std::int32_t>(reader.Index(units_.size(), "unit"));
+      step.function = &functions_[kernel];
+      step.arguments = arguments_.data() + arguments_.size();
+      const std::size_t first = arguments_.size();
+      for (std::int64_t left = reader.Next(); left > 0; --left) {
+        arguments_.emplace_back(buffers_[reader.Index(buffers_.size(), "buffer")]);
+      }
+      arguments_.emplace_back(begin);
+      arguments_.emplace_back(end);
+      step.argument_count = static_cast<std::int32_t>(arguments_.size() - first);
+      ++lane.launches;
+    }
+    lane.steps.push_back(step);
+  }
+  return lane;
+}
+
+std::string Plan::Describe(const Step& step, std::size_t lane) const {
+  return "unit '" + units_[step.unit] + "' failed in kernel '" + symbols_[step.kernel] +
+         "' on lane " + std::to_string(lane);
+}
+
+}  // namespace tvm_ios

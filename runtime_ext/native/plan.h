@@ -1,0 +1,58 @@
+// A program made ready to run: functions resolved, argument arrays built once.
+#ifndef TVM_IOS_NATIVE_PLAN_H_
+#define TVM_IOS_NATIVE_PLAN_H_
+
+#include <tvm/ffi/tvm_ffi.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tvm_ios {
+
+namespace ffi = tvm::ffi;
+
+// One instruction of a lane. A wait has no function.
+struct Step {
+  const ffi::Function* function = nullptr;
+  const ffi::AnyView* arguments = nullptr;
+  std::int32_t argument_count = 0;
+  std::int32_t kernel = 0;
+  std::int32_t unit = 0;
+  std::int32_t lane = 0;
+  std::uint64_t launches = 0;
+};
+
+struct Lane {
+  std::vector<Step> steps;
+  std::uint64_t launches = 0;
+};
+
+class Plan {
+ public:
+  // Each lane is a flat list of instructions: (0, lane, launches) for a wait, and
+  // (1, kernel, begin, end, unit, n, n buffers) for a launch.
+  Plan(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
+       ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
+       ffi::Array<ffi::Array<std::int64_t>> lanes);
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  const std::vector<Lane>& lanes() const { return lanes_; }
+  std::string Describe(const Step& step, std::size_t lane) const;
+
+ private:
+  Lane Decode(const std::vector<std::int64_t>& code);
+
+  std::vector<ffi::Function> functions_;
+  std::vector<std::string> symbols_;
+  std::vector<std::string> units_;
+  std::vector<ffi::Tensor> buffers_;
+  // Never grows after the lanes point into it.
+  std::vector<ffi::AnyView> arguments_;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace tvm_ios
+
+#endif  // TVM_IOS_NATIVE_PLAN_H_

@@ -1,0 +1,200 @@
+"""A sealed package: a folder of files, or a tar of it, with checksums, written whole or not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.errors import UserError
+
+FORMAT = "tvm-ios executable"
+VERSION = 1
+_META = "meta.json"
+
+
+class ExecutableError(UserError):
+    """An executable that cannot be written or used here: one sentence with the reason."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """An opened package whose files are as they were written.
+
+    Attributes
+    ----------
+    folder
+        Where its files lie.
+    meta
+        What was written with them.
+    keeper
+        Holds the folder of an unpacked tar; when it goes, the folder goes.
+    """
+
+    folder: Path
+    meta: Mapping[str, Any]
+    keeper: object = None
+
+
+def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
+    """Write a package beside its place and move it there when it is complete.
+
+    Parameters
+    ----------
+    path
+        A folder to be, or a file if it ends in ``.tar``. A package there is replaced.
+    meta
+        Plain data to keep with the files.
+    fill
+        Writes the files into a folder.
+
+    Raises
+    ------
+    ExecutableError
+        If something else is there, or it cannot be written; nothing is left behind then.
+    """
+    path = Path(os.path.abspath(path))
+    if path.exists() and not _replaceable(path):
+        raise ExecutableError(f"{path} exists and is not an executable; choose another name")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as room:
+            folder = Path(room) / "new"
+            folder.mkdir()
+            fill(folder)
+            _seal(folder, meta)
+            if path.suffix == ".tar":
+                packed = Path(room) / "new.tar"
+                with tarfile.open(packed, "w") as tar:
+                    for file in sorted(folder.iterdir()):
+                        tar.add(file, arcname=file.name)
+                _sync(packed)
+                os.replace(packed, path)
+            else:
+                _swap_in(folder, path, Path(room) / "old")
+    except OSError as error:
+        raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def open_package(path: Path) -> Package:
+    """Open a package and check that every byte is as written.
+
+    Raises
+    ------
+    ExecutableError
+        Naming the first thing that does not fit.
+    """
+    if not path.exists():
+        raise ExecutableError(f"there is no executable {path}")
+    keeper: tempfile.TemporaryDirectory[str] | None = None
+    folder = path
+    try:
+        if not path.is_dir():
+            keeper = tempfile.TemporaryDirectory(prefix="tvm-ios-")
+            folder = Path(keeper.name)
+            _unpack(path, folder)
+        meta = _read_meta(path, folder)
+        for name, digest in meta["files"].items():
+            if not (folder / name).is_file():
+                raise ExecutableError(f"{path} lacks {name}; save it again")
+            if _digest(folder / name) != digest:
+                raise ExecutableError(f"{name} of {path} is damaged; save it again")
+    except OSError as error:
+        raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
+    return Package(folder, meta, keeper)
+
+
+def meta_checksum(meta: Mapping[str, Any]) -> str:
+    """SHA-256 of the meta data without its own checksum."""
+    rest = {key: value for key, value in meta.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _seal(folder: Path, meta: Mapping[str, Any]) -> None:
+    files = sorted(folder.iterdir())
+    whole: dict[str, Any] = {"format": FORMAT, "version": VERSION, **meta}
+    whole["files"] = {file.name: _digest(file) for file in files}
+    # Through JSON once, so that the checksum is of what a reader gets (lists for tuples).
+    whole = json.loads(json.dumps(whole))
+    whole["checksum"] = meta_checksum(whole)
+    (folder / _META).write_text(json.dumps(whole, indent=1))
+    for file in (*files, folder / _META):
+        _sync(file)
+
+
+def _read_meta(path: Path, folder: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads((folder / _META).read_text())
+    except FileNotFoundError:
+        raise ExecutableError(f"{path} is not an executable: it lacks {_META}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ExecutableError(f"{_META} of {path} is damaged; save it again") from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise ExecutableError(f"{path} is not a {FORMAT}")
+    if meta.get("version") != VERSION:
+        raise ExecutableError(
+            f"{path} is of format version {meta.get('version')} and this tvm-ios reads "
+            f"{VERSION}; save it again with this one"
+        )
+    files = meta.get("files")
+    if meta.get("checksum") != meta_checksum(meta) or not isinstance(files, dict):
+        raise ExecutableError(f"{_META} of {path} is damaged; save it again")
+    return meta
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    try:
+        with tarfile.open(path, "r:") as tar:
+            tar.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise ExecutableError(f"{path} is not a complete tar file: {error}") from error
+
+
+def _replaceable(path: Path) -> bool:
+    """Whether nothing is lost that we have not written: our own package, or an empty folder."""
+    try:
+        if path.is_dir():
+            if not any(path.iterdir()):
+                return path.suffix != ".tar"
+            text = (path / _META).read_text()
+            return path.suffix != ".tar" and json.loads(text).get("format") == FORMAT
+        with tarfile.open(path, "r:") as tar:
+            member = tar.extractfile(_META)
+            return (
+                path.suffix == ".tar"
+                and member is not None
+                and json.load(member).get("format") == FORMAT
+            )
+    except (OSError, KeyError, ValueError, AttributeError, tarfile.TarError):
+        return False
+
+
+def _swap_in(folder: Path, path: Path, aside: Path) -> None:
+    # Two renames, because a folder cannot replace a full one; the old one returns on failure.
+    existed = path.exists()
+    if existed:
+        os.rename(path, aside)
+    try:
+        os.rename(folder, path)
+    except OSError:
+        if existed:
+            os.rename(aside, path)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())

@@ -1,0 +1,271 @@
+"""A session: a program with its buffers, ready to run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import tvm_ffi
+
+from runtime_ext.buffers import allocate, share_constant
+from runtime_ext.executor import Executor, Span
+from runtime_ext.native_executor import NativeExecutor
+from runtime_ext.reference import ReferenceExecutor
+from tvm_ios.errors import UserError
+from tvm_ios.program import Buffer, Program, Role
+
+Array = np.ndarray[Any, Any]
+
+
+class SessionError(UserError):
+    """A wrong use of a session: one sentence that names the input, output or rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output as the user knows it.
+
+    Attributes
+    ----------
+    name
+        The model's name for it.
+    buffer
+        Name of the program's buffer.
+    shape, dtype
+        As in the model; the buffer has the same.
+    """
+
+    name: str
+    buffer: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Session:
+    """Runs one program. Not re-entrant: one thread at a time, and a second one is refused.
+
+    Parameters
+    ----------
+    program
+        What to run.
+    functions
+        For each kernel symbol a function of buffers, ``begin`` and ``end``.
+    constants
+        For each constant buffer, by name, its content. Equal constants of all sessions of a
+        process share memory.
+    inputs, outputs
+        What the user sets and reads, in order. Default: the program's input and output
+        buffers under their own names.
+    executor
+        ``"native"`` runs each lane in a thread of its own, ``"reference"`` interleaves them
+        at random on the calling thread.
+    pin
+        Bind lanes to CPUs (native only).
+    seed
+        Of the reference executor's choices.
+
+    Raises
+    ------
+    SessionError
+        If a constant is missing, or something does not have the shape of its buffer.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        functions: Mapping[str, Callable[..., Any]],
+        constants: Mapping[str, Array],
+        inputs: Sequence[Port] | None = None,
+        outputs: Sequence[Port] | None = None,
+        *,
+        executor: Literal["native", "reference"] = "native",
+        pin: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.program = program
+        self.inputs = tuple(_ports(program, Role.INPUT) if inputs is None else inputs)
+        self.outputs = tuple(_ports(program, Role.OUTPUT) if outputs is None else outputs)
+        _check_ports(program, (*self.inputs, *self.outputs))
+        missing = [symbol for symbol in program.kernels if symbol not in functions]
+        if missing:
+            raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
+        arrays = [_memory(buffer, constants) for buffer in program.buffers]
+        tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
+        self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}
+        self._unset = {port.name for port in self.inputs}
+        self._ran = False
+        self._inside = threading.Lock()
+        self._executor: Executor
+        if executor == "native":
+            self._executor = NativeExecutor(program, functions, tensors, pin=pin)
+        else:
+            self._executor = ReferenceExecutor(program, functions, tensors, seed=seed)
+
+    def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
+        """Copy inputs in: ``set_input("x", array)``, ``set_input(x=array)``.
+
+        Parameters
+        ----------
+        name, value
+            One input; ``None`` names the only one.
+        values
+            Inputs by name.
+
+        Raises
+        ------
+        SessionError
+            If there is no such input, or its shape or type differs.
+        """
+        with self._exclusive():
+            if value is not None:
+                values[self._only_input() if name is None else name] = value
+            elif name is not None:
+                raise SessionError(f"input {name!r} was given no value")
+            for key, content in values.items():
+                port = _find(self.inputs, key, "input")
+                np.copyto(self._arrays[port.buffer], _checked(port, content))
+                self._unset.discard(port.name)
+
+    def run(self, **inputs: Any) -> None:
+        """Run once, after setting the inputs given; inputs set before stay.
+
+        Raises
+        ------
+        SessionError
+            If an input was never set, or as :meth:`set_input`.
+        KernelError
+            If a kernel fails; the session can run again.
+        """
+        if inputs:
+            self.set_input(**inputs)
+        with self._running():
+            self._executor.run()
+
+    def get_output(self, which: int | str = 0) -> Array:
+        """A copy of an output of the last run, by place or name.
+
+        Raises
+        ------
+        SessionError
+            If there is no such output, or nothing has run.
+        """
+        with self._exclusive():
+            if isinstance(which, str):
+                port = _find(self.outputs, which, "output")
+            elif -len(self.outputs) <= which < len(self.outputs):
+                port = self.outputs[which]
+            else:
+                raise SessionError(f"there is no output {which}; there are {len(self.outputs)}")
+            if not self._ran:
+                raise SessionError(f"output {port.name!r} is not known before a complete run")
+            return self._arrays[port.buffer].copy()
+
+    def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
+        """Seconds a run: ``repeat`` samples, each the mean of ``number`` runs; raises as run."""
+        if number < 1 or repeat < 1:
+            raise SessionError("a benchmark needs at least one run and one sample")
+        with self._running():
+            return self._executor.benchmark(number, repeat)
+
+    def profile(self) -> tuple[Span, ...]:
+        """One run with the times of every launch, lane by lane; raises as run."""
+        with self._running():
+            return self._executor.profile()
+
+    def random_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Inputs to try it with: normal numbers, or small ones for integers."""
+        generator = np.random.default_rng(seed)
+        values: dict[str, Array] = {}
+        for port in self.inputs:
+            if np.issubdtype(np.dtype(port.dtype), np.floating):
+                value = generator.standard_normal(port.shape)
+            else:
+                value = generator.integers(0, 2, port.shape)
+            values[port.name] = np.asarray(value).astype(port.dtype)
+        return values
+
+    def close(self) -> None:
+        """End the executor's threads; the last outputs can still be read."""
+        self._executor.close()
+
+    def _only_input(self) -> str:
+        if len(self.inputs) != 1:
+            names = ", ".join(port.name for port in self.inputs)
+            raise SessionError(f"name one of the {len(self.inputs)} inputs: {names}")
+        return self.inputs[0].name
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        if not self._inside.acquire(blocking=False):
+            raise SessionError(
+                "this session is in use by another thread; make one session a thread"
+            )
+        try:
+            yield
+        finally:
+            self._inside.release()
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with self._exclusive():
+            if self._unset:
+                raise SessionError(f"input {min(self._unset)!r} was never set")
+            self._ran = False
+            yield
+            self._ran = True
+
+
+def _ports(program: Program, role: Role) -> list[Port]:
+    return [
+        Port(b.name, b.name, b.type.shape, b.type.dtype) for b in program.buffers if b.role is role
+    ]
+
+
+def _check_ports(program: Program, ports: Sequence[Port]) -> None:
+    types = {buffer.name: buffer.type for buffer in program.buffers}
+    for port in ports:
+        kind = types.get(port.buffer)
+        if kind is None:
+            raise SessionError(f"{port.name!r} belongs to buffer {port.buffer!r}, of none")
+        if (kind.shape, kind.dtype) != (tuple(port.shape), port.dtype):
+            raise SessionError(
+                f"{port.name!r} is {port.dtype}{list(port.shape)} but its buffer is "
+                f"{kind.dtype}{list(kind.shape)}"
+            )
+
+
+def _memory(buffer: Buffer, constants: Mapping[str, Array]) -> Array:
+    if buffer.role is not Role.CONSTANT:
+        return allocate(buffer.type)
+    if buffer.name not in constants:
+        raise SessionError(f"constant {buffer.name!r} of the program was not given")
+    array = np.asarray(constants[buffer.name])
+    if (array.shape, str(array.dtype)) != (buffer.type.shape, buffer.type.dtype):
+        raise SessionError(
+            f"constant {buffer.name!r} is {array.dtype}{list(array.shape)}, not "
+            f"{buffer.type.dtype}{list(buffer.type.shape)}"
+        )
+    return share_constant(array)
+
+
+def _find(ports: Sequence[Port], name: str, what: str) -> Port:
+    for port in ports:
+        if port.name == name:
+            return port
+    names = ", ".join(port.name for port in ports) or "none"
+    raise SessionError(f"there is no {what} {name!r}; there are: {names}")
+
+
+def _checked(port: Port, value: Any) -> Array:
+    array = np.from_dlpack(value) if isinstance(value, tvm_ffi.Tensor) else np.asarray(value)
+    if array.shape != tuple(port.shape):
+        raise SessionError(
+            f"input {port.name!r} has shape {list(array.shape)}, not {list(port.shape)}"
+        )
+    if str(array.dtype) != port.dtype:
+        raise SessionError(f"input {port.name!r} is of type {array.dtype}, not {port.dtype}")
+    return array

@@ -1,0 +1,265 @@
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from safetensors.numpy import load_file
+from tvm.script import tirx as T
+
+from runtime_ext import cpu_features
+from runtime_ext.cpu_features import host_flags, missing_features, required_features
+from runtime_ext.executable import Executable, load
+from runtime_ext.package import ExecutableError, meta_checksum
+from runtime_ext.session import Port
+from tvm_ios.errors import UserError
+from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.lower import lower
+from tvm_ios.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.schedule import Schedule, sequential_stages
+
+SHAPE = (8, 4)
+TARGET = {"kind": "llvm", "mcpu": "x86-64-v2"}
+
+
+@T.prim_func
+def scale_add(
+    x: T.Buffer((8, 4), "float32"),
+    w: T.Buffer((8, 4), "float32"),
+    y: T.Buffer((8, 4), "float32"),
+    begin: T.int32,
+    end: T.int32,
+):
+    T.func_attr({"global_symbol": "scale_add", "tirx.noalias": True})
+    for i in T.serial(end - begin):
+        for j in T.serial(4):
+            y[begin + i, j] = x[begin + i, j] * w[begin + i, j] + T.float32(1)
+
+
+@pytest.fixture(scope="module")
+def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
+    """Three equal units in a chain, two of them with equal weights."""
+    library = tmp_path_factory.mktemp("kernels") / "k.so"
+    module = tvm.IRModule({"scale_add": scale_add})
+    tvm.compile(module, target=tvm.target.Target(TARGET)).export_library(str(library))
+    tensors = (
+        *(Tensor(f"t{i}", SHAPE) for i in range(4)),
+        *(Tensor(f"w{i}", SHAPE, constant=True) for i in range(3)),
+    )
+    operators = tuple(Operator(f"u{i}", "scale_add", (i, 4 + i), (i + 1,)) for i in range(3))
+    graph = OpGraph("chain", operators, tensors, (0,), (3, 1))
+    kind = BufferType(SHAPE)
+    code = UnitCode((kind,) * 3, 1, (), (PhaseCall("scale_add", 8, (0, 1, 2)),))
+    schedule = Schedule(graph.fingerprint, sequential_stages(graph), policy="sequential")
+    weights = np.random.default_rng(0).standard_normal((2, *SHAPE)).astype("float32")
+    return Executable(
+        program=lower(graph, schedule, dict.fromkeys(range(3), code), lanes=2),
+        kernels=library,
+        constants={"u0/1": weights[0], "u1/1": weights[1], "u2/1": weights[0].copy()},
+        inputs=(Port("image", "t0", SHAPE, "float32"),),
+        outputs=(Port("last", "t3", SHAPE, "float32"), Port("first", "t1", SHAPE, "float32")),
+        schedule=schedule.to_json(graph),
+        target="llvm -mcpu=x86-64-v2",
+        features=required_features(TARGET),
+        fingerprint=graph.fingerprint,
+        notes={"latency_ms": 1.5, "tuple": (1, 2)},
+    )
+
+
+@pytest.fixture
+def saved(executable: Executable, tmp_path: Path) -> Path:
+    executable.save(tmp_path / "out")
+    return tmp_path / "out"
+
+
+IMAGE = np.arange(32, dtype="float32").reshape(SHAPE) / 7
+
+
+def outputs(executable: Executable) -> dict[str, np.ndarray]:
+    session = executable.session()
+    session.run(image=IMAGE)
+    return {port.name: session.get_output(port.name) for port in session.outputs}
+
+
+def test_computes_what_the_kernels_say(executable: Executable) -> None:
+    found = outputs(executable)
+    w = executable.constants
+    first = IMAGE * w["u0/1"] + 1
+    np.testing.assert_allclose(found["first"], first, rtol=1e-5)
+    last = (first * w["u1/1"] + 1) * w["u2/1"] + 1
+    np.testing.assert_allclose(found["last"], last, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["out", "out.tar"])
+def test_a_new_process_gives_equal_outputs(
+    executable: Executable, tmp_path: Path, name: str
+) -> None:
+    executable.save(tmp_path / name)
+    np.save(tmp_path / "image.npy", IMAGE)
+    script = """
+import sys
+import numpy as np
+from runtime_ext.executable import load
+session = load(sys.argv[1]).session()
+session.set_input(None, np.load(sys.argv[2]))
+session.run()
+np.savez(sys.argv[3], **{p.name: session.get_output(p.name) for p in session.outputs})
+"""
+    arguments = [tmp_path / name, tmp_path / "image.npy", tmp_path / "found.npz"]
+    subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        check=True,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    with np.load(tmp_path / "found.npz") as found:
+        expected = outputs(executable)
+        assert set(found.files) == set(expected) == {"first", "last"}
+        for key, value in expected.items():
+            np.testing.assert_array_equal(found[key], value)
+
+
+def test_everything_comes_back(executable: Executable, saved: Path) -> None:
+    assert sorted(f.name for f in saved.iterdir()) == [
+        "kernels.so",
+        "meta.json",
+        "params.safetensors",
+        "program.json",
+        "schedule.json",
+    ]
+    assert len(load_file(saved / "params.safetensors")) == 2
+    loaded = load(saved)
+    for name in ("program", "inputs", "outputs", "target", "features", "fingerprint"):
+        assert getattr(loaded, name) == getattr(executable, name)
+    assert loaded.notes == {"latency_ms": 1.5, "tuple": [1, 2]}
+    assert loaded.constants["u0/1"] is loaded.constants["u2/1"]
+    assert load(saved).constants["u0/1"] is loaded.constants["u0/1"]
+    assert Schedule.from_json(loaded.schedule).policy == "sequential"
+
+
+def test_saving_again_replaces_and_leaves_nothing(executable: Executable, tmp_path: Path) -> None:
+    for name in ("out", "out.tar"):
+        executable.save(tmp_path / name)
+        replace(executable, target="another").save(tmp_path / name)
+        assert load(tmp_path / name).target == "another"
+    # A loaded one can be saved over itself.
+    load(tmp_path / "out").save(tmp_path / "out")
+    load(tmp_path / "out.tar").save(tmp_path / "out.tar")
+    assert outputs(load(tmp_path / "out")).keys() == {"first", "last"}
+    assert {f.name for f in tmp_path.iterdir()} == {"out", "out.tar"}
+
+
+def test_foreign_files_are_not_overwritten(executable: Executable, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    (tmp_path / "mine.tar").write_text("not even a tar")
+    (tmp_path / "file").write_text("a file")
+    for name in ("mine", "mine.tar", "file"):
+        with pytest.raises(ExecutableError, match="is not an executable; choose another name"):
+            executable.save(tmp_path / name)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    assert len(list(tmp_path.iterdir())) == 3
+    (tmp_path / "empty").mkdir()
+    executable.save(tmp_path / "empty")
+    load(tmp_path / "empty")
+
+
+def test_a_failed_save_leaves_the_old_one(executable: Executable, saved: Path) -> None:
+    broken = replace(executable, kernels=saved / "no such file")
+    with pytest.raises(ExecutableError, match="cannot write"):
+        broken.save(saved)
+    assert [f.name for f in saved.parent.iterdir()] == ["out"]
+    load(saved)
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "name", ["kernels.so", "meta.json", "params.safetensors", "program.json", "schedule.json"]
+)
+def test_a_flipped_byte_is_refused(saved: Path, name: str, place: float) -> None:
+    data = bytearray((saved / name).read_bytes())
+    data[int(len(data) * place)] ^= 1
+    (saved / name).write_bytes(bytes(data))
+    refused(saved, f"{name} of .* is damaged|format version|not a tvm-ios")
+
+
+@pytest.mark.parametrize(
+    "name", ["kernels.so", "meta.json", "params.safetensors", "program.json", "schedule.json"]
+)
+def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
+    data = (saved / name).read_bytes()
+    (saved / name).write_bytes(data[: len(data) // 2])
+    refused(saved, f"{name} of .* is damaged")
+    (saved / name).unlink()
+    refused(saved, f"lacks {name}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads 1"),
+        (lambda m: m | {"format": "a poem"}, "is not a tvm-ios executable"),
+        (lambda m: m | {"machine": "riscv64"}, "made for riscv64 and this machine is"),
+        (lambda m: m | {"features": ["warp-drive"]}, "'warp-drive'"),
+        (
+            lambda m: m | {"versions": m["versions"] | {"apache-tvm": "0.99.1"}},
+            "made with apache-tvm 0.99.1 and here is",
+        ),
+        (lambda m: {k: v for k, v in m.items() if k != "target"}, "lacks or misstates 'target'"),
+        (lambda m: m | {"inputs": [{"name": "x"}]}, "lacks or misstates 'buffer'"),
+        (lambda m: m | {"constants": {"u0/1": "0"}}, "lacks the constant 'u1/1'"),
+        (lambda m: m | {"constants": dict.fromkeys(m["constants"], "0")}, "cannot be used"),
+    ],
+)
+def test_what_does_not_fit_here_is_refused(
+    saved: Path, change: Callable[[dict], dict], message: str
+) -> None:
+    meta = change(json.loads((saved / "meta.json").read_text()))
+    meta["checksum"] = meta_checksum(meta)
+    (saved / "meta.json").write_text(json.dumps(meta))
+    refused(saved, message)
+
+
+def test_a_lesser_cpu_is_refused(
+    executable: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = required_features({"kind": "llvm", "mcpu": "x86-64-v4"})
+    assert {"avx2", "fma", "avx512f"} <= set(features)
+    replace(executable, features=features).save(tmp_path / "out")
+    flags = frozenset({"avx2", "fma", "sse4_2"})
+    monkeypatch.setattr(cpu_features, "host_flags", lambda: flags)
+    refused(tmp_path / "out", "this CPU lacks .*avx512f.*; optimize the model for this machine")
+    assert missing_features(("avx2", "fma", "avx512f")) == ("avx512f",)
+    monkeypatch.undo()
+    assert host_flags()
+    assert missing_features(()) == ()
+
+
+def test_no_tar_half_a_tar_and_no_file_are_refused(executable: Executable, tmp_path: Path) -> None:
+    refused(tmp_path / "nothing", "there is no executable")
+    (tmp_path / "folder").mkdir()
+    refused(tmp_path / "folder", "it lacks meta.json")
+    executable.save(tmp_path / "x.tar")
+    data = (tmp_path / "x.tar").read_bytes()
+    (tmp_path / "x.tar").write_bytes(data[: len(data) // 3])
+    refused(tmp_path / "x.tar", "tar file|damaged|lacks")
+    (tmp_path / "text.tar").write_text("hello")
+    refused(tmp_path / "text.tar", "not a complete tar file")
+    with tarfile.open(tmp_path / "evil.tar", "w") as tar:
+        member = tarfile.TarInfo("../escaped")
+        tar.addfile(member)
+    refused(tmp_path / "evil.tar", "not a complete tar file")
+    assert not (tmp_path.parent / "escaped").exists()
+
+
+def refused(path: Path, message: str) -> None:
+    with pytest.raises(ExecutableError, match=message) as caught:
+        load(path)
+    assert isinstance(caught.value, UserError)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,69 @@
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_units import VECTOR, Case, cases
+
+from tvm_ios.lower import lower
+from tvm_ios.program import Buffer, Launch, Program, ProgramError, Role, Wait
+
+BUFFERS = (Buffer("x", VECTOR, Role.INTERMEDIATE),)
+LAUNCH = Launch(0, (0,), 0, 4, 0)
+
+
+def program(*lanes: tuple[Launch | Wait, ...]) -> Program:
+    return Program(lanes, ("k",), BUFFERS, ("u",))
+
+
+@given(cases(), st.integers(1, 4))
+def test_json_round_trip(case: Case, lanes: int) -> None:
+    lowered = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    assert Program.from_json(json.loads(json.dumps(lowered.to_json()))) == lowered
+
+
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        [(Wait(1, 1), LAUNCH), (Wait(0, 1), LAUNCH)],
+        [(Wait(0, 1), LAUNCH)],
+        [(LAUNCH, Wait(1, 1)), (Wait(2, 1), LAUNCH), (Wait(1, 1), LAUNCH)],
+    ],
+)
+def test_cyclic_waits_are_rejected(lanes: list[tuple[Launch | Wait, ...]]) -> None:
+    with pytest.raises(ProgramError, match="cycle"):
+        program(*lanes)
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (Wait(2, 0), "lane 2 of none"),
+        (Wait(-1, 0), "lane -1 of none"),
+        (Wait(1, 2), "launch 2 of lane 1, which has 1"),
+        (Wait(1, -1), "launch -1"),
+        (Launch(1, (0,), 0, 4, 0), "kernel 1 of none"),
+        (Launch(0, (1,), 0, 4, 0), "buffer that does not exist"),
+        (Launch(0, (-1,), 0, 4, 0), "buffer that does not exist"),
+        (Launch(0, (0,), 3, 2, 0), "tile range 3, 2"),
+        (Launch(0, (0,), -1, 2, 0), "tile range -1, 2"),
+        (Launch(0, (0,), 0, 4, 1), "unit 1 of none"),
+    ],
+)
+def test_dangling_items_are_rejected(item: Launch | Wait, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        program((item,), (LAUNCH,))
+
+
+def test_malformed_json_is_rejected() -> None:
+    good = program((LAUNCH,), (Wait(0, 1), LAUNCH)).to_json()
+    Program.from_json(good)
+    for key in good:
+        lacking = copy.deepcopy(good)
+        del lacking[key]
+        with pytest.raises(ProgramError):
+            Program.from_json(lacking)
+    for key, value in {"version": 2, "lanes": [[["launch", 0]]], "buffers": [["x"]]}.items():
+        with pytest.raises(ProgramError):
+            Program.from_json(good | {key: value})

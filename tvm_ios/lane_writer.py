@@ -1,0 +1,97 @@
+"""Writes lanes of launches with the waits that their data needs, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tvm_ios.program import Launch, Wait
+
+
+class LaneWriter:
+    """Appends launches to lanes and puts before each the waits that it needs.
+
+    What must be waited for follows from the buffers: a reader waits for the writers, a writer
+    for the writers and the readers before it. Each lane remembers what earlier waits have
+    proved about the other lanes (a vector clock), and a wait that says nothing new is left
+    out. As a wait only ever names launches that are written already, waits form no cycle.
+
+    Parameters
+    ----------
+    lanes
+        How many there are.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._items: list[list[Launch | Wait]] = [[] for _ in range(lanes)]
+        self._known = [[0] * lanes for _ in range(lanes)]
+        #: For each lane what is known when its first k launches have finished.
+        self._history: list[list[tuple[int, ...]]] = [[(0,) * lanes] for _ in range(lanes)]
+        #: For each buffer the last phase that wrote it, as launches finished a lane.
+        self._writers: dict[int, dict[int, int]] = {}
+        #: For each buffer its readers since then.
+        self._readers: dict[int, dict[int, int]] = {}
+        self._floor: dict[int, int] = {}
+
+    def phase(
+        self,
+        launches: Sequence[tuple[int, Launch]],
+        reads: Collection[int],
+        writes: Collection[int],
+    ) -> None:
+        """Append launches that may run at the same time, such as the tiles of one kernel.
+
+        Parameters
+        ----------
+        launches
+            Lane and launch; at least one.
+        reads, writes
+            The buffers that they read, and those that they write (or read and write).
+        """
+        required = dict(self._floor)
+        for buffer in {*reads, *writes}:
+            _raise_to(required, self._writers.get(buffer, {}))
+        for buffer in writes:
+            _raise_to(required, self._readers.get(buffer, {}))
+        finished: dict[int, int] = {}
+        for lane, launch in launches:
+            self._wait(lane, required)
+            self._items[lane].append(launch)
+            self._known[lane][lane] += 1
+            self._history[lane].append(tuple(self._known[lane]))
+            finished[lane] = self._known[lane][lane]
+        for buffer in reads:
+            _raise_to(self._readers.setdefault(buffer, {}), finished)
+        for buffer in writes:
+            # Whoever waits for this phase has waited for the earlier ones too.
+            self._writers[buffer] = dict(finished)
+            self._readers[buffer] = {}
+
+    def barrier(self) -> None:
+        """Make every later launch wait for all launches so far."""
+        self._floor = {lane: len(past) - 1 for lane, past in enumerate(self._history)}
+
+    def lanes(self) -> tuple[tuple[Launch | Wait, ...], ...]:
+        """What was written."""
+        return tuple(map(tuple, self._items))
+
+    def _wait(self, lane: int, required: Mapping[int, int]) -> None:
+        known = self._known[lane]
+        news = {
+            other: launches
+            for other, launches in required.items()
+            if other != lane and known[other] < launches
+        }
+        for other, launches in sorted(news.items()):
+            implied = any(
+                third != other and self._history[third][then][other] >= launches
+                for third, then in news.items()
+            )
+            if not implied:
+                self._items[lane].append(Wait(other, launches))
+                then = self._history[other][launches]
+                known[:] = map(max, known, then)
+
+
+def _raise_to(clock: dict[int, int], other: Mapping[int, int]) -> None:
+    for lane, launches in other.items():
+        clock[lane] = max(clock.get(lane, 0), launches)

@@ -1,0 +1,191 @@
+"""Lowering: from a schedule and the code of the units to a program of lanes.
+
+Stages are laid out in order. A stage of one group runs its units one after another, each
+kernel's tiles spread over all lanes. With no more groups than lanes every group has a team of
+lanes of its own; with more groups than lanes each group has one lane and lanes take several
+groups. A merge stage is one group whose code computes the outputs of all its units.
+
+No barrier stands between stages, because the waits that the data needs imply the order; with
+``barriers`` there is one, which is what IOS measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from tvm_ios.graph import OpGraph
+from tvm_ios.lane_writer import LaneWriter
+from tvm_ios.lanes import allocate_lanes
+from tvm_ios.program import Program, UnitCode
+from tvm_ios.program_builder import ConstantName, LoweringError, ProgramBuilder, work_name
+from tvm_ios.schedule import Schedule, Stage, Strategy
+
+#: Seconds that a unit takes on a number of lanes.
+UnitLatency = Callable[[int, int], float]
+
+_NO_MERGES: Mapping[Stage, UnitCode] = MappingProxyType({})
+
+
+def lower(
+    graph: OpGraph,
+    schedule: Schedule,
+    code: Mapping[int, UnitCode],
+    merged: Mapping[Stage, UnitCode] = _NO_MERGES,
+    *,
+    lanes: int,
+    unit_latency: UnitLatency | None = None,
+    barriers: bool = False,
+    minimum_tiles: int = 1,
+    constant_name: ConstantName | None = None,
+) -> Program:
+    """Compile a schedule to a program.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    schedule
+        Stages over it.
+    code
+        For each unit its code. The code's parameters are the unit's distinct data inputs in
+        the unit's order, then any number of constants, then its outputs.
+    merged
+        For each merge stage of several units its code: the units' distinct data inputs in the
+        order of first use, constants, and then the outputs of all units, unit by unit.
+    lanes
+        Execution units to use.
+    unit_latency
+        Measured latencies. Teams are then sized by them, and a unit that is fastest on fewer
+        lanes than its team has takes only these. Without them teams are sized by the units'
+        FLOPs and bytes.
+    barriers
+        Put a barrier of all lanes between stages.
+    minimum_tiles
+        A phase takes no more lanes than leave each this many tiles.
+    constant_name
+        Names constants; equal names share a buffer. Default: ``unit name/parameter index``.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the graph.
+    LoweringError
+        If the code does not fit the schedule.
+    """
+    schedule.validate(graph)
+    return lower_stages(
+        graph,
+        schedule.stages,
+        code,
+        merged,
+        lanes=lanes,
+        unit_latency=unit_latency,
+        barriers=barriers,
+        minimum_tiles=minimum_tiles,
+        constant_name=constant_name,
+    )
+
+
+def lower_stages(
+    graph: OpGraph,
+    stages: Sequence[Stage],
+    code: Mapping[int, UnitCode],
+    merged: Mapping[Stage, UnitCode] = _NO_MERGES,
+    *,
+    lanes: int,
+    unit_latency: UnitLatency | None = None,
+    barriers: bool = False,
+    minimum_tiles: int = 1,
+    constant_name: ConstantName | None = None,
+) -> Program:
+    """Compile some stages, such as one that is to be measured; parameters as in :func:`lower`.
+
+    Tensors that the stages read but do not produce become inputs of the program; what others
+    read of theirs, and graph outputs, become its outputs.
+    """
+    if lanes < 1:
+        raise LoweringError(f"a program needs at least one lane, not {lanes}")
+    if minimum_tiles < 1:
+        raise LoweringError(f"a lane takes at least one tile, not {minimum_tiles}")
+    groups = [_work_groups(graph, stage, code, merged) for stage in stages]
+    work = [item for stage_groups in groups for group in stage_groups for item in group]
+    builder = ProgramBuilder(graph, work, constant_name)
+    writer = LaneWriter(lanes)
+    for stage, stage_groups in zip(stages, groups, strict=True):
+        teams = _teams(graph, stage, len(stage_groups), lanes, unit_latency)
+        for group, team in zip(stage_groups, teams, strict=True):
+            for units, unit_code in group:
+                width = _width(units, len(team), unit_latency)
+                builder.emit(writer, units, unit_code, team[:width], minimum_tiles)
+        if barriers:
+            writer.barrier()
+    return builder.program(writer)
+
+
+def written_arguments(codes: Iterable[UnitCode]) -> dict[str, frozenset[int]]:
+    """For each kernel symbol the positions of the arguments that it may write.
+
+    Code does not say which of outputs and scratch a phase writes, so a position counts as
+    written if every unit that uses the kernel has an output or scratch there.
+    """
+    written: dict[str, frozenset[int]] = {}
+    for code in codes:
+        inputs = len(code.parameters) - code.outputs
+        for call in code.calls:
+            here = frozenset(p for p, a in enumerate(call.arguments) if a >= inputs)
+            written[call.symbol] = written.get(call.symbol, here) & here
+    return written
+
+
+#: Units that one code computes, and the code.
+_Work = tuple[tuple[int, ...], UnitCode]
+
+
+def _work_groups(
+    graph: OpGraph,
+    stage: Stage,
+    code: Mapping[int, UnitCode],
+    merged: Mapping[Stage, UnitCode],
+) -> tuple[tuple[_Work, ...], ...]:
+    if stage.strategy is Strategy.CO_SCHEDULE:
+        raise LoweringError(
+            "a co-scheduled stage interleaves tiles, which groups cannot express; use "
+            "concurrent and merge stages"
+        )
+    if stage.strategy is Strategy.MERGE and len(stage.groups) > 1:
+        if stage not in merged:
+            raise LoweringError(f"merged unit {work_name(graph, stage.units)!r} has no code")
+        return (((stage.units, merged[stage]),),)
+    for unit in stage.units:
+        if unit not in code:
+            raise LoweringError(f"unit {graph.operators[unit].name!r} has no code")
+    return tuple(tuple(((unit,), code[unit]) for unit in group) for group in stage.groups)
+
+
+def _teams(
+    graph: OpGraph, stage: Stage, groups: int, lanes: int, unit_latency: UnitLatency | None
+) -> Sequence[tuple[int, ...]]:
+    """For each group the lanes that it runs on."""
+    if groups == 1:
+        return (tuple(range(lanes)),)
+
+    def assumed(unit: int, count: int) -> float:
+        return (graph.operators[unit].flops + graph.operator_bytes(unit)) / count
+
+    latency = unit_latency or assumed
+    return allocate_lanes(
+        [
+            [sum(latency(unit, count) for unit in group) for count in range(1, lanes + 1)]
+            for group in stage.groups
+        ],
+        lanes,
+    )
+
+
+def _width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | None) -> int:
+    """Lanes that a unit takes of its team: the fewest of those on which it is fastest."""
+    unit, *others = units
+    if unit_latency is None or others:
+        return team
+    return min(range(1, team + 1), key=lambda lanes: unit_latency(unit, lanes))

@@ -1,0 +1,214 @@
+"""Buffers and launches of a program: what the code of units reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tvm_ios.errors import UserError
+from tvm_ios.graph import OpGraph, mask_of
+from tvm_ios.lane_writer import LaneWriter
+from tvm_ios.program import Buffer, BufferType, Launch, Program, Role, UnitCode
+
+#: Names the constant buffer of a parameter: the units that share the code, the parameter.
+ConstantName = Callable[[tuple[int, ...], int], str]
+
+
+class LoweringError(UserError):
+    """A schedule and code that do not fit together, with the first fault."""
+
+
+class ProgramBuilder:
+    """Gives every tensor a buffer and turns units into launches, one unit after another.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    work
+        What will be emitted, in order: units that one code computes, and the code.
+    constant_name
+        Names constants; equal names share a buffer.
+
+    Raises
+    ------
+    LoweringError
+        If two codes disagree about a tensor, or one does not fit its units.
+    """
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        work: Sequence[tuple[tuple[int, ...], UnitCode]],
+        constant_name: ConstantName | None,
+    ) -> None:
+        self._graph = graph
+        self._constant_name = constant_name or self._default_name
+        self._buffers: list[Buffer] = []
+        self._number: dict[str, int] = {}
+        self._kernels: dict[str, int] = {}
+        self._units: list[str] = []
+        #: Scratch not in use, with the units that had it last.
+        self._scratch: dict[BufferType, list[tuple[int, int]]] = {}
+        self._tensors = self._tensor_buffers(work)
+
+    def emit(
+        self,
+        writer: LaneWriter,
+        units: tuple[int, ...],
+        code: UnitCode,
+        lanes: Sequence[int],
+        minimum_tiles: int,
+    ) -> None:
+        """Write the launches of some units' code, each phase's tiles spread over the lanes."""
+        parameters = self._parameters(units, code)
+        scratch = [self._take_scratch(kind, units) for kind in code.scratch]
+        buffers = (*parameters, *scratch)
+        inputs = len(code.parameters) - code.outputs
+        unit = len(self._units)
+        self._units.append(work_name(self._graph, units))
+        for call in code.calls:
+            kernel = self._kernels.setdefault(call.symbol, len(self._kernels))
+            arguments = tuple(buffers[a] for a in call.arguments)
+            width = max(1, min(len(lanes), call.tiles // minimum_tiles))
+            cuts = [call.tiles * i // width for i in range(width + 1)]
+            writer.phase(
+                [
+                    (lane, Launch(kernel, arguments, begin, end, unit))
+                    for lane, begin, end in zip(lanes, cuts, cuts[1:], strict=False)
+                ],
+                reads={buffers[a] for a in call.arguments if a < inputs},
+                # Code does not say which of these a phase only reads.
+                writes={buffers[a] for a in call.arguments if a >= inputs},
+            )
+        for kind, buffer in zip(code.scratch, scratch, strict=True):
+            self._scratch.setdefault(kind, []).append((buffer, mask_of(units)))
+
+    def program(self, writer: LaneWriter) -> Program:
+        """The finished program."""
+        return Program(
+            writer.lanes(), tuple(self._kernels), tuple(self._buffers), tuple(self._units)
+        )
+
+    def _tensor_buffers(self, work: Sequence[tuple[tuple[int, ...], UnitCode]]) -> dict[int, int]:
+        """A buffer for each tensor: inputs and outputs in the graph's order, then the rest."""
+        graph = self._graph
+        types: dict[int, tuple[BufferType, str]] = {}
+        produced: dict[int, None] = {}
+        done = mask_of(unit for units, _ in work for unit in units)
+        for units, code in work:
+            name = work_name(graph, units)
+            data, outputs = _tensors_of(graph, units)
+            produced |= dict.fromkeys(outputs)
+            constants = len(code.parameters) - len(data) - len(outputs)
+            if constants < 0 or code.outputs != len(outputs):
+                raise LoweringError(
+                    f"unit {name!r} has {len(data)} data inputs and {len(outputs)} outputs, but "
+                    f"its code has {len(code.parameters)} parameters with {code.outputs} outputs"
+                )
+            kinds = (*code.parameters[: len(data)], *code.parameters[len(data) + constants :])
+            for tensor, kind in zip((*data, *outputs), kinds, strict=True):
+                other, first = types.setdefault(tensor, (kind, name))
+                if other != kind:
+                    raise LoweringError(
+                        f"tensor {graph.tensors[tensor].name!r} is {_type_text(other)} to unit "
+                        f"{first!r} but {_type_text(kind)} to unit {name!r}"
+                    )
+        if done == graph.all_operators:
+            # A graph may have inputs that nobody reads, and hand inputs or constants through.
+            for tensor in (*graph.inputs, *graph.outputs):
+                logical = graph.tensors[tensor]
+                types.setdefault(tensor, (BufferType(logical.shape, logical.dtype), graph.name))
+        roles = {t: self._role(t, produced, done) for t in types}
+        order = dict.fromkeys(t for t in (*graph.inputs, *graph.outputs) if t in types)
+        order |= dict.fromkeys(types)
+        names = tensor_names(graph)
+        return {t: self._buffer(names[t], types[t][0], roles[t]) for t in order}
+
+    def _role(self, tensor: int, produced: Mapping[int, None], done: int) -> Role:
+        graph = self._graph
+        if tensor not in produced:
+            return Role.CONSTANT if graph.tensors[tensor].constant else Role.INPUT
+        read_elsewhere = any(not done >> c & 1 for c in graph.consumers[tensor])
+        return Role.OUTPUT if tensor in graph.outputs or read_elsewhere else Role.INTERMEDIATE
+
+    def _default_name(self, units: tuple[int, ...], index: int) -> str:
+        return f"{work_name(self._graph, units)}/{index}"
+
+    def _parameters(self, units: tuple[int, ...], code: UnitCode) -> tuple[int, ...]:
+        data, outputs = _tensors_of(self._graph, units)
+        constants: list[int] = []
+        for index in range(len(data), len(code.parameters) - len(outputs)):
+            name = self._constant_name(units, index)
+            kind = code.parameters[index]
+            known = self._number.get(name)
+            if known is None:
+                constants.append(self._buffer(name, kind, Role.CONSTANT))
+                continue
+            other = self._buffers[known]
+            if other.role is not Role.CONSTANT or other.type != kind:
+                raise LoweringError(
+                    f"constant {name!r} of unit {work_name(self._graph, units)!r} is "
+                    f"{_type_text(kind)}, but that name stands for a {other.role.value} of "
+                    f"{_type_text(other.type)}"
+                )
+            constants.append(known)
+        return (
+            *(self._tensors[t] for t in data),
+            *constants,
+            *(self._tensors[t] for t in outputs),
+        )
+
+    def _take_scratch(self, kind: BufferType, units: tuple[int, ...]) -> int:
+        """Scratch that a unit this one depends on had before, or new.
+
+        The waits that the data needs then order the two already; any other reuse would make
+        units wait for each other that need not.
+        """
+        ancestors = 0
+        for unit in units:
+            ancestors |= self._graph.ancestors[unit]
+        free = self._scratch.get(kind, [])
+        for place in reversed(range(len(free))):
+            if free[place][1] & ancestors:
+                return free.pop(place)[0]
+        name = f"scratch {len(self._buffers)}"
+        while name in self._number:
+            name += "#"
+        return self._buffer(name, kind, Role.SCRATCH)
+
+    def _buffer(self, name: str, kind: BufferType, role: Role) -> int:
+        self._number[name] = len(self._buffers)
+        self._buffers.append(Buffer(name, kind, role))
+        return self._number[name]
+
+
+def tensor_names(graph: OpGraph) -> tuple[str, ...]:
+    """For each tensor the name of its buffer: its own, made unique and unlike a constant's."""
+    taken: set[str] = set()
+    names: list[str] = []
+    for number, tensor in enumerate(graph.tensors):
+        name = tensor.name
+        if name in taken or name.rpartition("/")[2].isdigit():
+            name = f"{name}#{number}"
+        while name in taken:
+            name += "#"
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def work_name(graph: OpGraph, units: Iterable[int]) -> str:
+    """The name in programs of a unit, or of several merged ones."""
+    return "+".join(graph.operators[unit].name for unit in units)
+
+
+def _tensors_of(graph: OpGraph, units: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Distinct data inputs in the order of first use, and outputs."""
+    data = dict.fromkeys(
+        t for u in units for t in graph.operators[u].inputs if not graph.tensors[t].constant
+    )
+    return tuple(data), tuple(t for u in units for t in graph.operators[u].outputs)
+
+
+def _type_text(kind: BufferType) -> str:
+    return f"{kind.dtype}{list(kind.shape)}"
