@@ -5,8 +5,11 @@ from graph_sketch import GraphSketch, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tvm_ios import zoo
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.graph import OpGraph, bits
+from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.units import form_units
 
 
 def crossing(graph: OpGraph, below: int) -> int:
@@ -31,7 +34,7 @@ def test_blocks_cover_everything_once_in_order(graph: OpGraph, max_block: int) -
 
 
 @settings(max_examples=300, deadline=None)
-@given(graphs(30))
+@given(graphs(14))  # at most 2**14 states, so nothing else asks for a cut
 def test_small_graphs_are_cut_just_where_it_costs_nothing(graph: OpGraph) -> None:
     """After a joint all depends on one unit; joints inside a block make it a chain."""
     joints = set[int]()
@@ -116,3 +119,8 @@ def test_nothing_and_nonsense() -> None:
     assert cut_blocks(OpGraph("empty", (), (), (), ())) == ()
     with pytest.raises(ValueError, match="max_block must be positive, not 0"):
         cut_blocks(cells(1), 0)
+
+
+def test_a_block_of_too_many_states_is_cut_between_its_cells() -> None:
+    graph = form_units(graph_from_onnx(zoo.build("nasnet_cell")))
+    assert [block.bit_count() for block in cut_blocks(graph)] == [1, 17, 16, 2]

@@ -6,6 +6,9 @@ import itertools
 
 from tvm_ios.graph import OpGraph, bits, mask_of
 
+#: A block with more states than this takes minutes to search: it is cut where that is possible.
+MAX_STATES = 20_000
+
 
 def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
     """Bit sets of unit numbers, in order; all before a block is closed under predecessors.
@@ -13,7 +16,8 @@ def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
     A boundary between blocks is a set of units closed under predecessors. The graph is first cut
     wherever all that follows reads one unit and nothing before it, which costs nothing: no schedule
     could run anything of what follows earlier. Runs of blocks of one unit become one block. What
-    is still larger than ``max_block`` is cut after units that join several others, with all that
+    is still larger than ``max_block``, or has more than :data:`MAX_STATES` sets of units that are
+    closed under predecessors, is cut after units that join several others, with all that
     these depend on, where two tensors cross (NASNet, whose cells read the two cells before them),
     then three, and so on, and at last anywhere; each time at the nested boundaries with the
     smallest sum of squared block sizes, where each cut must gain more than ``max_block``.
@@ -53,6 +57,7 @@ class _Boundaries:
             for tensor, readers in enumerate(graph.consumers)
             if readers and not graph.tensors[tensor].constant
         ]
+        self._predecessors = graph.predecessors
         self._ideals = [mask | 1 << unit for unit, mask in enumerate(graph.ancestors)]
         # A branch that is cut before it joins others leaves blocks that differ for no reason.
         joins = (mask.bit_count() > 1 for mask in graph.predecessors)
@@ -77,6 +82,21 @@ class _Boundaries:
     def between(self, below: int, above: int) -> list[int]:
         """Candidates that lie strictly between two boundaries, smallest first."""
         return _by_size({(mask | below) & above for mask in self._at_joins} - {below, above})
+
+    def has_few_states(self, below: int, above: int) -> bool:
+        """Whether at most :data:`MAX_STATES` boundaries lie between two."""
+        seen = {below}
+        fringe = [below]
+        while fringe:
+            mask = fringe.pop()
+            for unit in bits(above & ~mask):
+                larger = mask | 1 << unit
+                if not self._predecessors[unit] & ~mask and larger not in seen:
+                    if len(seen) == MAX_STATES:
+                        return False
+                    seen.add(larger)
+                    fringe.append(larger)
+        return True
 
     def topological(self, below: int, above: int, size: int) -> list[int]:
         """Boundaries after every so many units in the order of their numbers."""
@@ -111,12 +131,12 @@ def _refine(
     boundaries: _Boundaries, below: int, above: int, crossing: int, max_block: int
 ) -> list[int]:
     """Nested boundaries from one to the other, no block larger than allowed."""
-    size = (above & ~below).bit_count()
-    if size <= max_block:
+    fits = (above & ~below).bit_count() <= max_block
+    if fits and boundaries.has_few_states(below, above):
         return [below, above]
     candidates = {mask: boundaries.crossing(mask) for mask in boundaries.between(below, above)}
     if crossing > max(candidates.values(), default=0):
-        return [below, *boundaries.topological(below, above, max_block), above]
+        return [below, *(() if fits else boundaries.topological(below, above, max_block)), above]
     allowed = [mask for mask, count in candidates.items() if count <= crossing]
     chain = _cheapest_chain([below, *allowed, above], max_block)
     cuts = [below]
