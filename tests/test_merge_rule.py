@@ -85,9 +85,7 @@ def test_merged_equals_members(shape, convs, strides, dilations, seed):
     graph = graph_of(shape, convs, strides, dilations)
     plan = plan_merge(graph, range(len(convs)))
     shapes = {graph.tensors[op.outputs[0]].shape for op in graph.operators}
-    residues = {
-        tuple(p % d for p, d in zip(pad[:2], dilations, strict=True)) for _, pad in convs
-    }
+    residues = {tuple(p % d for p, d in zip(pad[:2], dilations, strict=True)) for _, pad in convs}
     assert (plan is not None) == (len(shapes) == 1 and len(residues) == 1)
     if plan is None:
         return

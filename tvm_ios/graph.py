@@ -192,6 +192,12 @@ class OpGraph:
         """The bit set of every operator."""
         return (1 << len(self.operators)) - 1
 
+    @property
+    def batch(self) -> int:
+        """Leading extent of the first input; 1 where there is none."""
+        shapes = [self.tensors[tensor].shape for tensor in self.inputs]
+        return shapes[0][0] if shapes and shapes[0] else 1
+
     def operator_bytes(self, index: int) -> int:
         """Bytes an operator reads and writes when nothing is cached, weights included."""
         op = self.operators[index]

@@ -36,6 +36,6 @@ def models(as_json: Json = False, debug: Debug = False) -> None:
     table = Table("name", "input", "units", "blocks", "what it is")
     for row in rows:
         shape = "x".join(map(str, row["input"]))
-        what = zoo.describe(row["name"])
+        what = zoo.describe(row["name"]).summary
         table.add_row(row["name"], shape, str(row["operators"]), str(row["blocks"]), what)
     console().print(table)

@@ -120,7 +120,7 @@ def _analytic(
         reuse=reuse,
         progress=lambda done, total: update("searching blocks", done, total),
         device=device,
-        batch=graph.tensors[graph.inputs[0]].shape[0],
+        batch=graph.batch,
     )
     search = {
         "seconds": took.seconds,

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from tvm_ios.cost.stage_key import stage_key
+from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.schedule import Stage, Strategy
+
+# a and b read x; c and d read y; e reads a's output, f reads c's; kinds repeat.
+TENSORS = tuple(Tensor(name, (1,)) for name in ("x", "y", "ta", "tb", "tc", "td", "te", "tf"))
+GRAPH = OpGraph(
+    "wires",
+    (
+        Operator("a", "conv", (0,), (2,)),
+        Operator("b", "pool", (0,), (3,)),
+        Operator("c", "conv", (1,), (4,)),
+        Operator("d", "pool", (1,), (5,)),
+        Operator("e", "dense", (2,), (6,)),
+        Operator("f", "dense", (4,), (7,)),
+    ),
+    TENSORS,
+    (0, 1),
+    (3, 5, 6, 7),
+)
+
+
+def key(*groups: tuple[int, ...], strategy: Strategy = Strategy.CONCURRENT, on: str = "2") -> str:
+    return stage_key(GRAPH, Stage(strategy, groups), lambda g, u: g.operators[u].kind, on)
+
+
+def test_equal_stages_share_a_key() -> None:
+    assert key((0,), (1,)) == key((2,), (3,))
+    assert key((0, 4)) == key((2, 5))
+    assert key((0, 4), (3,)) == key((2, 5), (1,))
+    assert key((0,), (1,)) == key((1,), (0,))
+
+
+def test_wiring_units_strategy_and_conditions_make_a_difference() -> None:
+    keys = [
+        key((0,)),
+        key((1,)),
+        key((0,), (1,)),
+        key((0,), (3,)),  # no shared input
+        key((0,), (1,), strategy=Strategy.MERGE),
+        key((0, 4)),
+        key((0,), (4,)),
+        key((0, 5)),  # a chain in time, not in data
+        key((0,), on="3"),
+    ]
+    assert len(set(keys)) == len(keys)

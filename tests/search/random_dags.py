@@ -1,0 +1,47 @@
+"""Random graphs of units, as predecessor masks and as operator graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from tvm_ios.graph import Operator, OpGraph, Tensor, bits
+
+
+@st.composite
+def dags(draw: st.DrawFn, most: int = 8) -> tuple[int, ...]:
+    """Predecessor masks of one to so many units in topological order; dense and sparse ones."""
+    units = draw(st.integers(1, most))
+    masks: list[int] = []
+    for unit in range(units):
+        mask = draw(st.integers(0, (1 << unit) - 1))
+        if draw(st.booleans()):
+            mask &= draw(st.integers(0, (1 << unit) - 1))
+        masks.append(mask)
+    return tuple(masks)
+
+
+def graph_of(predecessors: Sequence[int], kinds: Sequence[str] | None = None) -> OpGraph:
+    """One unit a number; units without predecessors read the graph's input."""
+    tensors = [Tensor("input", (1, 4))]
+    operators: list[Operator] = []
+    for unit, mask in enumerate(predecessors):
+        tensors.append(Tensor(f"t{unit}", (1, 4)))
+        operators.append(
+            Operator(
+                name=f"u{unit}",
+                kind=kinds[unit] if kinds else "conv2d",
+                inputs=tuple(p + 1 for p in bits(mask)) or (0,),
+                outputs=(unit + 1,),
+                flops=8,
+            )
+        )
+    read = {t for op in operators for t in op.inputs}
+    return OpGraph(
+        name="random",
+        operators=tuple(operators),
+        tensors=tuple(tensors),
+        inputs=(0,),
+        outputs=tuple(t for t in range(1, len(tensors)) if t not in read),
+    )

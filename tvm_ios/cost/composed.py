@@ -1,0 +1,125 @@
+"""Optimistic stage latencies, composed from those of units measured alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+
+from tvm_ios.graph import OpGraph
+from tvm_ios.lanes import team_sizes
+from tvm_ios.schedule import Stage, Strategy
+
+
+class CostError(ValueError):
+    """A cost that cannot be told, with one sentence that says what is missing."""
+
+
+class ComposedCost:
+    """What a stage would take on a CPU if groups side by side did not disturb each other.
+
+    One group runs on all lanes, each unit on as many of them as are fastest. Up to as many
+    groups as lanes run on disjoint teams: the fastest division of the lanes counts. More
+    groups take one lane each: all their work divided evenly, but at least the longest group.
+    This is a lower bound as long as units take no less time in company than alone.
+
+    Parameters
+    ----------
+    latencies
+        For each unit key the seconds alone on 1, 2, ... lanes.
+    unit_key
+        Gives a unit's key.
+    lanes
+        How many lanes there are.
+    merge_bound
+        Seconds that a merge stage takes at least. By default those of its slowest unit alone,
+        because the merged operator does that unit's work too.
+    stage_overhead
+        Seconds of the barrier.
+
+    Raises
+    ------
+    CostError
+        If a unit's latencies do not cover all lanes.
+    """
+
+    name = "composed"
+    is_lower_bound = True
+
+    def __init__(
+        self,
+        latencies: Mapping[str, Sequence[float]],
+        unit_key: Callable[[OpGraph, int], str],
+        lanes: int,
+        merge_bound: Callable[[OpGraph, Stage], float] | None = None,
+        stage_overhead: float = 0.0,
+    ) -> None:
+        for key, seconds in latencies.items():
+            if len(seconds) < lanes:
+                raise CostError(f"unit {key!r} was measured on {len(seconds)} of {lanes} lanes")
+        self._latencies = latencies
+        self._unit_key = unit_key
+        self._lanes = lanes
+        self._merge_bound = merge_bound
+        self._stage_overhead = stage_overhead
+        self._graph: OpGraph | None = None
+        self._units: dict[int, tuple[float, ...]] = {}
+        self._groups: dict[tuple[int, ...], tuple[float, ...]] = {}
+
+    def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
+        """Seconds of a stage, barrier included.
+
+        Raises
+        ------
+        CostError
+            If a unit was not measured alone, or the stage is neither concurrent nor merged.
+        """
+        if graph is not self._graph:
+            self._graph, self._units, self._groups = graph, {}, {}
+        if stage.strategy is Strategy.MERGE:
+            return self._merged(graph, stage) + self._stage_overhead
+        if stage.strategy is not Strategy.CONCURRENT:
+            raise CostError(f"a {stage.strategy.value} stage cannot be composed: measure it")
+        return self._concurrent(graph, stage.groups) + self._stage_overhead
+
+    def group_latencies(self, graph: OpGraph, group: tuple[int, ...]) -> tuple[float, ...]:
+        """Seconds of a group alone on at most 1, 2, ... lanes.
+
+        Raises
+        ------
+        CostError
+            If a unit was not measured alone.
+        """
+        if graph is not self._graph:
+            self._graph, self._units, self._groups = graph, {}, {}
+        if group not in self._groups:
+            units = [self._unit(graph, unit) for unit in group]
+            self._groups[group] = tuple(sum(on) for on in zip(*units, strict=True))
+        return self._groups[group]
+
+    def _concurrent(self, graph: OpGraph, groups: tuple[tuple[int, ...], ...]) -> float:
+        if len(groups) == 1:
+            return self.group_latencies(graph, groups[0])[-1]
+        seconds = [self.group_latencies(graph, group) for group in groups]
+        if len(groups) > self._lanes:
+            alone = [on[0] for on in seconds]
+            return max(sum(alone) / self._lanes, max(alone))
+        teams = team_sizes(seconds, self._lanes)
+        return max(on[size - 1] for on, size in zip(seconds, teams, strict=True))
+
+    def _merged(self, graph: OpGraph, stage: Stage) -> float:
+        if self._merge_bound is not None:
+            return self._merge_bound(graph, stage)
+        return max(self._unit(graph, unit)[-1] for unit in stage.units)
+
+    def _unit(self, graph: OpGraph, unit: int) -> tuple[float, ...]:
+        """Seconds of a unit alone on at most 1, 2, ... lanes."""
+        if unit not in self._units:
+            key = self._unit_key(graph, unit)
+            if key not in self._latencies:
+                raise CostError(
+                    f"unit {graph.operators[unit].name!r} was not measured alone: "
+                    "measure every unit before composing stages"
+                )
+            # A unit may leave lanes idle where more of them are slower.
+            self._units[unit] = tuple(accumulate(self._latencies[key][: self._lanes], min))
+        return self._units[unit]

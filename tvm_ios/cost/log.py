@@ -1,0 +1,231 @@
+"""The measurement log: append-only JSON lines that survive a kill and a second writer.
+
+The first line says for what device, target and TVM version the log is; every other line is
+one measurement with its raw samples. A line is written by one append under a lock, so only
+the last line can ever be incomplete: readers ignore it, the next writer removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+_FORMAT = "tvm-ios log"
+_VERSION = 1
+
+
+class LogError(ValueError):
+    """A log that cannot be used, with one sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeader:
+    """What a log's measurements hold for.
+
+    Attributes
+    ----------
+    device
+        The machine, e.g. a processor's name and the lanes.
+    target
+        The compiler's target.
+    tvm
+        The version of TVM.
+    """
+
+    device: str
+    target: str
+    tvm: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One measurement.
+
+    Attributes
+    ----------
+    key
+        The stage key (or unit key) that it is of.
+    samples
+        Seconds, as they came.
+    label
+        What it is, for people.
+    """
+
+    key: str
+    samples: tuple[float, ...]
+    label: str = ""
+
+
+class MeasurementLog:
+    """A log file of one device, shared by any number of processes.
+
+    Parameters
+    ----------
+    path
+        Made, with its folder, by the first append.
+    header
+        What this process measures for.
+
+    Raises
+    ------
+    LogError
+        If the file exists and is no log, or one for another device, target or TVM.
+    """
+
+    def __init__(self, path: Path, header: LogHeader) -> None:
+        self.path = path
+        self.header = header
+        self.samples: dict[str, list[float]] = {}
+        self._read = 0
+        self.refresh()
+
+    def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
+        """Add one measurement, and take in those that others have added.
+
+        Parameters
+        ----------
+        key
+            Of the stage or unit.
+        samples
+            Seconds, at least one.
+        label
+            For people.
+
+        Raises
+        ------
+        LogError
+            If there is no sample or one is not a positive finite number, or the file has
+            become one for another device.
+        OSError
+            If it cannot be written.
+        """
+        if not samples or not all(0 < s < float("inf") for s in samples):
+            raise LogError(f"the samples of {label or key!r} are not all positive seconds")
+        record = {"key": key, "samples": list(samples), "label": label}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        with os.fdopen(handle, "rb+", buffering=0) as stream, _locked(stream.fileno()):
+            _repair(stream.fileno())
+            if not os.fstat(stream.fileno()).st_size:
+                _write(
+                    stream.fileno(), {"format": _FORMAT, "version": _VERSION, **asdict(self.header)}
+                )
+            self.refresh()
+            _write(stream.fileno(), record)
+            os.fdatasync(stream.fileno())
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in the measurements that were added since the last look.
+
+        Raises
+        ------
+        LogError
+            As for the constructor.
+        """
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_size < self._read:
+                raise LogError(f"the log {self.path} was cut short while in use: start again")
+            stream.seek(self._read)
+            new = stream.read()
+        for line in _complete_lines(new):
+            if self._read == 0:
+                _check_header(_parse(line, self.path), self.header, self.path)
+            else:
+                record = _record(_parse(line, self.path), self.path)
+                self.samples.setdefault(record.key, []).extend(record.samples)
+            self._read += len(line)
+
+
+def read_header(path: Path) -> LogHeader:
+    """The header of a log.
+
+    Raises
+    ------
+    LogError
+        If the file cannot be read or is no log.
+    """
+    try:
+        with path.open("rb") as stream:
+            line = stream.readline()
+    except OSError as error:
+        raise LogError(f"cannot read the log {path}: {error}") from error
+    return _header(_parse(line, path), path)
+
+
+def _header(data: dict[str, Any], path: Path) -> LogHeader:
+    if data.get("format") != _FORMAT:
+        raise LogError(f"{path} is not a measurement log")
+    if data.get("version") != _VERSION:
+        raise LogError(f"the log {path} has version {data.get('version')}, not {_VERSION}")
+    return LogHeader(*(str(data.get(key, "")) for key in ("device", "target", "tvm")))
+
+
+def _check_header(data: dict[str, Any], ours: LogHeader, path: Path) -> None:
+    theirs = _header(data, path)
+    for key, wanted in asdict(ours).items():
+        found = getattr(theirs, key)
+        if found != wanted:
+            raise LogError(
+                f"the log {path} was made for {key} {found!r}, but this is {key} {wanted!r}: "
+                "give another log file"
+            )
+
+
+def _record(data: dict[str, Any], path: Path) -> Record:
+    try:
+        samples = tuple(float(s) for s in data["samples"])
+        if samples and all(0 < s < float("inf") for s in samples):
+            return Record(str(data["key"]), samples, str(data.get("label", "")))
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise LogError(f"the log {path} has a line that is no measurement: {str(data)[:60]}")
+
+
+def _parse(line: bytes, path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(line)
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        data = None
+    if not isinstance(data, dict):
+        text = line[:60].decode(errors="replace").rstrip()
+        raise LogError(f"the log {path} has a damaged line, remove it: {text!r}")
+    return cast(dict[str, Any], data)
+
+
+def _complete_lines(data: bytes) -> Iterator[bytes]:
+    for line in data.splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            yield line
+
+
+def _write(handle: int, data: dict[str, Any]) -> None:
+    line = (json.dumps(data) + "\n").encode()
+    # Never in two writes: a kill between them would leave what looks like another's line.
+    if os.write(handle, line) != len(line):
+        raise OSError("the measurement log could not be written in one piece: is the disk full?")
+
+
+def _repair(handle: int) -> None:
+    """Remove an incomplete last line, which a killed writer left."""
+    size = os.fstat(handle).st_size
+    if size and os.pread(handle, 1, size - 1) != b"\n":
+        kept = os.pread(handle, size, 0).rfind(b"\n") + 1
+        os.ftruncate(handle, kept)
+
+
+@contextmanager
+def _locked(handle: int) -> Generator[None]:
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -1,0 +1,128 @@
+"""Devices as a few figures, each with its source: what the analytic cost model knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+_FIGURES = {
+    "peak_flops": "FLOP/s",
+    "bandwidth": "byte/s",
+    "processors": "",
+    "tile_elements": "",
+    "launch_overhead": "s",
+    "stage_overhead": "s",
+}
+
+
+class DeviceError(ValueError):
+    """A device that is unknown or misdescribed, with one sentence that says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What bounds an operator on a device.
+
+    Attributes
+    ----------
+    name, description
+        For people.
+    peak_flops
+        Floating-point operations a second, all processors together.
+    bandwidth
+        Bytes a second from main memory.
+    processors
+        How many tiles run at once: streaming multiprocessors or cores.
+    tile_elements
+        Output elements that one processor computes at a time.
+    launch_overhead, stage_overhead
+        Seconds a unit and seconds a stage.
+    sources
+        For each figure whether it is published, and where, or assumed.
+    """
+
+    name: str
+    description: str
+    peak_flops: float
+    bandwidth: float
+    processors: int
+    tile_elements: int
+    launch_overhead: float
+    stage_overhead: float
+    sources: Mapping[str, str]
+
+
+def load_device(name: str) -> Device:
+    """Read a device that comes with the package, or a file of the same form.
+
+    Parameters
+    ----------
+    name
+        One of :func:`device_names`, or the path of a ``.json`` file.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, or its file lacks a figure.
+    """
+    if name.endswith(".json"):
+        path = Path(name)
+        if not path.is_file():
+            raise DeviceError(f"there is no device file {name}")
+        text = path.read_text(errors="replace")
+    elif name in device_names():
+        text = (_folder() / f"{name}.json").read_text()
+    else:
+        known = ", ".join(device_names())
+        raise DeviceError(f"there is no device {name!r}: use {known}, or the path of a .json file")
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DeviceError(f"the device file {name} is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise DeviceError(f"the device file {name} is not a device description")
+    return _device(name, cast(dict[str, Any], data))
+
+
+def device_names() -> tuple[str, ...]:
+    """The devices that come with the package."""
+    return tuple(
+        sorted(f.name.removesuffix(".json") for f in _folder().iterdir() if f.name[-5:] == ".json")
+    )
+
+
+def _folder() -> Any:
+    return resources.files("tvm_ios") / "device_data"
+
+
+def _device(origin: str, data: dict[str, Any]) -> Device:
+    if data.get("format") != "tvm-ios device" or data.get("version") != 1:
+        raise DeviceError(f"{origin} is not a tvm-ios device of version 1")
+    values: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    for key, unit in _FIGURES.items():
+        try:
+            figure = data["figures"][key]
+            values[key], sources[key] = float(figure["value"]), str(figure["source"])
+            fits = not unit or figure["unit"] == unit
+        except (KeyError, TypeError, ValueError) as error:
+            raise DeviceError(
+                f"the device {origin} needs a value, unit and source for {key!r}"
+            ) from error
+        if not fits or values[key] < 0 or (values[key] == 0 and not key.endswith("overhead")):
+            raise DeviceError(f"the device {origin} misstates {key!r}: give it in {unit or 'ones'}")
+    return Device(
+        name=str(data.get("name", origin)),
+        description=str(data.get("description", "")),
+        peak_flops=values["peak_flops"],
+        bandwidth=values["bandwidth"],
+        processors=int(values["processors"]),
+        tile_elements=int(values["tile_elements"]),
+        launch_overhead=values["launch_overhead"],
+        stage_overhead=values["stage_overhead"],
+        sources=sources,
+    )

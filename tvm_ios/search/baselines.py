@@ -1,0 +1,87 @@
+"""The schedules that every other one is compared with (IOS, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_ios.cost.model import CostModel
+from tvm_ios.graph import OpGraph, bits
+from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.search.block import cut_into_blocks
+
+
+def sequential_schedule(
+    graph: OpGraph, cost: CostModel | None = None, *, device: str = "", batch: int = 1
+) -> Schedule:
+    """One unit a stage, in the graph's own order.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    cost
+        Gives the stages' seconds; None leaves them out.
+    device, batch
+        Written into the schedule.
+    """
+    return _schedule(graph, sequential_stages(graph), "sequential", cost, device, batch)
+
+
+def greedy_schedule(
+    graph: OpGraph,
+    blocks: Sequence[int] | None = None,
+    cost: CostModel | None = None,
+    *,
+    device: str = "",
+    batch: int = 1,
+) -> Schedule:
+    """All units that can run now form one stage, again and again.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    blocks
+        Bit sets of units in the order of execution, which no stage crosses; None for the whole
+        graph as one.
+    cost
+        Gives the stages' seconds; None leaves them out.
+    device, batch
+        Written into the schedule.
+
+    Raises
+    ------
+    SearchError
+        If the blocks do not fit the graph.
+    """
+    masks = (graph.all_operators,) if blocks is None else tuple(blocks)
+    cut_into_blocks(graph, masks)
+    stages: list[Stage] = []
+    done = 0
+    for mask in masks:
+        left = mask
+        while left:
+            ready = tuple(u for u in bits(left) if not graph.predecessors[u] & ~done)
+            stages.append(Stage(Strategy.CONCURRENT, tuple((unit,) for unit in ready)))
+            for unit in ready:
+                done |= 1 << unit
+            left &= ~done
+    return _schedule(graph, tuple(stages), "greedy", cost, device, batch)
+
+
+def _schedule(
+    graph: OpGraph,
+    stages: tuple[Stage, ...],
+    policy: str,
+    cost: CostModel | None,
+    device: str,
+    batch: int,
+) -> Schedule:
+    return Schedule(
+        fingerprint=graph.fingerprint,
+        stages=stages,
+        policy=policy,
+        device=device,
+        batch=batch,
+        latencies=() if cost is None else tuple(cost.stage_latency(graph, s) for s in stages),
+    )
