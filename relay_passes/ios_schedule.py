@@ -5,18 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-from tvm_ios.blocks import cut_blocks
+import tvm_ffi
 
 from relay_passes.measured import MeasuredSearch, MeasuringOptions, Progress
 from relay_passes.prepare import Prepared, apply_schedule, prepare, schedule_of
+from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.analytic import AnalyticCost
+from tvm_ios.cost.log import LogError
 from tvm_ios.cost.model import CostModel
-from tvm_ios.devices import load_device
+from tvm_ios.devices import DeviceError, load_device
+from tvm_ios.errors import UserError
+from tvm_ios.graph import GraphError
 from tvm_ios.merge_rule import mergeable
-from tvm_ios.schedule import Schedule
+from tvm_ios.program_builder import LoweringError
+from tvm_ios.schedule import Schedule, ScheduleError
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.network import search_graph
 from tvm_ios.units import UnitRule
+
+# Or TVM's pass manager would make a RuntimeError of what the pass raises.
+for _error in (
+    DeviceError,
+    GraphError,
+    LogError,
+    LoweringError,
+    ScheduleError,
+    SearchError,
+    UserError,
+):
+    tvm_ffi.register_error(_error)
 
 
 @tvm.transform.module_pass(opt_level=0, name="IOSSchedule")
@@ -80,7 +98,6 @@ class IOSSchedule:
             return MeasuredSearch(prepared, options, self.progress).schedule(self.policy)[0]
         cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost
         blocks = cut_blocks(graph, options.max_block)
-        batch = graph.tensors[graph.inputs[0]].shape[0]
         found = search_graph(
             graph,
             blocks,
@@ -89,6 +106,6 @@ class IOSSchedule:
             options.pruning,
             mergeable,
             device=cost.name,
-            batch=batch,
+            batch=graph.batch,
         )
         return found[0]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm_ios.blocks import cut_blocks
 
 from relay_passes.prepare import Prepared
 from runtime_ext.kernels.library import KernelCompiler, UnitSource
 from runtime_ext.layouts import tensor_layouts
 from runtime_ext.machine import available_lanes, cache_folder, device_name, host_target
 from runtime_ext.measure import StageTimer
+from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.composed import ComposedCost
 from tvm_ios.cost.log import LogHeader, MeasurementLog
 from tvm_ios.merge_rule import mergeable
@@ -53,7 +53,7 @@ class MeasuringOptions:
     cache: Path = field(default_factory=cache_folder)
     pruning: Pruning = field(default_factory=lambda: Pruning(3, 8))
     max_block: int = 40
-    budget: Budget = field(default_factory=Budget)
+    budget: Budget = field(default_factory=lambda: Budget(max_measurements=400))
 
     @property
     def resolved_target(self) -> Any:
@@ -73,7 +73,9 @@ class MeasuredSearch:
         self.blocks = cut_blocks(prepared.units, options.max_block)
         self.device = device_name(options.lanes)
         target = options.resolved_target
-        self.compiler = KernelCompiler(target, options.lanes, options.cache / "kernels")
+        self.compiler = KernelCompiler(
+            target, options.lanes, options.cache / "kernels", database=options.database
+        )
         self.timer = StageTimer(
             prepared.units, self._source, self.compiler, options.lanes, self._log(target)
         )
@@ -110,7 +112,7 @@ class MeasuredSearch:
             budget=options.budget,
             progress=report,
             device=self.device,
-            batch=graph.tensors[graph.inputs[0]].shape[0],
+            batch=graph.batch,
         )
 
     def _optimistic_cost(self) -> ComposedCost:

@@ -79,6 +79,8 @@ class Optimized:
         How large the model is.
     states, transitions, candidates, stages_measured
         What the searches took; candidates are what a full search would have measured.
+    complete
+        False if a search's budget ended it before its optimum was proven.
     seconds
         Of each part of the work.
     """
@@ -96,6 +98,7 @@ class Optimized:
     transitions: int
     candidates: int
     stages_measured: int
+    complete: bool
     seconds: Mapping[str, float]
 
 
@@ -239,6 +242,7 @@ def optimize(
         transitions=sum(s.transitions for s in statistics_of),
         candidates=max((s.candidates for s in statistics_of), default=0),
         stages_measured=search.timer.stages_measured,
+        complete=all(s.complete for s in statistics_of),
         seconds=watch.laps,
     )
 

@@ -39,9 +39,9 @@ def plot_schedule(
     stages = schedule.stages[first:last]
     latencies = schedule.latencies[first:last] or (1.0,) * len(stages)
     known = bool(schedule.latencies)
+    widths = [seconds * 1e3 if known else 1.0 for seconds in latencies]
     at = 0.0
-    for stage, seconds in zip(stages, latencies, strict=True):
-        width = seconds * 1e3 if known else 1.0
+    for stage, width in zip(stages, widths, strict=True):
         for row, group in enumerate(stage.groups):
             share = width / len(group)
             for place, unit in enumerate(group):
@@ -50,13 +50,12 @@ def plot_schedule(
                 style: dict[str, Any] = {
                     "facecolor": _color(op.kind),
                     "edgecolor": "white",
-                    "linewidth": 1.5,
+                    "linewidth": 1.0,
                 }
                 if stage.strategy is Strategy.MERGE:
                     style["hatch"] = "///"
                 ax.broken_barh([(left, share)], (row - 0.4, 0.8), **style)
-                if share > 0.025 * sum(x * 1e3 if known else 1.0 for x in latencies):
-                    ax.text(left + share / 2, row, op.name, ha="center", va="center", fontsize=7)
+                _label(ax, op.name, left + share / 2, row, share / sum(widths))
         at += width
         ax.axvline(at, color="0.3", linewidth=0.6, linestyle=":")
     rows = max(len(stage.groups) for stage in stages)
@@ -89,6 +88,14 @@ def plot_profile(spans: Sequence[Any], names: Sequence[str], *, ax: Any = None) 
     ax.set_yticks(range(lanes), [f"lane {lane}" for lane in range(lanes)])
     ax.set_xlabel("milliseconds")
     return ax
+
+
+def _label(ax: Any, name: str, x: float, y: float, share: float) -> None:
+    """The last part of a name, upright in a narrow box, left out in a very narrow one."""
+    if share > 0.008:
+        short = name.rpartition("/")[2]
+        rotation = 0 if share > 0.012 * len(short) else 90
+        ax.text(x, y, short, ha="center", va="center", fontsize=6, rotation=rotation)
 
 
 def _axes(ax: Any, size: tuple[float, float]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
@@ -15,6 +16,8 @@ from tvm_ios.errors import UserError
 Leaf = relax.Var | GenericConst
 
 
+# Registered, or TVM's pass manager would make a RuntimeError of it.
+@tvm_ffi.register_error
 class DialectError(UserError):
     """A module that cannot be scheduled, with one sentence that names what stands in the way."""
 

@@ -34,16 +34,18 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
     """
     if not any(v.name_hint == "main" for v in module.get_global_vars()):
         raise DialectError("the module has no function 'main' to schedule")
+    if not isinstance(module["main"], relax.Function):
+        raise DialectError("'main' is not a Relax function: only those can be scheduled")
     passes = [
         relax.transform.Normalize(),
         FoldSmallConstants(),
         FoldBatchNorm(),
-        relax.transform.DecomposeOpsForInference(),
+        relax.transform.DecomposeOpsForInference("main"),
         RemoveDropout(),
         RaisePad(),
         FoldSmallConstants(),
         relax.transform.CanonicalizeBindings(),
-        relax.transform.DeadCodeElimination(["main"]),
+        relax.transform.DeadCodeElimination(),
     ]
     return tvm.transform.Sequential(passes)(module)
 
@@ -97,10 +99,12 @@ class FoldBatchNorm:
                 scaled = _scale(builder, value.args[0], *affine, defined, uses, new)
                 if scaled is not None:
                     folded[binding.var] = scaled
-            if isinstance(value, relax.TupleGetItem) and value.tuple_value in folded:
-                if value.index == 0:
-                    return folded[value.tuple_value]
-                raise DialectError("a batch norm's running statistics are read: not inference")
+            if (
+                isinstance(value, relax.TupleGetItem)
+                and value.tuple_value in folded
+                and value.index == 0
+            ):
+                return folded[value.tuple_value]
             return builder.emit(substitute(value, new))
 
         return rebuild(mod, "main", emit)
@@ -154,7 +158,9 @@ def _scale(
     if name == "relax.add":
         known = constant_value(substitute(value.args[1], new))
         inner = value.args[0]
-        if known is None or known.size != shift.size or uses[inner] != 1:
+        if known is None or uses[inner] != 1:
+            return None
+        if (1,) * (4 - known.ndim) + known.shape != (1, shift.size, 1, 1):
             return None
         bias, value = known.reshape(-1), defined.get(inner)
         name = operator_name(value)

@@ -82,6 +82,10 @@ class _Extractor:
                 self.number[last.var] = self._number(value)
             elif isinstance(value, relax.Call):
                 outputs = fields.get(last.var)
+                if outputs is not None and not outputs[0]:
+                    raise DialectError(
+                        f"the tuple {last.var.name!r} is passed on whole; take its fields"
+                    )
                 self._operator(group, value, [last.var] if outputs is None else outputs[0])
                 if outputs is not None:
                     self.bindings[-1] = (*group, *outputs[1])
@@ -93,6 +97,10 @@ class _Extractor:
             spelled.get(result), relax.Var | relax.Tuple
         ):
             result = spelled[result]
+        if isinstance(result, relax.Tuple) and any(
+            isinstance(field.ty, relax.TupleType) for field in result.fields
+        ):
+            raise DialectError("the model returns a tuple inside a tuple; return its fields")
         outputs = [self._number(leaf) for leaf in leaves(result)]
         graph = OpGraph(
             self.name, tuple(self.operators), tuple(self.tensors), tuple(inputs), tuple(outputs)

@@ -16,7 +16,7 @@ from relay_passes.relax.merge import emit_merged
 from runtime_ext.scheduled_module import GROUP, STAGE, UNIT
 from tvm_ios.graph import OpGraph
 from tvm_ios.merge_rule import plan_merge
-from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.schedule import Schedule, ScheduleError, Strategy
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Outliner:
 
         Raises
         ------
-        ValueError
+        ScheduleError
             If they cannot be merged.
         """
         key = tuple(sorted(members))
@@ -86,7 +86,7 @@ class Outliner:
             plan = plan_merge(self.units, key)
             if plan is None:
                 names = ", ".join(self.units.operators[unit].name for unit in key)
-                raise ValueError(f"the units {names} cannot be merged into one convolution")
+                raise ScheduleError(f"the units {names} cannot be merged into one convolution")
             first = self.units.operators[key[0]]
             data = first.inputs[0]
             weights = [self._arrays(unit) for unit in key]
@@ -149,10 +149,19 @@ class Outliner:
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
-    """The module with units as private functions, called by ``main`` in schedule order."""
+    """The module with units as private functions, called by ``main`` in schedule order.
+
+    Functions other than ``main`` stay as they are.
+
+    Raises
+    ------
+    ScheduleError
+        If units are to be merged that cannot be, or to be co-scheduled.
+    """
     old = module["main"]
     units = outliner.units
-    builder = relax.BlockBuilder()
+    others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
+    builder = relax.BlockBuilder(tvm.IRModule(others))
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     value: dict[int, Any] = dict(zip(units.inputs, parameters, strict=True))
     calls = [
@@ -192,4 +201,6 @@ def _functions(
 ) -> list[tuple[int, UnitFunction]]:
     if strategy is Strategy.MERGE:
         return [(0, outliner.merged([group[0] for group in groups]))]
+    if strategy is Strategy.CO_SCHEDULE:
+        raise ScheduleError("a module cannot say that units are co-scheduled; use another policy")
     return [(number, outliner.unit(unit)) for number, group in enumerate(groups) for unit in group]

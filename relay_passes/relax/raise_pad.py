@@ -36,7 +36,6 @@ class RaisePad:
 
 def _padding(function: Any, data: Any, result: Any) -> tuple[list[int], float] | None:
     """Widths (begin, end of each axis) and fill value, if the function only pads."""
-    reads: list[Any] = []
     choices: list[Any] = []
 
     def call(node: Any) -> None:
@@ -44,22 +43,22 @@ def _padding(function: Any, data: Any, result: Any) -> tuple[list[int], float] |
             choices.append(node)
 
     stores: list[Any] = []
-    seek = [
-        (tvm.ir.TensorLoad, reads.append),
-        (tvm.ir.Call, call),
-        (tirx.BufferStore, stores.append),
-    ]
-    tvm_ffi.structural_walk(function.body, seek)
-    loads = {tuple(str(index) for index in read.indices): read for read in reads}
-    if len(stores) != 1 or len(choices) != 1 or len(loads) != 1:
+    tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, call), (tirx.BufferStore, stores.append)])
+    if len(stores) != 1 or len(choices) != 1 or not choices[0].same_as(stores[0].value):
         return None
-    fill = choices[0].args[2]
-    if not isinstance(fill, tirx.FloatImm | tirx.IntImm):
+    condition, load, fill = choices[0].args
+    if not isinstance(load, tvm.ir.TensorLoad) or not isinstance(fill, tirx.FloatImm | tirx.IntImm):
         return None
-    (load,) = loads.values()
+    # A mask (a triangle, say) looks alike, but leaves out elements that lie inside the data.
+    analyzer = tvm.sym.Analyzer()
+    extents = zip(load.indices, static_shape(data), strict=True)
+    inside = tirx.all(*(tirx.all(index >= 0, index < extent) for index, extent in extents))
+    with analyzer.constraint_scope(inside):
+        if not analyzer.can_prove(condition):
+            return None
     begins: list[int] = []
     for index, position in zip(load.indices, stores[0].indices, strict=True):
-        shift = tvm.sym.Analyzer().simplify(position - index)
+        shift = analyzer.simplify(position - index)
         if not isinstance(shift, tirx.IntImm):
             return None
         begins.append(int(shift.value))

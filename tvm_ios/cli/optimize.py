@@ -46,7 +46,7 @@ def optimize(
     random_weights: RandomWeights = None,
     log: TuningLog = None,
     measure: Measure = MeasureMode.lazy,
-    max_measurements: MaxMeasurements = None,
+    max_measurements: MaxMeasurements = 400,
     time_limit: TimeLimit = None,
     r: OperatorsAGroup = 3,
     s: GroupsAStage = 8,
@@ -114,6 +114,7 @@ def _json(done: Optimized) -> dict[str, Any]:
             "transitions": done.transitions,
             "candidates": done.candidates,
             "stages_measured": done.stages_measured,
+            "complete": done.complete,
         },
         "seconds": done.seconds,
         "executable": str(done.executable),
@@ -126,9 +127,11 @@ def _print(done: Optimized) -> None:
         f"[bold]{done.model}[/bold]: {done.operators} operators in {done.units} units, "
         f"{done.blocks} blocks ({done.blocks_searched} different)"
     )
+    spent = "" if done.complete else " (the budget was spent before the proof)"
     out.print(
         f"search {done.seconds['search']:.1f} s: {done.stages_measured} stages measured now, "
-        f"{done.candidates} would be in a full search; build {done.seconds['build']:.1f} s, "
+        f"{done.candidates} would be in a full search{spent}; "
+        f"build {done.seconds['build']:.1f} s, "
         f"TVM's own {done.seconds['tvm']:.1f} s"
     )
     table = Table("policy", "stages", "latency", "to sequential", "largest error")

@@ -49,7 +49,7 @@ def schedule(
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     measure: Measure = MeasureMode.lazy,
-    max_measurements: MaxMeasurements = None,
+    max_measurements: MaxMeasurements = 400,
     time_limit: TimeLimit = None,
     r: OperatorsAGroup = 3,
     s: GroupsAStage = 8,
