@@ -149,15 +149,15 @@ def build(
     )
     buffers = tensor_names(graph)
 
-    def port(tensor: int) -> Port:
+    def port(tensor: int, name: str) -> Port:
         made = graph.tensors[tensor]
-        return Port(made.name, buffers[tensor], made.shape, made.dtype)
+        return Port(name, buffers[tensor], made.shape, made.dtype)
 
     return BuiltModel(
         program=program,
         compiler=compiler,
         constants=constants,
-        inputs=tuple(port(t) for t in graph.inputs),
-        outputs=tuple(port(t) for t in graph.outputs),
+        inputs=tuple(port(t, graph.tensors[t].name) for t in graph.inputs),
+        outputs=tuple(map(port, graph.outputs, read.output_names)),
         schedule=read.schedule,
     )

@@ -40,6 +40,8 @@ class ScheduledModule:
         For each operator the arrays of its parameters after the data, in the IR's layout.
     schedule
         The attached schedule as plain data.
+    output_names
+        As the model calls its outputs, which may be one tensor twice, or an input.
     """
 
     graph: OpGraph
@@ -47,6 +49,7 @@ class ScheduledModule:
     functions: tuple[relax.Function, ...]
     constants: tuple[tuple[GenericConst, ...], ...]
     schedule: dict[str, Any]
+    output_names: tuple[str, ...]
 
 
 def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> ScheduledModule:
@@ -67,10 +70,12 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         for binding in block.bindings:
             reader.read(binding)
     outputs = reader.numbers_of(main.body.body)
-    names = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
-    for position, tensor in enumerate(outputs):
-        made = names[position] if position < len(names) else f"output{position}"
-        reader.rename(tensor, made)
+    known = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
+    names = tuple(known[: len(outputs)])
+    names += tuple(f"output{i}" for i in range(len(known), len(outputs)))
+    for tensor, made in zip(outputs, names, strict=True):
+        if tensor not in inputs:
+            reader.rename(tensor, made)
     graph = OpGraph(name, tuple(reader.operators), tuple(reader.tensors), inputs, outputs)
     return ScheduledModule(
         graph=graph,
@@ -78,6 +83,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         functions=tuple(reader.functions),
         constants=tuple(reader.constants),
         schedule=json.loads(str(attributes[SCHEDULE])),
+        output_names=names,
     )
 
 

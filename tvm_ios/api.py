@@ -16,6 +16,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.models import load_onnx
 from tvm_ios.paired import PairedRatio, paired_ratio
 from tvm_ios.schedule import Schedule
+from tvm_ios.search.lazy import LazyStatistics
 
 if TYPE_CHECKING:
     from relay_passes.measured import MeasuringOptions
@@ -157,7 +158,7 @@ def optimize(
 
     search = MeasuredSearch(prepared, options, progress)
     schedules: dict[str, Schedule] = {}
-    statistics_of = []
+    statistics_of: list[LazyStatistics] = []
     for policy in dict.fromkeys(("sequential", *policies)):
         schedules[policy], made = search.schedule(policy)
         if made is not None:

@@ -16,15 +16,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from tvm_ios.errors import UserError
 
 #: Attribute values are plain data, so that graphs can be hashed and written as JSON.
 AttrValue = int | float | str | bool | tuple["AttrValue", ...]
 
-_DTYPE_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "int16": 2}
-_DTYPE_BYTES |= {"int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8}
+_DTYPE_BYTES = {
+    **dict.fromkeys(("bool", "int8", "uint8"), 1),
+    **dict.fromkeys(("bfloat16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float64", "int64", "uint64"), 8),
+}
 
 
 class GraphError(UserError):
@@ -298,4 +302,4 @@ def _type_text(tensor: Tensor) -> str:
 
 
 def _freeze(value: Any) -> AttrValue:
-    return tuple(_freeze(v) for v in value) if isinstance(value, list) else value
+    return tuple(map(_freeze, cast(list[Any], value))) if isinstance(value, list) else value

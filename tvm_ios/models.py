@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnx
 
@@ -45,8 +45,9 @@ def load_onnx(model: str, random_weights: int | None = None) -> onnx.ModelProto:
         known = ", ".join(zoo.names())
         raise ModelError(f"{model!r} is neither an .onnx file nor one of the zoo: {known}")
     try:
-        loaded = onnx.load(path)
-        onnx.checker.check_model(path, full_check=False)
+        library: Any = onnx
+        loaded: onnx.ModelProto = library.load(path)
+        library.checker.check_model(path)
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -96,4 +97,4 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise ModelError(f"{path} is not a graph")
-    return data
+    return cast(dict[str, Any], data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from tvm_ios.errors import UserError
@@ -69,7 +69,7 @@ class UnitCode:
     calls: tuple[PhaseCall, ...]
 
 
-class Role(str, Enum):
+class Role(StrEnum):
     """What a buffer is for."""
 
     INPUT = "input"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
@@ -18,7 +18,7 @@ class ScheduleError(UserError):
     """A schedule that does not fit, with the first rule it violates."""
 
 
-class Strategy(str, Enum):
+class Strategy(StrEnum):
     """How the units of a stage run (IOS, section 3.1)."""
 
     #: Groups side by side; the units of a group one after another.
@@ -196,7 +196,7 @@ class Schedule:
             raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
         if not isinstance(data, dict):
             raise ScheduleError(f"{path} is not a schedule")
-        return Schedule.from_json(data)
+        return Schedule.from_json(cast(dict[str, Any], data))
 
 
 def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:

@@ -112,12 +112,13 @@ class _Extractor:
     ) -> None:
         reads = list(leaves(call))
         inside = {binding.var for binding in group}
+        result = group[-1].var
         if len(group) > 1:
             reads = [leaf for b in group for leaf in leaves(b.value) if leaf not in inside]
             reads = [leaf for leaf in dict.fromkeys(reads) if isinstance(leaf, relax.Var)]
             kind, attrs = "lrn", dict(_lrn_attrs(group))
         else:
-            kind, attrs = kind_and_attrs(call, group[-1].var)
+            kind, attrs = kind_and_attrs(call, result)
         if kind == "add" and (bias := _bias_position(call)) is not None:
             kind = "bias_add"
             reads = [call.args[1 - bias], call.args[bias]]

@@ -51,13 +51,14 @@ def _padding(function: Any, data: Any, result: Any) -> tuple[list[int], float] |
         return None
     # A mask (a triangle, say) looks alike, but leaves out elements that lie inside the data.
     analyzer = tvm.sym.Analyzer()
-    extents = zip(load.indices, static_shape(data), strict=True)
+    indices: list[Any] = list(load.indices)
+    extents = zip(indices, static_shape(data), strict=True)
     inside = tirx.all(*(tirx.all(index >= 0, index < extent) for index, extent in extents))
     with analyzer.constraint_scope(inside):
         if not analyzer.can_prove(condition):
             return None
     begins: list[int] = []
-    for index, position in zip(load.indices, stores[0].indices, strict=True):
+    for index, position in zip(indices, stores[0].indices, strict=True):
         shift = analyzer.simplify(position - index)
         if not isinstance(shift, tirx.IntImm):
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.table import Table
 
 from tvm_ios.cli.output import Debug, Json, console, print_json, progress_bars, reports_errors
@@ -14,7 +16,7 @@ def models(as_json: Json = False, debug: Debug = False) -> None:
     from tvm_ios.blocks import cut_blocks
     from tvm_ios.models import load_graph
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     names = zoo.names()
     with progress_bars() as update:
         for done, name in enumerate(names):

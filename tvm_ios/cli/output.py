@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
 
@@ -58,7 +58,7 @@ def console() -> Console:
 
 
 @contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+def progress_bars() -> Generator[Callable[[str, int, int], None]]:
     """Progress bars on stderr, one for each piece of work: ``update(what, done, total)``."""
     bars = Progress(
         TextColumn("{task.description:24}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -35,7 +35,7 @@ def run(
     session.set_input(**arrays)
     session.run()
     seconds = session.benchmark(number=1, repeat=repeat)
-    results = {info.name: session.get_output(info.name) for info in session.outputs}
+    results: dict[str, Any] = {info.name: session.get_output(info.name) for info in session.outputs}
     if output is not None:
         np.savez(output, **results)
     latency = {

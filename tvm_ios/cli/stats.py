@@ -42,10 +42,10 @@ def stats(
 ) -> None:
     """Count operators, width, states, transitions and schedules of every block."""
     from tvm_ios.models import load_blocks
-    from tvm_ios.search.counts import count_block
+    from tvm_ios.search.counts import BlockCounts, count_block
 
     name, blocks = load_blocks(model, max_block)
-    counts = []
+    counts: list[BlockCounts] = []
     with progress_bars() as update:
         for done, predecessors in enumerate(blocks):
             update("counting", done, len(blocks))
