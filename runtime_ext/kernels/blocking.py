@@ -1,0 +1,80 @@
+"""Choose a contraction's register tile (analytic; nothing is measured)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, gcd
+
+from runtime_ext.kernels.spec import Blocking
+from runtime_ext.kernels.vector_unit import VectorUnit
+
+#: Cycles from a multiply-add to one that needs its result, times multiply-adds a cycle.
+_IN_FLIGHT = 8
+#: Packed weights of a block that stay in a second-level cache of 1 MiB beside the input.
+_BLOCK_BYTES = 640 * 1024
+#: So few input channels (a first layer's) are unrolled together with the kernel's columns; the
+#: code of a larger tile would then no longer fit the cache of decoded instructions.
+UNROLLED, _SHORT = 4, 12
+#: Sets of a first-level data cache of 64-byte lines, and lines of one set that can be relied on.
+_SETS, _WAYS = 64, 8
+
+
+def choose_blocking(
+    parts: Sequence[int], width: int, depth: int, channels: int, pixel_bytes: int, unit: VectorUnit
+) -> Blocking:
+    """The register tile that should waste the fewest cycles on a row of pixels.
+
+    Parameters
+    ----------
+    parts
+        Output channels that are padded to whole blocks together.
+    width
+        Pixels of a row.
+    depth
+        Products a sum: input channels times kernel positions.
+    channels
+        Input channels; up to :data:`UNROLLED` they are unrolled.
+    pixel_bytes
+        Bytes from a pixel that is read to the next.
+    unit
+        The registers: one vector a weight, one for the input, the rest accumulate.
+    """
+    if width == 1:
+        # A matrix-vector product waits for memory: long blocks, as sequential as can be.
+        widest = max(1, min(8, ceil(min(parts) / unit.lanes), ceil(sum(parts) / unit.lanes / 8)))
+        return Blocking(1, widest)
+
+    def cycles(tile: Blocking) -> float:
+        blocks = sum(ceil(part / (tile.vectors * unit.lanes)) for part in parts)
+        full, rest = divmod(width, tile.pixels)
+        row = full * _tile_cycles(tile.pixels, tile.vectors)
+        row += _tile_cycles(rest, tile.vectors) if rest else 0.0
+        if depth * tile.vectors * unit.lanes * 4 > _BLOCK_BYTES:
+            row *= 1.4
+        if _lines_a_set(min(width, tile.pixels), pixel_bytes) > _WAYS:
+            row *= 1.2
+        return round(row * blocks, 3)
+
+    tiles = [
+        Blocking(pixels, vectors)
+        for vectors in range(1, 7)
+        for pixels in range(1, 29)
+        if vectors * pixels + vectors + 1 <= unit.registers
+        and (channels > UNROLLED or vectors * pixels <= _SHORT)
+    ]
+    return min(tiles, key=lambda t: (cycles(t), -t.pixels * t.vectors, t.vectors))
+
+
+def _tile_cycles(pixels: int, vectors: int) -> float:
+    """Cycles for one input channel: two multiply-adds or two loads a cycle, and some latency."""
+    work = max(pixels * vectors, _IN_FLIGHT) / 2
+    loads = (pixels + vectors) / 2
+    return max(work, loads) + 0.1 * loads + 0.5
+
+
+def _lines_a_set(pixels: int, pixel_bytes: int) -> int:
+    """Cache lines of one tile's pixels that compete for the same set."""
+    if pixel_bytes % 64:
+        return 1
+    sets = _SETS // gcd(_SETS, pixel_bytes // 64)
+    return ceil(pixels / sets)

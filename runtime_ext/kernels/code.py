@@ -1,0 +1,142 @@
+"""A small vocabulary for writing TIR by hand: bindings, loops, branches, vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import tirx
+
+#: A Python int or an int32 expression of TIR.
+Index = Any
+
+
+class Code:
+    """A sequence of TIR statements under construction.
+
+    Whoever writes into it sees one flat list; :meth:`loop` and :meth:`branch` open inner ones.
+    """
+
+    def __init__(self) -> None:
+        self._statements: list[Any] = []
+        self._open: list[list[Any]] = []
+
+    def append(self, statement: Any) -> None:
+        """Add a statement."""
+        self._statements.append(statement)
+
+    def bind(self, name: str, value: Index) -> Index:
+        """Give an index a name; a Python int needs none."""
+        if isinstance(value, int):
+            return value
+        var = tirx.Var(name, "int32")
+        self.append(tirx.Bind(var, value))
+        return var
+
+    def bind_vector(self, name: str, value: Any, lanes: int) -> Any:
+        """Give a float32 vector a name, so that it is computed once."""
+        var = tirx.Var(name, _vector_type(lanes))
+        self.append(tirx.Bind(var, value))
+        return var
+
+    def accumulators(self, count: int, lanes: int) -> list[Any]:
+        """Allocate vectors that stay in registers.
+
+        One buffer each: TVM moves a local buffer of 1 KiB or more from the stack to the heap.
+        """
+        buffers = [tirx.decl_buffer((lanes,), "float32", f"acc{i}") for i in range(count)]
+        for buffer in buffers:
+            self.append(tirx.AllocBuffer(buffer))
+        return buffers
+
+    def store(self, buffer: Any, offset: Index, value: Any, lanes: int, stride: int = 1) -> None:
+        """Store a vector at an element of a buffer."""
+        self.append(tirx.BufferStore(buffer, value, element(buffer, vector(offset, lanes, stride))))
+
+    @contextmanager
+    def loop(self, name: str, begin: Index, end: Index) -> Any:
+        """Statements for each value of ``[begin, end)``, one after another."""
+        var = tirx.Var(name, "int32")
+        self._enter()
+        yield var
+        body = self._leave()
+        extent = _int(end - begin)
+        self.append(tirx.For(var, _int(begin), extent, tirx.ForKind.SERIAL, body))
+
+    @contextmanager
+    def branch(self, condition: Any) -> Any:
+        """Statements that run only if a condition holds; None stands for true."""
+        if condition is None:
+            yield
+            return
+        self._enter()
+        yield
+        self.append(tirx.IfThenElse(condition, self._leave(), None))
+
+    def function(self, buffers: Sequence[Any], begin: Any, end: Any) -> Any:
+        """The statements as a PrimFunc of its buffers and a tile range."""
+        function = tirx.PrimFunc([*buffers, begin, end], _sequence(self._statements))
+        return function.with_attr("tirx.noalias", True)
+
+    def _enter(self) -> None:
+        self._open.append(self._statements)
+        self._statements = []
+
+    def _leave(self) -> Any:
+        inner, self._statements = self._statements, self._open.pop()
+        return _sequence(inner)
+
+
+def load(buffer: Any, offset: Index, lanes: int, stride: int = 1) -> Any:
+    """Read a vector; stride 0 repeats one element."""
+    if lanes == 1:
+        return tirx.BufferLoad(buffer, element(buffer, _int(offset)))
+    if stride == 0:
+        return broadcast(tirx.BufferLoad(buffer, element(buffer, _int(offset))), lanes)
+    return tirx.BufferLoad(buffer, element(buffer, vector(offset, lanes, stride)))
+
+
+def element(buffer: Any, offset: Any) -> list[Any]:
+    """Indices of an element counted from the start of the buffer, whatever its shape."""
+    rank = len(buffer.ty.shape)
+    return [_int(0)] * (rank - 1) + [offset] if rank else []
+
+
+def vector(offset: Index, lanes: int, stride: int = 1) -> Any:
+    """The indices of a vector's elements."""
+    return _int(offset) if lanes == 1 else tirx.Ramp(_int(offset), _int(stride), _int(lanes))
+
+
+def constant(value: float, lanes: int) -> Any:
+    """A number in every lane."""
+    return broadcast(tirx.FloatImm("float32", value), lanes)
+
+
+def broadcast(value: Any, lanes: int) -> Any:
+    """A scalar in every lane."""
+    return value if lanes == 1 else tirx.Broadcast(value, _int(lanes))
+
+
+def equal(a: Index, b: Index) -> Any:
+    """The condition that two indices are the same."""
+    return tirx.EQ(_int(a), _int(b))
+
+
+def low_lanes(value: Any, lanes: int, of: int) -> Any:
+    """The first lanes of a vector."""
+    if lanes == of:
+        return value
+    return tirx.Shuffle([value], [_int(i) for i in range(lanes)])
+
+
+def _sequence(statements: list[Any]) -> Any:
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
+
+
+def _vector_type(lanes: int) -> str:
+    return "float32" if lanes == 1 else f"float32x{lanes}"
+
+
+def _int(value: Index) -> Any:
+    return tirx.IntImm("int32", value) if isinstance(value, int) else value

@@ -1,0 +1,233 @@
+"""Kernels under construction: buffers are still the unit's, axes still the model's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from runtime_ext.kernels.blocking import choose_blocking
+from runtime_ext.kernels.expression import Access, Expr, loads, substitute, windows
+from runtime_ext.kernels.spec import Contraction, Mean, Pointwise, Pooling, Spec, Statement
+from runtime_ext.kernels.transform import packing
+from runtime_ext.kernels.values import Storage, shift
+from runtime_ext.kernels.vector_unit import VectorUnit
+
+#: Grid axes (batch, rows, columns, vectors) of an image, as axes of NCHW.
+IMAGE = (0, 2, 3, 1)
+#: Grid axes of anything else: as they are.
+PLAIN = (0, 1, 2, 3)
+
+
+@dataclass
+class Draft:
+    """A kernel that may still gain statements.
+
+    Attributes
+    ----------
+    anchor
+        The spec without statements; its buffer numbers are storages. None for a pointwise
+        kernel.
+    extents
+        Extents of the logical axes.
+    axes
+        Which logical axes the grid's four are.
+    generic
+        For a kernel made by TVM: (function, storages in the order of its parameters).
+    """
+
+    anchor: Contraction | Pooling | Mean | None
+    extents: tuple[int, int, int, int]
+    axes: tuple[int, int, int, int]
+    statements: list[Statement] = field(default_factory=list)
+    generic: tuple[Any, tuple[int, ...]] | None = None
+
+    @property
+    def channel_axis(self) -> int:
+        """The logical axis along which vectors lie."""
+        return self.axes[3]
+
+
+def finish(draft: Draft, storages: list[Storage], unit: VectorUnit) -> tuple[Spec, tuple[int, ...]]:
+    """The kernel's spec, and the storages that its buffers are; packs a contraction's weights."""
+    order: list[int] = []
+
+    def local(at: Access) -> Access:
+        if at.buffer not in order:
+            order.append(at.buffer)
+        n, h, w, c = (at.strides[axis] for axis in draft.axes)
+        return Access(order.index(at.buffer), at.offset, (n, h, w, c))
+
+    def expression(expr: Expr) -> Expr:
+        return substitute(expr, lambda x: ("load", local(x[1])) if x[0] == "load" else x)
+
+    anchor = draft.anchor
+    data = weight = None
+    if anchor is not None:
+        data = local(anchor.data)
+        if not isinstance(anchor, Mean) and anchor.weight is not None:
+            weight = local(Access(anchor.weight, 0, (0, 0, 0, 0))).buffer
+    if anchor is None:
+        draft.statements = [part for s in draft.statements for part in _unfold(s, draft)]
+    if isinstance(anchor, Contraction):
+        anchor = replace(anchor, parts=_parts(anchor, draft.statements))
+    split = _parted(draft, anchor)
+    values = [expression(s.value) for s in split]
+    statements = tuple(
+        Statement(value, local(s.target), s.begin, s.count)
+        for value, s in zip(values, split, strict=True)
+    )
+    shapes = tuple(storages[s].shape for s in order)
+    if anchor is None:
+        n, h, w = (draft.extents[axis] for axis in draft.axes[:3])
+        return _merge_pixels(Pointwise(shapes, (n, h, w), statements)), tuple(order)
+    assert data is not None
+    spec = replace(anchor, buffers=shapes, data=data, statements=statements)
+    if isinstance(spec, Contraction):
+        assert weight is not None
+        spec = _merge_rows(replace(spec, weight=weight))
+        parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
+        window = spec.window
+        depth = spec.channels * window.kernel[0] * window.kernel[1]
+        pixel = abs(spec.data.strides[2]) * window.strides[1] * 4
+        blocking = choose_blocking(parts, window.output[1], depth, spec.channels, pixel, unit)
+        packed = storages[order[weight]]
+        packed.transform = packing(packed.shape, parts, blocking.vectors * unit.lanes)
+        packed.shape = packed.transform.shape(packed.shape)
+        buffers = tuple(storages[s].shape for s in order)
+        spec = replace(spec, buffers=buffers, parts=parts, blocking=blocking)
+    elif isinstance(spec, Pooling):
+        spec = replace(spec, weight=weight)
+    return spec, tuple(order)
+
+
+def _unfold(statement: Statement, draft: Draft) -> list[Statement]:
+    """Write windows over channels as sums, with own statements for the first and last channels."""
+    found = list(windows(statement.value))
+    if not found:
+        return [statement]
+    axis = draft.channel_axis
+    before, after = max(0, *(w[2] for w in found)), max(0, *(w[3] for w in found))
+    extent = statement.count
+    edges = {*range(min(before, extent)), *range(max(0, extent - after), extent)}
+    ranges = [(c, 1) for c in sorted(edges)]
+    if extent > before + after:
+        ranges.append((before, extent - before - after))
+    result: list[Statement] = []
+    for begin, count in ranges:
+
+        def total(expr: Expr, begin: int = begin, count: int = count) -> Expr:
+            if expr[0] == "window":
+                low, high = max(-expr[2], -begin), min(expr[3], extent - begin - count)
+                if low > high:
+                    return ("const", 0.0)
+                value = shift(expr[1], axis, low)
+                for by in range(low + 1, high + 1):
+                    value = ("add", value, shift(expr[1], axis, by))
+                return value
+            if expr[0] in ("acc", "const", "load"):
+                return expr
+            return (expr[0], *(total(e) for e in expr[1:]))
+
+        whole = Statement(total(statement.value), statement.target, 0, count)
+        result.append(_moved(whole, axis, begin, 0, count))
+    return result
+
+
+def _parts(anchor: Contraction, statements: list[Statement]) -> tuple[int, ...]:
+    """Output channels that are padded together: what lies between two borders of statements."""
+    if anchor.groups > 1:
+        return anchor.parts
+    borders = {0, sum(anchor.parts)}
+    for statement in statements:
+        borders |= {statement.begin, statement.begin + statement.count}
+    ordered = sorted(borders)
+    return tuple(b - a for a, b in pairwise(ordered))
+
+
+def _parted(draft: Draft, anchor: Spec | None) -> list[Statement]:
+    """Statements cut at the borders of a contraction's parts."""
+    if not isinstance(anchor, Contraction) or anchor.groups > 1:
+        return draft.statements
+    result: list[Statement] = []
+    for statement in draft.statements:
+        begin = 0
+        for part in anchor.parts:
+            inside = statement.begin <= begin and begin + part <= statement.begin + statement.count
+            if inside:
+                by = begin - statement.begin
+                result.append(_moved(statement, draft.channel_axis, by, begin, part))
+            begin += part
+    return result
+
+
+def _moved(statement: Statement, axis: int, by: int, begin: int, count: int) -> Statement:
+    def at(place: Access) -> Access:
+        return Access(place.buffer, place.offset + by * place.strides[axis], place.strides)
+
+    value = substitute(statement.value, lambda x: ("load", at(x[1])) if x[0] == "load" else x)
+    return Statement(value, at(statement.target), begin, count)
+
+
+def _accesses(statements: tuple[Statement, ...]) -> list[Access]:
+    return [a for s in statements for a in (*loads(s.value), s.target)]
+
+
+def _rows_follow(at: Access, height: int, width: int, batch: int) -> bool:
+    n, h, w, _ = at.strides
+    return (height == 1 or h == w * width) and (batch == 1 or n == w * width * height)
+
+
+def _merged(at: Access) -> Access:
+    return Access(at.buffer, at.offset, (0, 0, at.strides[2], at.strides[3]))
+
+
+def _merge_rows(spec: Contraction) -> Contraction:
+    """A 1x1 convolution of whole images is one long row of pixels."""
+    window = spec.window
+    plain = window.kernel == window.strides == (1, 1) and window.pads == (0, 0)
+    height, width = window.output
+    everywhere = [spec.data, *_accesses(spec.statements)]
+    if (
+        not plain
+        or window.input != window.output
+        or (width == 1 and height > 1)
+        or not all(_rows_follow(a, height, width, spec.batch) for a in everywhere)
+    ):
+        return spec
+    pixels = (1, spec.batch * height * width)
+    return replace(
+        spec,
+        batch=1,
+        window=replace(window, input=pixels, output=pixels),
+        data=_merged(spec.data),
+        statements=tuple(_map(s, _merged) for s in spec.statements),
+    )
+
+
+def _merge_pixels(spec: Pointwise) -> Pointwise:
+    """Element-wise work on whole tensors is one long row, at best of channels."""
+    batch, height, width = spec.grid
+    everywhere = _accesses(spec.statements)
+    if not all(_rows_follow(a, height, width, batch) for a in everywhere):
+        return spec
+    pixels = batch * height * width
+    statements = tuple(_map(s, _merged) for s in spec.statements)
+    if len(statements) == 1:
+        (only,) = statements
+        flat = all(
+            a.strides[2:] == (only.count, 1) or a.strides[2:] == (0, 0) or pixels == 1
+            for a in _accesses(statements)
+        )
+        if flat:
+            return Pointwise(
+                spec.buffers,
+                (1, 1, 1),
+                (Statement(only.value, only.target, 0, only.count * pixels),),
+            )
+    return Pointwise(spec.buffers, (1, 1, pixels), statements)
+
+
+def _map(statement: Statement, change: Any) -> Statement:
+    value = substitute(statement.value, lambda x: ("load", change(x[1])) if x[0] == "load" else x)
+    return replace(statement, value=value, target=change(statement.target))

@@ -1,0 +1,226 @@
+"""Element-wise expressions: what a kernel does to a value before it stores it.
+
+An expression is nested tuples, so that it can be hashed and written down:
+``("acc",)`` is the value that the kernel's anchor has computed, ``("load", access)`` reads a
+buffer, ``("const", x)`` is a number, and ``(operation, *expressions)`` computes;
+``("window", ...)`` is described at :func:`windows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+#: ``(operation, *operands)``; see the module's text.
+Expr = tuple[Any, ...]
+
+ACC: Expr = ("acc",)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a kernel finds the elements of a tensor in a buffer.
+
+    Attributes
+    ----------
+    buffer
+        Which buffer; an index into the kernel's buffers.
+    offset
+        Element of the origin.
+    strides
+        Elements to the next point along each of the four axes of the kernel's grid;
+        0 where the tensor is broadcast. The last axis is the one of the vectors.
+    """
+
+    buffer: int
+    offset: int
+    strides: tuple[int, int, int, int]
+
+
+_EMIT: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "max": tirx.max,
+    "min": tirx.min,
+    "sqrt": tirx.sqrt,
+    "exp": tirx.exp,
+    "log": tirx.log,
+    "tanh": tirx.tanh,
+    "erf": tirx.erf,
+    "abs": tirx.abs,
+    "floor": tirx.floor,
+    "ceil": tirx.ceil,
+    "pow": tirx.power,
+    "select_positive": lambda x, a, b: tirx.Select(x > 0.0, a, b),
+}
+
+
+def emit(
+    expr: Expr,
+    acc: Any,
+    load: Callable[[Any], Any],
+    constant: Callable[[float], Any],
+    keep: Callable[[Any], Any],
+) -> Any:
+    """The TIR of an expression; what it says twice is computed once.
+
+    Parameters
+    ----------
+    expr
+        The expression.
+    acc
+        TIR of the anchor's value.
+    load
+        Gives the TIR that reads an access.
+    constant
+        Gives the TIR of a number, with as many lanes as the rest.
+    keep
+        Names a result, so that it can be used again.
+    """
+    made: dict[Expr, Any] = {ACC: acc}
+
+    def value(part: Expr) -> Any:
+        if part not in made:
+            match part:
+                case ("load", access):
+                    made[part] = keep(load(access))
+                case ("const", number):
+                    made[part] = constant(number)
+                case (operation, *operands):
+                    made[part] = keep(_EMIT[operation](*map(value, operands)))
+                case _:
+                    raise ValueError(f"{part!r} is not an expression")
+        return made[part]
+
+    return value(expr)
+
+
+def loads(expr: Expr) -> Iterator[Any]:
+    """The accesses that an expression reads, in order, with repetitions."""
+    if expr[0] == "load":
+        yield expr[1]
+    elif expr[0] not in ("acc", "const"):
+        for operand in _operands(expr):
+            yield from loads(operand)
+
+
+def size(expr: Expr) -> int:
+    """The number of different operations, loads and constants."""
+    return len(set(_parts(expr)))
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    for operand in _operands(expr):
+        yield from _parts(operand)
+
+
+def substitute(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
+    """The expression with every ``acc``, ``load`` and ``const`` replaced by ``leaf(it)``."""
+    if expr[0] in ("acc", "load", "const"):
+        return leaf(expr)
+    return (expr[0], *(substitute(e, leaf) if isinstance(e, tuple) else e for e in expr[1:]))
+
+
+def _operands(expr: Expr) -> list[Expr]:
+    return [e for e in expr[1:] if isinstance(e, tuple)]
+
+
+def windows(expr: Expr) -> Iterator[Expr]:
+    """The ``("window", expression, before, after, extent)`` in an expression.
+
+    A window stands for the sum of the expression over the channels ``c - before`` to
+    ``c + after`` that exist among ``extent``.
+    """
+    if expr[0] == "window":
+        yield expr
+    elif expr[0] not in ("acc", "const", "load"):
+        for operand in _operands(expr):
+            yield from windows(operand)
+
+
+def is_element_wise(name: str) -> bool:
+    """True for the Relax operators that :func:`element_wise` knows."""
+    return name in _RELAX or name in ("relax.nn.leakyrelu", "relax.power")
+
+
+def element_wise(name: str, operands: Sequence[Expr], attrs: Any) -> Expr | None:
+    """The expression of a Relax operator, or None if it is none of the known ones.
+
+    Parameters
+    ----------
+    name
+        The operator's name, e.g. ``"relax.nn.relu"``.
+    operands
+        Expressions of its arguments.
+    attrs
+        Its attributes.
+    """
+    if name == "relax.nn.leakyrelu":
+        (x,) = operands
+        return ("select_positive", x, x, ("mul", x, ("const", float(attrs.alpha))))
+    if name == "relax.power":
+        return _power(*operands)
+    make = _RELAX.get(name)
+    return make(*operands) if make is not None else None
+
+
+def _power(base: Expr, exponent: Expr) -> Expr:
+    """Powers that roots and products make, at a tenth of the time of the general one."""
+    root: Expr = ("sqrt", base)
+    known: dict[float, Expr] = {
+        0.25: ("sqrt", root),
+        0.5: root,
+        0.75: ("mul", root, ("sqrt", root)),
+        1.0: base,
+        2.0: ("mul", base, base),
+        3.0: ("mul", ("mul", base, base), base),
+    }
+    if exponent[0] == "const" and exponent[1] in known:
+        return known[exponent[1]]
+    return ("pow", base, exponent)
+
+
+def _unary(name: str) -> Callable[[Expr], Expr]:
+    return lambda x: (name, x)
+
+
+def _binary(name: str) -> Callable[[Expr, Expr], Expr]:
+    return lambda a, b: (name, a, b)
+
+
+_ZERO: Expr = ("const", 0.0)
+_ONE: Expr = ("const", 1.0)
+
+
+def _sigmoid(x: Expr) -> Expr:
+    return ("div", _ONE, ("add", _ONE, ("exp", ("sub", _ZERO, x))))
+
+
+_RELAX: dict[str, Callable[..., Expr]] = {
+    "relax.add": _binary("add"),
+    "relax.subtract": _binary("sub"),
+    "relax.multiply": _binary("mul"),
+    "relax.divide": _binary("div"),
+    "relax.maximum": _binary("max"),
+    "relax.minimum": _binary("min"),
+    "relax.sqrt": _unary("sqrt"),
+    "relax.exp": _unary("exp"),
+    "relax.log": _unary("log"),
+    "relax.tanh": _unary("tanh"),
+    "relax.abs": _unary("abs"),
+    "relax.floor": _unary("floor"),
+    "relax.ceil": _unary("ceil"),
+    "relax.rsqrt": lambda x: ("div", _ONE, ("sqrt", x)),
+    "relax.square": lambda x: ("mul", x, x),
+    "relax.negative": lambda x: ("sub", _ZERO, x),
+    "relax.nn.relu": lambda x: ("max", x, _ZERO),
+    "relax.clip": lambda x, low, high: ("min", ("max", x, low), high),
+    "relax.sigmoid": _sigmoid,
+    "relax.nn.silu": lambda x: ("mul", x, _sigmoid(x)),
+}

@@ -1,0 +1,187 @@
+"""Compile units: every kernel once, in parallel, and never again once it is cached on disk."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.support import cc
+
+from runtime_ext.kernels.artefact import Artefact, ArtefactCache, kernel_key
+from runtime_ext.kernels.build import build_kernel
+from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.spec import Spec
+from runtime_ext.kernels.tuning_log import TuningLog
+from runtime_ext.kernels.unit import CompiledUnit, UnitPlan, UnitSource, plan_unit
+from runtime_ext.kernels.vector_unit import VectorUnit
+from tvm_ios.program import BufferType, PhaseCall, UnitCode
+
+Progress = Callable[[int, int], None]
+
+
+class KernelCompiler:
+    """Makes and keeps the machine code of units.
+
+    Parameters
+    ----------
+    target
+        A ``tvm.target.Target`` of kind llvm, or what makes one.
+    lanes
+        How many lanes will share the kernels' tiles.
+    cache_dir
+        Folder of compiled kernels; several processes may share it.
+    database
+        A MetaSchedule database or its folder. A unit all of whose functions are in it runs
+        these, in the model's layouts; the others get the default schedules.
+
+    Raises
+    ------
+    UserError
+        If the target is no CPU, or the database was made for another target.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        lanes: int,
+        cache_dir: str | os.PathLike[str],
+        database: Any | None = None,
+    ) -> None:
+        self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
+        #: The tuning log, which counts the functions that it has and has not.
+        self.log = TuningLog(database, self.target) if database is not None else None
+        self.lanes = lanes
+        self._unit = VectorUnit.of(self.target)
+        self._cache = ArtefactCache(cache_dir)
+        self._artefacts: dict[str, Artefact] = {}
+        self._key_of: dict[str, str] = {}
+        self._functions: dict[str, Any] = {}
+        self._unloaded: set[str] = set()
+        self._loaded: list[Any] = []
+        #: Kernels compiled by this object (not found in the cache).
+        self.compiled = 0
+
+    def compile(
+        self, units: Mapping[str, UnitSource], progress: Progress | None = None
+    ) -> dict[str, CompiledUnit]:
+        """Compile units; equal kernels, also those of earlier calls, share their code.
+
+        Parameters
+        ----------
+        units
+            By name; the result has the same names.
+        progress
+            Told (kernels done, kernels in all) after each.
+        """
+        plans = {name: plan_unit(source, self._unit, self.log) for name, source in units.items()}
+        wanted: dict[str, Spec | Generic | Scheduled] = {}
+        for plan in plans.values():
+            for kernel in plan.kernels:
+                wanted.setdefault(self._key(kernel.spec), kernel.spec)
+        self._make({k: s for k, s in wanted.items() if k not in self._artefacts}, progress)
+        return {name: self._unit_code(plan) for name, plan in plans.items()}
+
+    def function(self, symbol: str) -> Any:
+        """The callable of a phase: ``function(*buffers, begin, end)``.
+
+        Raises
+        ------
+        KeyError
+            If no unit that was compiled has this symbol.
+        """
+        if symbol not in self._functions:
+            self._load()
+        return self._functions[symbol]
+
+    def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
+        """Write a shared library with these symbols, for ``tvm.runtime.load_module``."""
+        keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
+        _link(Path(path), [self._cache.object_file(key) for key in keys])
+
+    def _key_of_symbol(self, symbol: str) -> str:
+        key = symbol[1:].rsplit("_", 1)[0]
+        if key not in self._artefacts:
+            raise KeyError(
+                f"no kernel with the symbol {symbol} was compiled; compile its unit first"
+            )
+        return key
+
+    def _key(self, spec: Spec | Generic | Scheduled) -> str:
+        workload = repr(spec)
+        if workload not in self._key_of:
+            self._key_of[workload] = kernel_key(workload, str(self.target))
+        return self._key_of[workload]
+
+    def _make(
+        self, wanted: Mapping[str, Spec | Generic | Scheduled], progress: Progress | None
+    ) -> None:
+        missing: dict[str, Spec | Generic | Scheduled] = {}
+        for key, spec in wanted.items():
+            found = self._cache.find(key)
+            if found is None:
+                missing[key] = spec
+            else:
+                self._artefacts[key] = found
+        self._unloaded |= set(wanted)
+        done = len(wanted) - len(missing)
+        if progress is not None:
+            progress(done, len(wanted))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            jobs = [pool.submit(self._build, key, spec) for key, spec in missing.items()]
+            for job in as_completed(jobs):
+                artefact = job.result()
+                self._artefacts[artefact.key] = artefact
+                self.compiled += 1
+                done += 1
+                if progress is not None:
+                    progress(done, len(wanted))
+
+    def _build(self, key: str, spec: Spec | Generic | Scheduled) -> Artefact:
+        artefact, module = build_kernel(spec, key, self.target, self._unit)
+        self._cache.add(artefact, module)
+        return artefact
+
+    def _load(self) -> None:
+        """Link what was compiled since the last time, and load it."""
+        keys = sorted(self._unloaded)
+        if not keys:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kernels.so"
+            _link(path, [self._cache.object_file(key) for key in keys])
+            module = tvm.runtime.load_module(str(path))
+        self._loaded.append(module)
+        for key in keys:
+            for phase in self._artefacts[key].phases:
+                self._functions[phase.symbol] = module[phase.symbol]
+        self._unloaded.clear()
+
+    def _unit_code(self, plan: UnitPlan) -> CompiledUnit:
+        parameters = (*plan.inputs, *plan.constant_types, *plan.outputs)
+        scratch = list(plan.scratch)
+        calls: list[PhaseCall] = []
+        keys: list[str] = []
+        source = "default"
+        for kernel in plan.kernels:
+            artefact = self._artefacts[self._key(kernel.spec)]
+            keys.append(artefact.key)
+            source = "log" if artefact.source == "log" else source
+            own = [*kernel.buffers]
+            for shape, dtype in artefact.scratch:
+                own.append(len(parameters) + len(scratch))
+                scratch.append(BufferType(shape, dtype))
+            for phase in artefact.phases:
+                arguments = tuple(own[a] for a in phase.arguments)
+                calls.append(PhaseCall(phase.symbol, phase.tiles, arguments))
+        code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
+        key = kernel_key(repr((code, plan.constants)), str(self.target))
+        return CompiledUnit(code, plan.constants, key, tuple(keys), source)
+
+
+def _link(path: Path, objects: list[Path]) -> None:
+    cc.create_shared(str(path), [str(o) for o in objects])

@@ -1,0 +1,119 @@
+"""Split a scheduled PrimFunc into phases that run any range of their tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One outer loop of a PrimFunc as a function of buffers and a tile range.
+
+    Attributes
+    ----------
+    function
+        PrimFunc of the buffers named by ``arguments``, ``begin`` and ``end``.
+    tiles
+        Extent of the loop.
+    arguments
+        Indices into the original parameters followed by the scratch buffers.
+    """
+
+    function: Any
+    tiles: int
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The phases of a PrimFunc, and what they hand on: (shape, dtype) of each scratch buffer."""
+
+    phases: tuple[Phase, ...]
+    scratch: tuple[tuple[tuple[int, ...], str], ...]
+
+
+def split_phases(function: Any) -> Phases:
+    """Cut at the root: every statement of its sequence becomes a phase.
+
+    An outer loop that is parallel becomes the tile range, which runs serially; any other
+    statement is a phase of one tile. A buffer that several phases use becomes a parameter, the
+    others stay local, or register tiles would become memory.
+
+    Parameters
+    ----------
+    function
+        A PrimFunc in block form (not lowered yet).
+    """
+    root = function.body
+    body = root.block.body
+    statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    used = [_variables(s) for s in statements]
+    allocated = list(root.block.alloc_buffers)
+    shared = [b for b in allocated if sum(_holds(u, b) for u in used) > 1]
+    buffers = [*function.params, *shared]
+    phases: list[Phase] = []
+    for statement, variables in zip(statements, used, strict=True):
+        arguments = tuple(i for i, b in enumerate(buffers) if _holds(variables, b))
+        local = [b for b in allocated if _holds(variables, b) and not _holds(shared, b)]
+        loop, begin, end, tiles = _ranged(statement)
+        block = _rooted(root, loop, local)
+        made = tirx.PrimFunc([*(buffers[i] for i in arguments), begin, end], block)
+        made = made.with_attr("tirx.noalias", True)
+        phases.append(Phase(made, tiles, arguments))
+    scratch = tuple((tuple(int(e) for e in b.ty.shape), str(b.ty.dtype)) for b in shared)
+    return Phases(tuple(phases), scratch)
+
+
+def _ranged(outer: Any) -> tuple[Any, Any, Any, int]:
+    """The statement over tiles ``[begin, end)``."""
+    parallel = isinstance(outer, tirx.For) and outer.kind == tirx.ForKind.PARALLEL
+    statement: Any = outer
+    dtype = str(statement.loop_var.ty.dtype) if parallel else "int32"
+    begin, end = tirx.Var("begin", dtype), tirx.Var("end", dtype)
+    if not parallel:
+        tile = tirx.Var("tile", "int32")
+        loop = tirx.For(tile, begin, end - begin, tirx.ForKind.SERIAL, statement)
+        return loop, begin, end, 1
+    loop = tirx.For(
+        statement.loop_var,
+        begin + statement.min,
+        end - begin,
+        tirx.ForKind.SERIAL,
+        statement.body,
+        None,
+        statement.annotations,
+    )
+    return loop, begin, end, int(statement.extent)
+
+
+def _rooted(root: Any, body: Any, local: Sequence[Any]) -> Any:
+    old = root.block
+    block = type(old)(
+        old.iter_vars,
+        old.reads,
+        old.writes,
+        old.name_hint,
+        body,
+        None,
+        local,
+        old.match_buffers,
+        old.annotations,
+    )
+    return type(root)(root.iter_values, root.predicate, block)
+
+
+def _variables(statement: Any) -> list[Any]:
+    """Every variable (buffers are variables) that a statement mentions."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(statement, (tvm.ir.Var, found.append))
+    return found
+
+
+def _holds(variables: Sequence[Any], wanted: Any) -> bool:
+    return any(v.same_as(wanted) for v in variables)

@@ -1,0 +1,256 @@
+"""Cut a unit into kernels: an anchor each, with what is element-wise before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from tvm import relax
+
+from runtime_ext.kernels import views
+from runtime_ext.kernels.draft import IMAGE, PLAIN, Draft
+from runtime_ext.kernels.expression import (
+    ACC,
+    Access,
+    windows,
+)
+from runtime_ext.kernels.fusing import element_wise_rule
+from runtime_ext.kernels.generic import Scheduled, generic_rule, opaque
+from runtime_ext.kernels.relax_function import (
+    is_float,
+    operator_name,
+    results,
+    static_shape,
+    tensor_types,
+)
+from runtime_ext.kernels.rules import RULES
+from runtime_ext.kernels.spec import Contraction, Mean, Pooling, Statement
+from runtime_ext.kernels.tuning_log import TunedStep
+from runtime_ext.kernels.values import (
+    NHWC,
+    Lazy,
+    Padded,
+    Pending,
+    Storage,
+    Stored,
+    Value,
+    Widened,
+    access,
+    four,
+    is_row_major,
+    physical_shape,
+    strides_in,
+)
+
+
+class Planner:
+    """The kernels of one unit, in the order in which they run."""
+
+    def __init__(
+        self, function: Any, layouts: Sequence[str], steps: Mapping[Any, TunedStep] | None = None
+    ) -> None:
+        """Plan a function; ``steps`` are scheduled functions that compute some variables."""
+        self._steps = steps or {}
+        self.storages: list[Storage] = []
+        self.drafts: list[Draft] = []
+        self._values: dict[Any, Value | list[Value]] = {}
+        self._homes: dict[tuple[Any, int | None], Stored] = {}
+        self.inputs = int((function.attrs or {}).get("num_input", len(function.params)))
+        returned = results(function)
+        if len(layouts) != self.inputs + len(returned):
+            raise ValueError(
+                f"a unit with {self.inputs} inputs and {len(returned)} outputs "
+                f"got {len(layouts)} layouts; give one for each"
+            )
+        for i, param in enumerate(function.params):
+            layout = layouts[i] if i < self.inputs else ""
+            role = "input" if i < self.inputs else "constant"
+            self._values[param] = self._new(
+                role, i, static_shape(param.ty), str(param.ty.dtype), layout
+            )
+        for i, (var, item) in enumerate(returned):
+            ty = var.ty if item is None else var.ty.fields[item]
+            home = self._new("output", i, static_shape(ty), str(ty.dtype), layouts[self.inputs + i])
+            self._homes.setdefault((var, item), home)
+        self.outputs = [s for s in self.storages if s.role == "output"]
+        for block in function.body.blocks:
+            for binding in block.bindings:
+                self._bind(binding.var, binding.value)
+        for i, (var, item) in enumerate(returned):
+            self._finish_output(i, var, item)
+
+    # What the rules use.
+
+    def value(self, expr: Any) -> Value:
+        """What is known about a variable of the unit."""
+        value = self._values[expr]
+        assert not isinstance(value, list)
+        return value
+
+    def stored(self, value: Value) -> Stored:
+        """The value in memory; whatever was to compute it now also stores it."""
+        if isinstance(value, Stored):
+            return value
+        if value.stored is None:
+            if isinstance(value, (Padded, Widened)):
+                value.stored = views.store_padded(self, value)
+            else:
+                target = value.home or self.scratch(value.shape)
+                self.store(value, target)
+                value.stored = target
+        return value.stored
+
+    def store(self, value: Lazy | Pending | Stored, target: Stored) -> None:
+        """Write a value to a place of its shape (or of its number of elements, in order)."""
+        if isinstance(value, Stored):
+            read = access(value, value.shape)
+            assert read is not None
+            value = Lazy(("load", read), value.shape)
+        if len(value.shape) > 4:
+            value, target = _image(value, target)
+        place = Access(target.storage, target.offset, four(target.strides, 0))
+        if isinstance(value, Pending):
+            draft = self.drafts[value.kernel]
+            count = four(value.shape, 1)[draft.channel_axis]
+            draft.statements.append(Statement(value.expr, place, value.begin, count))
+            number = value.kernel
+        else:
+            extents, axes = four(value.shape, 1), self.axes(target)
+            if axes != IMAGE and any(windows(value.expr)):
+                # A window lies along the vectors, or its edges would need a loop of their own.
+                between = self.scratch(value.shape)
+                self.store(value, between)
+                self.store(between, target)
+                return
+            statement = Statement(value.expr, place, 0, extents[axes[3]])
+            number = self.add(Draft(None, extents, axes, [statement]))
+        storage = self.storages[target.storage]
+        storage.producer = max(storage.producer, number)
+
+    def add(self, draft: Draft) -> int:
+        """Append a kernel; its number."""
+        self.drafts.append(draft)
+        return len(self.drafts) - 1
+
+    def scratch(self, shape: tuple[int, ...], dtype: str = "float32", layout: str = "") -> Stored:
+        """A new intermediate; images lie in NHWC unless a layout is given."""
+        if not layout:
+            layout = NHWC if len(shape) == 4 else ""
+        return self._new("scratch", 0, shape, dtype, "" if layout == "plain" else layout)
+
+    def weight(self, param: Any, shape: tuple[int, ...]) -> int:
+        """A new storage for a packed form of a constant."""
+        number = self.storages[self.constant(param)].number
+        self.storages.append(Storage("constant", number, shape))
+        return len(self.storages) - 1
+
+    def constant(self, expr: Any) -> int:
+        """The storage of a constant parameter, or -1 if the expression is none."""
+        value = self._values.get(expr)
+        if isinstance(value, Stored):
+            storage = self.storages[value.storage]
+            if storage.role == "constant" and storage.shape == value.shape and not value.offset:
+                return value.storage
+        return -1
+
+    def home(self, var: Any) -> Stored | None:
+        """Where the unit's caller wants a variable, if it is an output."""
+        return self._homes.get((var, None))
+
+    def bind_anchor(
+        self, var: Any, anchor: Contraction | Pooling | Mean, axes: tuple[int, int, int, int]
+    ) -> None:
+        """Add a kernel with an anchor; its value is pending."""
+        shape = static_shape(var.ty)
+        number = self.add(Draft(anchor, four(shape, 1), axes))
+        self._values[var] = Pending(number, ACC, shape, 0, self.home(var))
+
+    def bind(self, var: Any, value: Value | list[Value]) -> None:
+        """Record what is known about a variable."""
+        if isinstance(value, list):
+            for i, item in enumerate(value):
+                if not isinstance(item, Stored) and item.home is None:
+                    item.home = self._homes.get((var, i))
+        self._values[var] = value
+
+    # The walk.
+
+    def _new(
+        self, role: str, number: int, shape: tuple[int, ...], dtype: str, layout: str
+    ) -> Stored:
+        self.storages.append(Storage(role, number, physical_shape(shape, layout), dtype))
+        return Stored(len(self.storages) - 1, shape, strides_in(shape, layout), 0, dtype)
+
+    def _bind(self, var: Any, expr: Any) -> None:
+        if isinstance(expr, relax.Var):
+            self._values[var] = self._values[expr]
+            return
+        if isinstance(expr, relax.Tuple):
+            self._values[var] = [self.value(field) for field in expr.fields]
+            return
+        if isinstance(expr, relax.TupleGetItem):
+            items = self._values[expr.tuple_value]
+            assert isinstance(items, list)
+            value = items[expr.index]
+            if not isinstance(value, Stored) and value.home is None:
+                value.home = self.home(var)
+            self._values[var] = value
+            return
+        if var in self._steps:
+            step = self._steps[var]
+            source = "log" if step.tuned else "default"
+            opaque(self, var, step.arguments, lambda s: Scheduled(step.function, s, source))
+            return
+        name = operator_name(expr)
+        if all(is_float(t) for t in tensor_types(var.ty)):
+            if element_wise_rule(self, var, name, expr):
+                return
+            rule: Callable[[Planner, Any, Any], bool] | None = RULES.get(name)
+            if rule is not None and rule(self, var, expr):
+                return
+        generic_rule(self, var, expr)
+
+    def axes(self, target: Stored) -> tuple[int, int, int, int]:
+        """Grid axes that end with the one along which the target is contiguous."""
+        if len(target.shape) == 4 and target.strides[1] == 1 and not is_row_major(target):
+            return IMAGE
+        return PLAIN
+
+    def _finish_output(self, number: int, var: Any, item: int | None) -> None:
+        value = self._values[var]
+        if item is not None:
+            assert isinstance(value, list)
+            value = value[item]
+        assert not isinstance(value, list)
+        wanted = next(
+            i for i, s in enumerate(self.storages) if (s.role, s.number) == ("output", number)
+        )
+        home = self._homes[var, item]
+        if (
+            wanted != home.storage
+            and self.storages[wanted].shape != self.storages[home.storage].shape
+        ):
+            raise ValueError("a unit returns one value in two layouts; return it once")
+        have = self.stored(value)
+        if have.storage != wanted:
+            self.copy(have, Stored(wanted, home.shape, home.strides, 0, home.dtype))
+
+    def copy(self, value: Stored, target: Stored) -> None:
+        """Write a stored value to a second place."""
+        if value.dtype != "float32":
+            raise ValueError("a unit hands an input of a type other than float32 through")
+        if len(value.shape) > 4:
+            flat = (1, 1, 1, prod(value.shape))
+            value = Stored(value.storage, flat, (0, 0, 0, 1), value.offset)
+            target = Stored(target.storage, flat, (0, 0, 0, 1), target.offset)
+        self.store(value, target)
+
+
+def _image(value: Lazy | Pending, target: Stored) -> tuple[Lazy, Stored]:
+    """An image with an axis of extent 1 after the batch, as an image."""
+    assert isinstance(value, Lazy)
+    assert len(value.shape) == 5
+    shape = (value.shape[0], *value.shape[2:])
+    strides = (target.strides[0], *target.strides[2:])
+    return Lazy(value.expr, shape), Stored(target.storage, shape, strides, target.offset)

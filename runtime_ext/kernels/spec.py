@@ -1,0 +1,141 @@
+"""What a kernel computes, as plain data: enough to write its code and to recognise its equal.
+
+Every kernel runs over a *grid* of four axes: batch, rows, columns and, last, the axis along
+which vectors lie (the channels of an image in NHWC).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime_ext.kernels.expression import Access, Expr
+
+#: Physical shape of a float32 buffer.
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Store an expression into a buffer.
+
+    Attributes
+    ----------
+    value
+        What to store. Its loads, like ``target``, are relative to channel ``begin``.
+    target
+        Where to.
+    begin, count
+        Which of the kernel's channels.
+    """
+
+    value: Expr
+    target: Access
+    begin: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How output pixels read input pixels: extents along rows and columns.
+
+    Output row ``y`` reads the input rows ``y * strides[0] + k * dilations[0] - pads[0]`` that
+    exist, for ``k`` in ``range(kernel[0])``; columns likewise. A negative pad skips pixels.
+    """
+
+    input: tuple[int, int]
+    output: tuple[int, int]
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    pads: tuple[int, int]
+    dilations: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """A register tile of a contraction: output pixels by vectors of output channels."""
+
+    pixels: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A convolution, or a matrix product as the convolution of a single row of pixels.
+
+    Attributes
+    ----------
+    buffers
+        Physical shapes of the function's buffers.
+    batch, window, channels, groups
+        Extents; ``channels`` are the input channels of one group.
+    data
+        The input; ``prologue`` is applied to what is read (``acc`` stands for it).
+    weight
+        Which buffer holds the packed weights
+        ``[block][kernel row][kernel column][input channel][output channel of the block]``.
+    parts
+        Output channels that are packed together: those of each group, or of each output of a
+        split. Each part is padded to whole blocks.
+    """
+
+    buffers: tuple[Shape, ...]
+    batch: int
+    window: Window
+    channels: int
+    groups: int
+    data: Access
+    prologue: Expr
+    weight: int
+    parts: tuple[int, ...]
+    blocking: Blocking
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """A reduction over a window, channel by channel: pooling, or a depthwise convolution.
+
+    Attributes
+    ----------
+    kind
+        ``"max"``; ``"sum"``; ``"mean"``, over the pixels that exist; or ``"depthwise"``.
+    weight
+        Which buffer holds a depthwise convolution's weights ``[kernel row][kernel column]
+        [channel]``; None for pooling.
+    """
+
+    buffers: tuple[Shape, ...]
+    kind: str
+    batch: int
+    window: Window
+    channels: int
+    data: Access
+    prologue: Expr
+    weight: int | None
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of all pixels, channel by channel; the grid is ``(batch, 1, 1, channels)``."""
+
+    buffers: tuple[Shape, ...]
+    batch: int
+    pixels: tuple[int, int]
+    channels: int
+    data: Access
+    prologue: Expr
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """Expressions of what is stored at the same place: element-wise operators, copies."""
+
+    buffers: tuple[Shape, ...]
+    grid: tuple[int, int, int]
+    statements: tuple[Statement, ...]
+
+
+#: A kernel of one phase that is written by hand.
+Spec = Contraction | Pooling | Mean | Pointwise

@@ -1,0 +1,98 @@
+"""How a constant of the model becomes what a kernel reads: plain data, applied at build time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class ParamTransform:
+    """Steps applied to a constant, one after another.
+
+    Attributes
+    ----------
+    steps
+        ``("reshape", extents)``, ``("transpose", axes)``, or ``("pad_parts", counts, multiple)``:
+        cut the first axis into parts of these counts and pad each with zeros to a multiple.
+    """
+
+    steps: tuple[tuple[Any, ...], ...] = ()
+
+    def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The constant in physical form, contiguous."""
+        for step in self.steps:
+            match step:
+                case ("reshape", extents):
+                    array = array.reshape(extents)
+                case ("transpose", axes):
+                    array = array.transpose(axes)
+                case ("pad_parts", counts, multiple):
+                    array = _pad_parts(array, counts, multiple)
+                case _:
+                    raise ValueError(f"a constant's transform has the unknown step {step[0]!r}")
+        return np.ascontiguousarray(array)
+
+    def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The physical shape of a constant of this shape."""
+        result = tuple(shape)
+        for step in self.steps:
+            match step:
+                case ("reshape", extents):
+                    result = tuple(extents)
+                case ("transpose", axes):
+                    result = tuple(result[axis] for axis in axes)
+                case (_, counts, multiple):
+                    result = (sum(-(-c // multiple) * multiple for c in counts), *result[1:])
+                case _:
+                    raise ValueError(f"a constant's transform has the unknown step {step[0]!r}")
+        return result
+
+    def to_json(self) -> list[Any]:
+        """Plain data, the inverse of :meth:`from_json`."""
+        return [[list(x) if isinstance(x, tuple) else x for x in step] for step in self.steps]
+
+    @staticmethod
+    def from_json(data: Sequence[Any]) -> ParamTransform:
+        """Read what :meth:`to_json` wrote."""
+        return ParamTransform(
+            tuple(tuple(tuple(x) if isinstance(x, list) else x for x in step) for step in data)
+        )
+
+
+def packing(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTransform:
+    """From a convolution's ``(O, I, H, W)``, or a product's ``(I, O)``, to packed blocks.
+
+    Returns
+    -------
+    ParamTransform
+        To ``(blocks, H, W, I, block)``; each part of the output channels fills whole blocks.
+    """
+    steps: list[tuple[Any, ...]] = []
+    if len(shape) == 2:
+        steps += [("transpose", (1, 0)), ("reshape", (shape[1], shape[0], 1, 1))]
+        shape = (shape[1], shape[0], 1, 1)
+    blocks = sum(-(-part // block) for part in parts)
+    _, channels, height, width = shape
+    steps += [
+        ("pad_parts", tuple(parts), block),
+        ("reshape", (blocks, block, channels, height, width)),
+        ("transpose", (0, 3, 4, 2, 1)),
+    ]
+    return ParamTransform(tuple(steps))
+
+
+def _pad_parts(
+    array: np.ndarray[Any, Any], counts: Sequence[int], multiple: int
+) -> np.ndarray[Any, Any]:
+    parts: list[np.ndarray[Any, Any]] = []
+    begin = 0
+    for count in counts:
+        padding = -count % multiple
+        part = array[begin : begin + count]
+        parts.append(np.pad(part, [(0, padding)] + [(0, 0)] * (array.ndim - 1)))
+        begin += count
+    return np.concatenate(parts)

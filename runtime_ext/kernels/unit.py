@@ -1,0 +1,129 @@
+"""A unit before and after compilation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from runtime_ext.kernels.draft import finish
+from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.planner import Planner
+from runtime_ext.kernels.spec import Spec
+from runtime_ext.kernels.transform import ParamTransform
+from runtime_ext.kernels.tuning_log import TuningLog
+from runtime_ext.kernels.vector_unit import VectorUnit
+from tvm_ios.program import BufferType, UnitCode
+
+
+@dataclass(frozen=True)
+class UnitSource:
+    """What a unit computes and how its tensors lie in memory.
+
+    Attributes
+    ----------
+    function
+        A Relax function of high-level operators on NCHW images. Its attribute ``num_input``
+        says how many leading parameters are data; the others are constants.
+    layouts
+        For each data input and then each output ``"NHWC"`` or ``""`` (as in the function).
+    """
+
+    function: Any
+    layouts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ConstantUse:
+    """A constant as a kernel wants it: a parameter of the unit's function, transformed."""
+
+    parameter: int
+    transform: ParamTransform
+
+
+@dataclass(frozen=True)
+class CompiledUnit:
+    """Code that runs a unit.
+
+    Attributes
+    ----------
+    code
+        Its phases. The parameters are the data inputs, ``constants`` and the outputs.
+    constants
+        How to make the constant parameters, in their order.
+    key
+        Equal for units of equal code.
+    kernels
+        The keys of its kernels.
+    source
+        ``"log"`` if a tuning log served at least one kernel, else ``"default"``.
+    """
+
+    code: UnitCode
+    constants: tuple[ConstantUse, ...]
+    key: str
+    kernels: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """A kernel of a unit and which of the unit's buffers its own buffers are."""
+
+    spec: Spec | Generic | Scheduled
+    buffers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class UnitPlan:
+    """A unit cut into kernels; buffers are data inputs, constants, outputs, scratch."""
+
+    inputs: tuple[BufferType, ...]
+    constants: tuple[ConstantUse, ...]
+    constant_types: tuple[BufferType, ...]
+    outputs: tuple[BufferType, ...]
+    scratch: tuple[BufferType, ...]
+    kernels: tuple[PlannedKernel, ...]
+
+
+def plan_unit(source: UnitSource, unit: VectorUnit, log: TuningLog | None = None) -> UnitPlan:
+    """Cut a unit into kernels; a unit whose functions are in the log gets those.
+
+    Raises
+    ------
+    ValueError
+        If the function and its layouts do not fit, or it holds what is no operator.
+    """
+    tuned = log.find(source.function) if log is not None else None
+    if tuned is not None:
+        planner = Planner(tuned.function, source.layouts, tuned.steps)
+    else:
+        planner = Planner(source.function, source.layouts)
+    kernels: list[tuple[Spec | Generic | Scheduled, tuple[int, ...]]] = []
+    for draft in planner.drafts:
+        if draft.generic is not None:
+            kernels.append(draft.generic)
+        elif draft.statements:
+            kernels.append(finish(draft, planner.storages, unit))
+    used = {s for _, buffers in kernels for s in buffers}
+    order: list[int] = []
+    for role in ("input", "constant", "output", "scratch"):
+        order += [
+            i
+            for i, storage in enumerate(planner.storages)
+            if storage.role == role and (i in used or role in ("input", "output"))
+        ]
+    of = {role: [s for i in order if (s := planner.storages[i]).role == role] for role in _ROLES}
+    types = {role: tuple(BufferType(s.shape, s.dtype) for s in of[role]) for role in _ROLES}
+    return UnitPlan(
+        inputs=types["input"],
+        constants=tuple(ConstantUse(s.number, s.transform) for s in of["constant"]),
+        constant_types=types["constant"],
+        outputs=types["output"],
+        scratch=types["scratch"],
+        kernels=tuple(
+            PlannedKernel(spec, tuple(order.index(s) for s in buffers)) for spec, buffers in kernels
+        ),
+    )
+
+
+_ROLES = ("input", "constant", "output", "scratch")

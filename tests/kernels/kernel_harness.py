@@ -1,0 +1,163 @@
+"""Build small units, run them in tiles, and compare with the module that TVM itself compiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from runtime_ext.kernels.library import KernelCompiler
+from runtime_ext.kernels.unit import CompiledUnit, UnitSource
+
+AVX512 = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
+SSE = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 2}
+AVX2 = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
+
+Array = np.ndarray[Any, Any]
+
+
+def host_target() -> dict[str, Any]:
+    """The widest of the two targets that this machine can run."""
+    with open("/proc/cpuinfo") as info:
+        return AVX512 if "avx512vl" in info.read() else AVX2
+
+
+def make_unit(
+    inputs: Sequence[tuple[int, ...]],
+    constants: Sequence[tuple[int, ...]],
+    body: Callable[..., Any],
+) -> Any:
+    """A Relax function ``body(emit, *inputs, *constants)`` with its attribute ``num_input``."""
+    builder = relax.BlockBuilder()
+    params = [
+        relax.Var(f"p{i}", relax.TensorType(shape, "float32"))
+        for i, shape in enumerate([*inputs, *constants])
+    ]
+    with builder.function("unit", params, attrs={"num_input": len(inputs)}):
+        with builder.dataflow():
+            result = builder.emit_output(body(builder.emit, *params))
+        builder.emit_func_output(result)
+    return builder.finalize()["unit"]
+
+
+def random_tensors(shapes: Sequence[tuple[int, ...]], seed: int = 0) -> list[Array]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape).astype("float32") for shape in shapes]
+
+
+def scaled(weight: Array) -> Array:
+    """Weights whose sums of products stay near 1, so that errors compare with results."""
+    fan_in = weight.shape[0] if weight.ndim == 2 else int(np.prod(weight.shape[1:]))
+    return (weight / np.sqrt(fan_in)).astype("float32")
+
+
+_machines: dict[int, Any] = {}
+
+
+def reference(function: Any, arguments: Sequence[Array]) -> list[Array]:
+    """What TVM computes without any schedule of ours."""
+    digest = tvm_ffi.structural_hash(function, map_free_vars=True)
+    if digest not in _machines:
+        _machines[digest] = _machine(function)
+    result = _machines[digest]["main"](*(tvm.runtime.tensor(a) for a in arguments))
+    return [r.numpy() for r in result] if not hasattr(result, "numpy") else [result.numpy()]
+
+
+def _machine(function: Any) -> Any:
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    compiled = tvm.compile(module, target=tvm.target.Target({"kind": "llvm", "num-cores": 2}))
+    return relax.VirtualMachine(compiled, tvm.cpu())
+
+
+def shape_of(ty: Any) -> tuple[int, ...]:
+    return tuple(int(e) for e in ty.shape)
+
+
+def to_physical(array: Array, layout: str) -> Array:
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if layout == "NHWC" else array
+
+
+def to_logical(array: Array, layout: str) -> Array:
+    return array.transpose(0, 3, 1, 2) if layout == "NHWC" else array
+
+
+@cache
+def compiler(folder: str, target: str = "host") -> KernelCompiler:
+    chosen = {"host": host_target(), "avx2": AVX2, "sse": SSE}[target]
+    return KernelCompiler(chosen, 2, os.path.join(folder, target))
+
+
+def run_unit(
+    kernels: KernelCompiler,
+    unit: CompiledUnit,
+    layouts: Sequence[str],
+    inputs: Sequence[Array],
+    constants: Sequence[Array],
+    cuts: Callable[[int], Sequence[int]] = lambda tiles: (0, tiles),
+) -> list[Array]:
+    """Run a unit phase by phase, each phase cut into the given tile ranges (last one first)."""
+    code = unit.code
+    physical = [to_physical(a, layout) for a, layout in zip(inputs, layouts, strict=False)]
+    for use in unit.constants:
+        physical.append(use.transform.apply(constants[use.parameter - len(inputs)]))
+    first_output = len(code.parameters) - code.outputs
+    assert len(physical) == first_output
+    for have, want in zip(physical, code.parameters, strict=False):
+        assert have.shape == want.shape, (have.shape, want.shape)
+    for want in (*code.parameters[first_output:], *code.scratch):
+        physical.append(np.full(want.shape, np.nan if want.dtype == "float32" else 0, want.dtype))
+    tensors = [tvm.runtime.tensor(a) for a in physical]
+    for call in code.calls:
+        borders = list(cuts(call.tiles))
+        assert borders[0] == 0
+        assert borders[-1] == call.tiles
+        ranges = list(pairwise(borders))
+        for begin, end in reversed(ranges):
+            kernels.function(call.symbol)(*(tensors[a] for a in call.arguments), begin, end)
+    outputs = tensors[first_output : len(code.parameters)]
+    wanted = layouts[len(inputs) :]
+    return [to_logical(t.numpy(), layout) for t, layout in zip(outputs, wanted, strict=True)]
+
+
+def check(
+    folder: str,
+    function: Any,
+    layouts: Sequence[str],
+    *,
+    seed: int = 0,
+    target: str = "host",
+    tolerance: float = 2e-5,
+    expected: Sequence[Array] | None = None,
+) -> CompiledUnit:
+    """Compile a unit; compare it with TVM; compare random partitions bit by bit."""
+    kernels = compiler(folder, target)
+    unit = kernels.compile({"unit": UnitSource(function, tuple(layouts))})["unit"]
+    count = int(function.attrs["num_input"])
+    arguments = random_tensors([shape_of(p.ty) for p in function.params], seed)
+    arguments[count:] = [scaled(a) for a in arguments[count:]]
+    inputs, constants = arguments[:count], arguments[count:]
+    want = expected if expected is not None else reference(function, arguments)
+    got = run_unit(kernels, unit, layouts, inputs, constants)
+    assert len(got) == len(want)
+    for have, wish in zip(got, want, strict=True):
+        assert have.shape == wish.shape
+        assert np.isfinite(wish).all()
+        scale = max(float(np.abs(wish).max()), 1e-30)
+        error = float(np.abs(have - wish).max()) / scale
+        assert error <= tolerance, f"error {error} in {unit.code.calls}"
+    rng = np.random.default_rng(seed)
+
+    def cuts(tiles: int) -> list[int]:
+        return [0, *sorted(rng.integers(0, tiles + 1, 3).tolist()), tiles]
+
+    parts = run_unit(kernels, unit, layouts, inputs, constants, cuts)
+    for have, wish in zip(parts, got, strict=True):
+        assert have.tobytes() == wish.tobytes()
+    return unit

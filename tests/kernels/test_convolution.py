@@ -1,0 +1,163 @@
+"""Convolutions and products of all shapes against what TVM computes unscheduled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel_harness import check, make_unit, shape_of
+from tvm import relax
+
+op = relax.op
+
+
+def convolution(
+    image: tuple[int, int, int, int],
+    weight: tuple[int, int, int, int],
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    strides: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+    residual: bool = False,
+    before: bool = False,
+    activation: str = "relu",
+) -> Any:
+    """relu? + convolution + bias + residual? + activation, as units have it."""
+
+    def body(emit: Any, x: Any, *rest: Any) -> Any:
+        w, b = rest[-2:]
+        x = emit(op.nn.relu(x)) if before else x
+        y = emit(
+            op.nn.conv2d(x, w, strides=strides, padding=padding, dilation=dilation, groups=groups)
+        )
+        y = emit(op.add(y, b))
+        y = emit(op.add(y, rest[0])) if residual else y
+        match activation:
+            case "relu":
+                return op.nn.relu(y)
+            case "clip":
+                return op.clip(y, 0.0, 0.5)
+            case "swish":
+                return op.multiply(y, emit(op.sigmoid(y)))
+            case "leaky":
+                return op.nn.leakyrelu(y, 0.1)
+            case _:
+                return y
+
+    constants = [weight, (1, weight[0], 1, 1)]
+    inputs = [image]
+    if residual:
+        plain = make_unit(
+            inputs,
+            constants,
+            lambda emit, x, w, b: op.nn.conv2d(
+                x, w, strides=strides, padding=padding, dilation=dilation, groups=groups
+            ),
+        )
+        inputs.append(shape_of(plain.ret_ty))
+    return make_unit(inputs, constants, body)
+
+
+CASES: dict[str, tuple[Any, int]] = {
+    "1x1": (convolution((1, 32, 14, 14), (64, 32, 1, 1)), 2),
+    "1x1 odd": (convolution((1, 17, 9, 7), (77, 17, 1, 1)), 2),
+    "1x1 one pixel": (convolution((1, 40, 1, 1), (90, 40, 1, 1)), 2),
+    "1x1 many channels": (convolution((1, 1024, 3, 5), (42, 1024, 1, 1)), 2),
+    "3x3": (convolution((1, 20, 13, 13), (42, 20, 3, 3), (1, 1, 1, 1)), 2),
+    "3x3 wide": (convolution((1, 4, 3, 71), (33, 4, 3, 3)), 2),
+    "residual": (convolution((1, 16, 10, 11), (48, 16, 3, 3), (1, 1, 1, 1), residual=True), 3),
+    "first layer": (convolution((1, 3, 31, 29), (40, 3, 3, 3), (0, 1, 2, 1), (2, 2)), 2),
+    "7x7": (convolution((1, 3, 64, 50), (64, 3, 7, 7), (3, 3, 3, 3), (2, 2)), 2),
+    "1x7": (convolution((1, 24, 17, 17), (32, 24, 1, 7), (0, 3, 0, 3)), 2),
+    "7x1": (convolution((1, 24, 17, 17), (32, 24, 7, 1), (3, 0, 3, 0)), 2),
+    "even": (convolution((1, 24, 12, 17), (32, 24, 2, 4), (0, 1, 1, 2)), 2),
+    "dilated": (convolution((1, 8, 21, 23), (32, 8, 3, 3), (2,) * 4, (1, 1), (2, 2)), 2),
+    "grouped": (convolution((1, 24, 12, 12), (36, 8, 3, 3), (1,) * 4, groups=3), 2),
+    "depthwise": (convolution((1, 42, 15, 13), (42, 1, 5, 5), (2,) * 4, (2, 2), groups=42), 2),
+    "depthwise, activated": (
+        convolution((1, 168, 11, 11), (168, 1, 3, 3), (1,) * 4, groups=168, before=True),
+        2,
+    ),
+    "depthwise, two a channel": (
+        convolution((1, 20, 11, 11), (40, 1, 3, 3), (1,) * 4, groups=20),
+        2,
+    ),
+    "activated, few channels": (convolution((1, 30, 11, 11), (42, 30, 1, 1), before=True), 2),
+    "activated, many channels": (convolution((1, 30, 11, 11), (168, 30, 1, 1), before=True), 2),
+    "batch": (convolution((2, 16, 10, 11), (48, 16, 3, 3), (1,) * 4, residual=True), 3),
+    "batch, 1x1": (convolution((3, 16, 5, 7), (48, 16, 1, 1), residual=True), 3),
+    "strided 1x1": (convolution((1, 40, 13, 12), (50, 40, 1, 1), (0,) * 4, (2, 2)), 2),
+    "padded 1x1": (convolution((1, 16, 5, 6), (20, 16, 1, 1), (1, 2, 0, 1)), 2),
+    "swish": (convolution((1, 8, 9, 9), (20, 8, 3, 3), activation="swish"), 2),
+    "clip": (convolution((1, 8, 9, 9), (20, 8, 3, 3), activation="clip"), 2),
+    "leaky": (convolution((1, 8, 9, 9), (20, 8, 3, 3), activation="leaky"), 2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("layout", ["NHWC", ""])
+def test_convolution(name: str, layout: str, kernels_folder: Path) -> None:
+    function, tensors = CASES[name]
+    unit = check(str(kernels_folder), function, (layout,) * tensors)
+    assert len(unit.code.calls) <= 2
+
+
+@pytest.mark.parametrize("name", ["1x1 odd", "3x3", "residual", "7x7", "depthwise", "grouped"])
+@pytest.mark.parametrize("target", ["sse", "avx2"])
+def test_convolution_for_narrower_vectors(name: str, target: str, kernels_folder: Path) -> None:
+    function, tensors = CASES[name]
+    check(str(kernels_folder), function, ("NHWC",) * tensors, target=target)
+
+
+def test_input_and_output_may_differ_in_layout(kernels_folder: Path) -> None:
+    function, _ = CASES["first layer"]
+    check(str(kernels_folder), function, ("", "NHWC"))
+    check(str(kernels_folder), function, ("NHWC", ""))
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> dict[str, Any]:
+    """A random convolution whose output is not empty."""
+    kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+    dilation = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    padding = draw(st.tuples(*(st.integers(0, reach[i % 2]) for i in range(4))))
+    height = draw(st.integers(max(1, reach[0] + 1 - padding[0] - padding[2]), 9))
+    width = draw(st.integers(max(1, reach[1] + 1 - padding[1] - padding[3]), 40))
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    per_group, out = draw(st.integers(1, 9)), draw(st.integers(1, 40))
+    return {
+        "image": (draw(st.integers(1, 2)), per_group * groups, height, width),
+        "weight": (out * groups, per_group, *kernel),
+        "padding": padding,
+        "strides": draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        "dilation": dilation,
+        "groups": groups,
+        "before": draw(st.booleans()),
+        "activation": draw(st.sampled_from(["relu", "none"])),
+    }
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(case=shapes(), layout=st.sampled_from(["NHWC", ""]), seed=st.integers(0, 9))
+def test_random_convolution(
+    case: dict[str, Any], layout: str, seed: int, kernels_folder: Path
+) -> None:
+    check(str(kernels_folder), convolution(**case), (layout, layout), seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"), [(1, 64, 1000), (1, 2048, 77), (9, 64, 50), (1, 3, 5)]
+)
+def test_product(rows: int, depth: int, columns: int, kernels_folder: Path) -> None:
+    def body(emit: Any, x: Any, w: Any, b: Any) -> Any:
+        return op.nn.relu(emit(op.add(emit(op.matmul(x, w)), b)))
+
+    function = make_unit([(rows, depth)], [(depth, columns), (columns,)], body)
+    unit = check(str(kernels_folder), function, ("", ""))
+    assert len(unit.code.calls) == 1
