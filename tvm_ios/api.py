@@ -204,7 +204,7 @@ def optimize(
             errors[policy] = _errors(policy, found, reference)
             runners[policy] = session.run
         watch.lap("verify")
-        rules = Rules(rounds=40, seconds=20.0)
+        rules = Rules(rounds=40, seconds=15.0, minimum=3)
         samples = hold_contest(
             runners, rules, lambda n: progress("measuring", n, 40) if progress else None
         )
