@@ -9,6 +9,7 @@ import tvm_ffi
 
 from relay_passes.measured import MeasuredSearch, MeasuringOptions, Progress
 from relay_passes.prepare import Prepared, apply_schedule, prepare, schedule_of
+from runtime_ext.scheduled_module import ModuleError
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.analytic import AnalyticCost
 from tvm_ios.cost.log import LogError
@@ -30,6 +31,7 @@ for _error in (
     GraphError,
     LogError,
     LoweringError,
+    ModuleError,
     ScheduleError,
     SearchError,
     UserError,

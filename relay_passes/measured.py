@@ -15,6 +15,7 @@ from runtime_ext.kernels.library import KernelCompiler, UnitSource
 from runtime_ext.layouts import tensor_layouts
 from runtime_ext.machine import available_lanes, cache_folder, device_name, host_target
 from runtime_ext.measure import StageTimer
+from runtime_ext.scheduled_module import reject_tir
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.composed import ComposedCost
 from tvm_ios.cost.log import LogHeader, MeasurementLog
@@ -127,6 +128,7 @@ class MeasuredSearch:
     def _source(self, units: tuple[int, ...]) -> UnitSource:
         outliner = self.prepared.outliner
         made = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
+        reject_tir(made.function, made.name)
         layouts = tuple(self._layouts[t] for t in (*made.data, *made.outputs))
         return UnitSource(made.function, layouts)
 

@@ -82,6 +82,8 @@ class Optimized:
         What the searches took; candidates are what a full search would have measured.
     complete
         False if a search's budget ended it before its optimum was proven.
+    tuned
+        Functions that the tuning log has and has not; None without a log.
     seconds
         Of each part of the work.
     """
@@ -100,6 +102,7 @@ class Optimized:
     candidates: int
     stages_measured: int
     complete: bool
+    tuned: tuple[int, int] | None
     seconds: Mapping[str, float]
 
 
@@ -229,6 +232,7 @@ def optimize(
     }
     built[kept].save(output, notes)
     watch.lap("save")
+    log = search.compiler.log
     return Optimized(
         model=name,
         policies=results,
@@ -244,6 +248,7 @@ def optimize(
         candidates=max((s.candidates for s in statistics_of), default=0),
         stages_measured=search.timer.stages_measured,
         complete=all(s.complete for s in statistics_of),
+        tuned=None if log is None else (len(log.matched), len(log.unmatched)),
         seconds=watch.laps,
     )
 
@@ -301,7 +306,9 @@ def _errors(policy: str, found: list[Array], reference: list[Array]) -> tuple[fl
     for ours, theirs in zip(found, reference, strict=True):
         worst = float(np.max(np.abs(ours.astype(np.float64) - theirs), initial=0.0))
         scale = float(np.max(np.abs(theirs), initial=0.0)) or 1.0
-        absolute, relative = max(absolute, worst), max(relative, worst / scale)
+        # Unlike max, this lets a NaN through to the comparison below.
+        absolute = float(np.maximum(absolute, worst))
+        relative = float(np.maximum(relative, worst / scale))
     if not relative <= LARGEST_ERROR:
         raise VerificationError(
             f"the {policy} schedule differs from TVM's own result by {relative:.1e} of the "

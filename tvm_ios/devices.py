@@ -9,6 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
+from tvm_ios.errors import UserError
+
 _FIGURES = {
     "peak_flops": "FLOP/s",
     "bandwidth": "byte/s",
@@ -19,7 +21,7 @@ _FIGURES = {
 }
 
 
-class DeviceError(ValueError):
+class DeviceError(UserError):
     """A device that is unknown or misdescribed, with one sentence that says which."""
 
 

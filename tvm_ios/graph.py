@@ -9,8 +9,6 @@ a Python ``int`` used as a bit set.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from tvm_ios.errors import UserError
+from tvm_ios.fingerprint import fingerprint
 
 #: Attribute values are plain data, so that graphs can be hashed and written as JSON.
 AttrValue = int | float | str | bool | tuple["AttrValue", ...]
@@ -209,33 +208,8 @@ class OpGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Canonical hash of kinds, attributes, shapes and edges; names and order are decoration.
-
-        Each operator is hashed from its kind, attributes and inputs' hashes; the graph is the
-        sorted multiset of these and the hashes of its outputs in order.
-        """
-        tensor_hash: dict[int, str] = {}
-        for position, tensor in enumerate(self.inputs):
-            tensor_hash[tensor] = f"input{position}" + _type_text(self.tensors[tensor])
-        for i, tensor in enumerate(self.tensors):
-            if tensor.constant:
-                tensor_hash[i] = "constant" + _type_text(tensor)
-        hashes: list[str] = []
-        for op in self.operators:
-            text = json.dumps(
-                [
-                    op.kind,
-                    sorted(op.attrs.items()),
-                    [tensor_hash[t] for t in op.inputs],
-                    [_type_text(self.tensors[t]) for t in op.outputs],
-                ]
-            )
-            digest = hashlib.sha256(text.encode()).hexdigest()
-            hashes.append(digest)
-            for position, tensor in enumerate(op.outputs):
-                tensor_hash[tensor] = f"{digest}.{position}"
-        whole = json.dumps([sorted(hashes), [tensor_hash[t] for t in self.outputs]])
-        return hashlib.sha256(whole.encode()).hexdigest()[:32]
+        """Canonical hash of kinds, attributes, shapes and edges; names and order are decoration."""
+        return fingerprint(self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
@@ -293,12 +267,10 @@ class OpGraph:
                 inputs=tuple(data["inputs"]),
                 outputs=tuple(data["outputs"]),
             )
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
+        except GraphError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
             raise GraphError(f"the graph file lacks or misstates {error}") from error
-
-
-def _type_text(tensor: Tensor) -> str:
-    return f"{tensor.dtype}{list(tensor.shape)}"
 
 
 def _freeze(value: Any) -> AttrValue:

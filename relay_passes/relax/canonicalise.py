@@ -19,6 +19,7 @@ from relay_passes.relax.bindings import (
     substitute,
 )
 from relay_passes.relax.fold_constants import FoldSmallConstants, constant, constant_value
+from relay_passes.relax.raise_clip import RaiseClip
 from relay_passes.relax.raise_pad import RaisePad
 
 
@@ -43,6 +44,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         relax.transform.DecomposeOpsForInference("main"),
         RemoveDropout(),
         RaisePad(),
+        RaiseClip(),
         FoldSmallConstants(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),

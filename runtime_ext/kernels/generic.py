@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ from runtime_ext.kernels.values import Stored, Value, is_row_major
 
 if TYPE_CHECKING:
     from runtime_ext.kernels.planner import Planner
+
+#: Relax builds and legalises one function at a time: its builders share a stack.
+_LEGALISING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
 def prim_func(function: Any, target: Any) -> Any:
     """The PrimFunc that TVM's legalisation and fusion make of a Relax function."""
     primitive = function.with_attr("Primitive", True)
-    with target:
+    with _LEGALISING, target:
         module = _link(primitive)
         module = tvm.transform.Sequential(
             [

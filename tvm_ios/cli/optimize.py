@@ -115,6 +115,7 @@ def _json(done: Optimized) -> dict[str, Any]:
             "candidates": done.candidates,
             "stages_measured": done.stages_measured,
             "complete": done.complete,
+            "tuned": done.tuned,
         },
         "seconds": done.seconds,
         "executable": str(done.executable),
@@ -134,6 +135,9 @@ def _print(done: Optimized) -> None:
         f"build {done.seconds['build']:.1f} s, "
         f"TVM's own {done.seconds['tvm']:.1f} s"
     )
+    if done.tuned is not None:
+        found, missing = done.tuned
+        out.print(f"tuning log: {found} functions found, {missing} not: default schedules")
     table = Table("policy", "stages", "latency", "to sequential", "largest error")
     for row in done.policies:
         style = "bold green" if row.policy == done.kept else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
+import zipfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,7 +68,12 @@ def run(
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        arrays = np.load(path, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise UserError(f"{path} holds one array without a name: save it with numpy.savez")
+        with arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (ValueError, EOFError, OSError) as error:
+    except UserError:
+        raise
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"cannot read the inputs {path}: {error}") from error

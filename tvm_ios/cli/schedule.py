@@ -61,6 +61,8 @@ def schedule(
     """Find a schedule, without building anything (except for --cost measured)."""
     from tvm_ios.search.endings import Pruning
 
+    if plot is not None and plot.suffix not in (".svg", ".png"):
+        raise UserError(f"{plot} cannot be drawn: its name must end in .svg or .png")
     pruning = Pruning(r, s)
     with progress_bars() as update:
         if cost == "measured":

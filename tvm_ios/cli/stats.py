@@ -17,6 +17,7 @@ from tvm_ios.cli.output import (
     progress_bars,
     reports_errors,
 )
+from tvm_ios.cli.search_options import MaxBlock
 
 
 class Groups(StrEnum):
@@ -36,7 +37,7 @@ def stats(
             "rooted: a unit and its descendants (as in IOS's published table)."
         ),
     ] = Groups.connected,
-    max_block: Annotated[int, typer.Option(help="Units a block, at most.")] = 40,
+    max_block: MaxBlock = 40,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
+from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph
 from tvm_ios.lanes import team_sizes
 from tvm_ios.schedule import Stage, Strategy
 
 
-class CostError(ValueError):
+class CostError(UserError):
     """A cost that cannot be told, with one sentence that says what is missing."""
 
 

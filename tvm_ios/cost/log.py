@@ -16,11 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from tvm_ios.errors import UserError
+
 _FORMAT = "tvm-ios log"
 _VERSION = 1
 
 
-class LogError(ValueError):
+class LogError(UserError):
     """A log that cannot be used, with one sentence that says why."""
 
 

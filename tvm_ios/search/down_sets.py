@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tvm_ios.errors import UserError
 from tvm_ios.graph import bits
 
 #: Bit sets: machine words up to 63 units, Python integers beyond.
@@ -16,7 +17,7 @@ Masks = npt.NDArray[Any]
 _MOST_STATES = 4_000_000
 
 
-class SearchError(ValueError):
+class SearchError(UserError):
     """A search that cannot be done, with one sentence that says why and what would help."""
 
 

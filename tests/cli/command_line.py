@@ -1,0 +1,58 @@
+"""Running ``tvm-ios`` as a user does, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from typer.testing import CliRunner
+
+from tvm_ios.cli import app
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        assert self.code == 0, self.stderr
+        assert self.stdout.count("\n") == 1, "nothing else may stand on stdout"
+        found = json.loads(self.stdout)
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def sentence(self) -> str:
+        """The stated failure: the last line on stderr, and nothing on stdout."""
+        assert self.code == 1, (self.code, self.stderr)
+        assert self.stdout == ""
+        assert "Traceback" not in self.stderr
+        # Progress bars may come before it.
+        last = self.stderr.strip().splitlines()[-1]
+        assert last.startswith("tvm-ios: "), self.stderr
+        return last.removeprefix("tvm-ios: ")
+
+
+def tvm_ios(*arguments: object) -> Outcome:
+    """Run a command in this process; an exception that it does not report fails the test."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Outcome(result.exit_code, result.stdout, result.stderr)
+
+
+def tvm_ios_process(*arguments: object) -> Outcome:
+    """Run a command in a process of its own, as the installed script does."""
+    script = "from tvm_ios.cli import main; main()"
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return Outcome(done.returncode, done.stdout, done.stderr)

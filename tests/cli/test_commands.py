@@ -1,0 +1,227 @@
+"""Commands that need no kernels: their JSON, tables, files, exit codes and errors."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import tvm_ios, tvm_ios_process
+from graph_sketch import GraphSketch
+
+from tvm_ios import zoo
+from tvm_ios.api import POLICIES
+from tvm_ios.models import load_graph
+from tvm_ios.schedule import Schedule
+
+BARE = {"name": "bare", "blocks": [{"operators": 3, "edges": [[0, 1]]}, {"operators": 1}]}
+
+
+def bare(folder: Path) -> Path:
+    path = folder / "bare.json"
+    blocks = [{"edges": [], **block} for block in BARE["blocks"]]
+    path.write_text(json.dumps({**BARE, "blocks": blocks}))
+    return path
+
+
+@pytest.mark.slow
+def test_models() -> None:
+    found = tvm_ios("models", "--json").json
+    assert list(found) == ["models"]
+    assert [row["name"] for row in found["models"]] == list(zoo.names())
+    for row in found["models"]:
+        assert list(row) == ["name", "input", "operators", "blocks"]
+        assert tuple(row["input"]) == zoo.describe(row["name"]).input_shape
+    table = tvm_ios("models").stdout
+    assert all(name in table for name in zoo.names())
+
+
+@pytest.mark.parametrize("groups", ["connected", "rooted"])
+def test_stats(groups: str) -> None:
+    found = tvm_ios("stats", "inception_block", "--groups", groups, "--json").json
+    assert list(found) == ["model", "groups", "blocks", "total"]
+    assert found["model"] == "inception_block"
+    assert found["groups"] == groups
+    keys = ["operators", "width", "states", "transitions", "schedules"]
+    assert all(list(block) == keys for block in found["blocks"])
+    for key in ("operators", "transitions"):
+        assert found["total"][key] == sum(block[key] for block in found["blocks"])
+    assert found["total"]["operators"] == len(load_graph("inception_block"))
+    assert max(block["width"] for block in found["blocks"]) == 9
+
+
+def test_stats_of_a_bare_block_graph(tmp_path: Path) -> None:
+    """A chain of two beside a third: 3 x 2 states, and 6 x 3 nested pairs of them, 6 of equals."""
+    found = tvm_ios("stats", bare(tmp_path), "--json").json
+    assert found["model"] == "bare"
+    block = found["blocks"][0]
+    assert (block["operators"], block["width"]) == (3, 2)
+    assert (block["states"], block["transitions"]) == (6, 12)
+    assert found["total"] == {"operators": 4, "transitions": 13}
+
+
+def test_stats_of_a_graph_file_and_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(load_graph("inception_block").to_json()))
+    assert (
+        tvm_ios("stats", path, "--json").json == tvm_ios("stats", "inception_block", "--json").json
+    )
+    table = tvm_ios("stats", path)
+    assert table.code == 0
+    assert "transitions" in table.stdout
+    assert "136,080" in table.stdout
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_schedule(policy: str, tmp_path: Path) -> None:
+    path = tmp_path / "schedule.json"
+    command = ["schedule", "inception_block", "--policy", policy, "--json", "-o", path]
+    found = tvm_ios(*command).json
+    assert list(found) == ["model", "policy", "cost", "latency_ms", "stages", "search"]
+    assert (found["model"], found["policy"], found["cost"]) == ("inception_block", policy, "v100")
+    assert list(found["search"]) == ["seconds", "states", "transitions", "stages_measured"]
+    assert (found["search"]["states"] > 0) == policy.startswith("ios")
+    assert all(list(s) == ["strategy", "groups", "latency_ms"] for s in found["stages"])
+    total = math.fsum(stage["latency_ms"] for stage in found["stages"])
+    assert found["latency_ms"] == pytest.approx(total)
+    graph = load_graph("inception_block")
+    units = [unit for stage in found["stages"] for group in stage["groups"] for unit in group]
+    assert sorted(units) == sorted(op.name for op in graph.operators)
+    saved = Schedule.load(path)
+    saved.validate(graph)
+    assert saved.policy == policy
+    assert len(saved.stages) == len(found["stages"])
+
+
+def test_a_search_is_no_worse_than_its_parts() -> None:
+    latency = {
+        policy: tvm_ios("schedule", "nasnet_cell", "--policy", policy, "--json").json["latency_ms"]
+        for policy in POLICIES
+    }
+    exact = 1 + 1e-9
+    assert latency["ios-both"] <= exact * min(latency["ios-merge"], latency["ios-parallel"])
+    assert latency["ios-parallel"] <= exact * latency["sequential"]
+    # NASNet's convolutions are depthwise: nothing can be merged (IOS, section 5).
+    assert latency["ios-merge"] == pytest.approx(latency["sequential"])
+
+
+def test_pruning_and_blocks_are_options() -> None:
+    def run(*options: Any) -> dict[str, Any]:
+        return tvm_ios("schedule", "inception_block", "--json", *options).json
+
+    widest = run("-r", 1, "-s", 2)
+    assert max(len(s["groups"]) for s in widest["stages"]) <= 2
+    assert max(len(g) for s in widest["stages"] for g in s["groups"]) == 1
+    assert run("--max-block", 5)["search"]["states"] < run()["search"]["states"]
+    assert run("--no-reuse")["latency_ms"] == run()["latency_ms"]
+
+
+def test_schedule_prints_a_table_and_draws(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = tvm_ios("schedule", "inception_block", "--plot", tmp_path / "s.svg")
+    assert found.code == 0
+    assert "conv_5 → conv_6" in found.stdout
+    assert "5 stages" in found.stdout
+    assert b"<svg" in (tmp_path / "s.svg").read_bytes()
+
+
+def test_a_graph_file_is_scheduled(tmp_path: Path) -> None:
+    sketch = GraphSketch()
+    graph = sketch.graph(sketch.op("add", sketch.conv(0), sketch.conv(0, 1)))
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(graph.to_json()))
+    assert len(tvm_ios("schedule", path, "--policy", "sequential", "--json").json["stages"]) == 5
+
+
+def test_stdout_has_json_only_also_in_a_process_of_its_own() -> None:
+    found = tvm_ios_process("schedule", "inception_block", "--json")
+    assert found.json["model"] == "inception_block"
+    assert "searching" in found.stderr
+
+
+@pytest.mark.parametrize("command", ["stats", "schedule", "optimize"])
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        ("alexnet", "'alexnet' is neither an .onnx file nor one of the zoo: inception_v3, "),
+        ("nothing.onnx", "nothing.onnx: No such file or directory"),
+        ("noise.onnx", "noise.onnx is not a valid ONNX model: "),
+        ("empty.onnx", "empty.onnx is not a valid ONNX model: "),
+        ("folder.onnx", "folder.onnx is not a valid ONNX model: "),
+    ],
+)
+def test_models_that_cannot_be_read(
+    command: str, model: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("noise.onnx").write_bytes(os.urandom(999))
+    Path("empty.onnx").touch()
+    Path("folder.onnx").mkdir()
+    assert tvm_ios(command, model).sentence.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{", "is not JSON: "),
+        ("[]", "is not a graph"),
+        ("{}", "this is not a tvm-ios graph of version 1"),
+        ('{"format": "tvm-ios graph", "version": 1}', "lacks or misstates 'name'"),
+    ],
+)
+def test_graph_files_that_cannot_be_read(content: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(content)
+    for command in ("stats", "schedule"):
+        assert sentence in tvm_ios(command, path).sentence
+
+
+WRONG = {
+    "policy": (["--policy", "magic"], "there is no policy 'magic'"),
+    "device": (["--cost", "abacus"], "there is no device 'abacus'"),
+    "folder": (["-o", "/proc/nothing/s.json"], "/proc/nothing: No such file"),
+    "picture": (["--plot", "s.jpeg2000"], "its name must end in .svg or .png"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_options_of_schedule(case: str) -> None:
+    options, sentence = WRONG[case]
+    assert sentence in tvm_ios("schedule", "inception_block", *options).sentence
+
+
+def test_stages_of_a_graph_file_cannot_be_measured(tmp_path: Path) -> None:
+    assert "give a model" in tvm_ios("schedule", bare(tmp_path), "--cost", "measured").sentence
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["alchemy"],
+        ["stats"],
+        ["stats", "inception_block", "--groups", "loose"],
+        ["stats", "inception_block", "--max-block", "0"],
+        ["schedule", "inception_block", "-r", "0"],
+        ["schedule", "inception_block", "-s", "none"],
+        ["optimize", "inception_block", "--lanes", "0"],
+        ["optimize", "inception_block", "--measure", "never"],
+        ["run", "out", "--repeat", "0"],
+    ],
+    ids=" ".join,
+)
+def test_bad_usage(arguments: list[str]) -> None:
+    found = tvm_ios(*arguments)
+    assert found.code == 2
+    assert "Traceback" not in found.stderr
+
+
+def test_debug_shows_the_traceback() -> None:
+    plain = tvm_ios_process("stats", "alexnet")
+    assert plain.sentence
+    loud = tvm_ios_process("stats", "alexnet", "--debug")
+    assert loud.code == 1
+    assert "Traceback" in loud.stderr

@@ -1,0 +1,196 @@
+"""``optimize`` and ``run`` end to end, on the smallest network of the zoo."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Outcome, tvm_ios, tvm_ios_process
+from onnx_sketch import Sketch, relative_error
+from onnx_sketch import run as run_onnxruntime
+
+from tvm_ios.api import POLICIES
+from tvm_ios.models import load_onnx
+from tvm_ios.schedule import Schedule
+
+SHAPE = (1, 3, 19, 19)
+
+
+@pytest.fixture(scope="session")
+def optimized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """An executable of the Inception block; TVM's threads are counted in a process of its own."""
+    path = tmp_path_factory.mktemp("optimized") / "block"
+    limits = ["--lanes", 2, "--max-measurements", 6, "-r", 2, "-s", 3]
+    return tvm_ios_process("optimize", "inception_block", "-o", path, *limits, "--json"), path
+
+
+def test_optimize(optimized: tuple[Outcome, Path]) -> None:
+    outcome, path = optimized
+    found = outcome.json
+    assert {"model", "policies", "kept", "search", "executable"} <= set(found)
+    assert found["model"] == "inception_block"
+    assert [row["policy"] for row in found["policies"]] == ["tvm", *POLICIES]
+    for row in found["policies"]:
+        keys = ["policy", "latency_ms", "ratio", "stages", "max_abs_error", "max_rel_error"]
+        assert list(row) == keys
+        assert row["latency_ms"] > 0
+        assert row["max_rel_error"] <= 1e-4
+        assert (row["stages"] is None) == (row["policy"] == "tvm")
+    rows = {row["policy"]: row for row in found["policies"]}
+    assert rows["sequential"]["ratio"] == 1
+    assert rows["sequential"]["stages"] == found["search"]["units"] == 17
+    assert rows["greedy"]["stages"] < 17
+    assert found["kept"] in POLICIES
+    assert found["executable"] == str(path)
+    assert set(found["confirmed"]) == {"sequential", "tvm"}
+    assert "measuring stages" in outcome.stderr
+    assert Schedule.load(path / "schedule.json").policy == found["kept"]
+
+
+def test_the_executable_has_its_parts(optimized: tuple[Outcome, Path]) -> None:
+    names = {file.name for file in optimized[1].iterdir()}
+    assert names == {
+        *("program.json", "kernels.so", "params.safetensors", "schedule.json", "meta.json")
+    }
+
+
+def test_run_on_a_given_input(optimized: tuple[Outcome, Path], tmp_path: Path) -> None:
+    given, result = tmp_path / "x.npz", tmp_path / "y.npz"
+    np.savez(given, input=np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32))
+    options = ["--input", given, "--output", result, "--repeat", 3, "--json"]
+    found = tvm_ios_process("run", optimized[1], *options).json
+    assert list(found) == ["latency_ms", "outputs"]
+    assert list(found["latency_ms"]) == ["median", "min", "max"]
+    times = found["latency_ms"]
+    assert 0 < times["min"] <= times["median"] <= times["max"]
+    with np.load(result) as arrays:
+        output = arrays["output"]
+    digest = hashlib.sha256(output.tobytes()).hexdigest()
+    assert found["outputs"] == {"output": {"shape": [1, 10], "dtype": "float32", "sha256": digest}}
+    assert relative_error([output], run_onnxruntime(load_onnx("inception_block"))) <= 1e-4
+
+
+def test_random_inputs_are_seeded(optimized: tuple[Outcome, Path]) -> None:
+    def digest(seed: int) -> str:
+        found = tvm_ios("run", optimized[1], "--seed", seed, "--repeat", 1, "--json").json
+        return found["outputs"]["output"]["sha256"]
+
+    assert digest(1) == digest(1) != digest(2)
+
+
+def test_run_prints_a_table(optimized: tuple[Outcome, Path]) -> None:
+    found = tvm_ios("run", optimized[1], "--repeat", 2)
+    assert found.code == 0
+    assert "1x10" in found.stdout
+    assert "latency of 2 runs: median" in found.stdout
+
+
+def _write(kind: str, path: Path) -> None:
+    image = np.zeros(SHAPE, np.float32)
+    if kind == "name":
+        np.savez(path, image=image)
+    elif kind == "shape":
+        np.savez(path, input=image[:, :, :-1])
+    elif kind == "type":
+        np.savez(path, input=image.astype(np.float64))
+    elif kind == "none":
+        np.savez(path)
+    elif kind == "objects":
+        np.savez(path, input=np.array([{}], dtype=object))
+    elif kind == "npy":
+        with path.open("wb") as file:
+            np.save(file, image)
+    elif kind == "zip":
+        path.write_bytes(b"PK\x03\x04" + bytes(99))
+    elif kind == "noise":
+        path.write_bytes(np.random.default_rng(0).bytes(99))
+    elif kind == "empty":
+        path.touch()
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("name", "there is no input 'image'; there are: input"),
+        ("shape", "input 'input' has shape [1, 3, 18, 19], not [1, 3, 19, 19]"),
+        ("type", "input 'input' is of type float64, not float32"),
+        ("none", "input 'input' was never set"),
+        ("objects", "cannot read the inputs "),
+        ("npy", "holds one array without a name: save it with numpy.savez"),
+        ("zip", "cannot read the inputs "),
+        ("noise", "cannot read the inputs "),
+        ("empty", "cannot read the inputs "),
+        ("missing", "x.npz: No such file or directory"),
+    ],
+)
+def test_bad_inputs(
+    kind: str, sentence: str, optimized: tuple[Outcome, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.npz"
+    _write(kind, path)
+    assert sentence in tvm_ios("run", optimized[1], "--input", path).sentence
+
+
+@pytest.mark.parametrize(
+    "file", ["program.json", "kernels.so", "params.safetensors", "schedule.json", "meta.json"]
+)
+def test_damaged_executables(file: str, optimized: tuple[Outcome, Path], tmp_path: Path) -> None:
+    path = tmp_path / "copy"
+    shutil.copytree(optimized[1], path)
+    content = bytearray((path / file).read_bytes())
+    content[len(content) // 2] ^= 0x55
+    (path / file).write_bytes(content)
+    sentence = tvm_ios("run", path).sentence
+    assert str(path) in sentence
+    (path / file).unlink()
+    assert file in tvm_ios("run", path).sentence
+
+
+def test_what_is_no_executable(tmp_path: Path) -> None:
+    assert "there is no executable" in tvm_ios("run", tmp_path / "nothing").sentence
+    assert "is not an executable" in tvm_ios("run", tmp_path).sentence
+    (tmp_path / "file").write_bytes(b"text")
+    assert str(tmp_path / "file") in tvm_ios("run", tmp_path / "file").sentence
+
+
+def test_an_unwritable_output(optimized: tuple[Outcome, Path]) -> None:
+    found = tvm_ios("run", optimized[1], "--repeat", 1, "--output", "/proc/nothing/y.npz")
+    assert "No such file" in found.sentence
+
+
+def test_a_schedule_of_measured_costs() -> None:
+    limits = ["--lanes", 2, "--max-measurements", 2, "-r", 1, "-s", 2]
+    found = tvm_ios("schedule", "inception_block", "--cost", "measured", *limits, "--json").json
+    assert (found["cost"], found["policy"]) == ("measured", "ios-both")
+    assert found["search"]["states"] > 0
+    assert found["latency_ms"] == pytest.approx(sum(s["latency_ms"] for s in found["stages"]))
+    assert min(stage["latency_ms"] for stage in found["stages"]) > 0
+
+
+def test_optimize_a_file_into_a_tar(tmp_path: Path) -> None:
+    """One lane, no search: what is left is the way through importing, building and measuring."""
+    sketch = Sketch(1, 3, 8, 8)
+    model = sketch.model(sketch.op("Relu", sketch.norm(sketch.conv("x", 3, 4), 4)), "x")
+    (tmp_path / "small.onnx").write_bytes(model.SerializeToString())
+    path = tmp_path / "small.tar"
+    options = ["--lanes", 1, "--max-measurements", 0, "-o", path]
+    found = tvm_ios_process("optimize", tmp_path / "small.onnx", *options)
+    assert found.code == 0, found.stderr
+    assert "small" in found.stdout
+    assert "kept sequential" in found.stdout
+    ran = tvm_ios("run", path, "--repeat", 1, "--json").json
+    assert [output["shape"] for output in ran["outputs"].values()] == [[1, 4, 8, 8], [1, 3, 8, 8]]
+
+
+def test_optimize_says_what_is_in_the_way_of_its_output(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("do not replace")
+    options = ["--lanes", 1, "--max-measurements", 0, "-o", tmp_path / "mine"]
+    sketch = Sketch(1, 3, 8, 8)
+    (tmp_path / "m.onnx").write_bytes(sketch.model(sketch.op("Exp", "x")).SerializeToString())
+    found = tvm_ios_process("optimize", tmp_path / "m.onnx", *options)
+    assert "mine exists and is not an executable" in found.sentence
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "do not replace"

@@ -1,0 +1,25 @@
+"""What all tests share: an environment that no test's outcome depends on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# TVM reads this once, when its thread pool starts.
+os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Kernels and logs of this run only: each kernel is compiled once, none is taken on trust."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("TVM_IOS_CACHE")
+    os.environ["TVM_IOS_CACHE"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["TVM_IOS_CACHE"]
+    else:
+        os.environ["TVM_IOS_CACHE"] = before

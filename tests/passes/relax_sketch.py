@@ -1,0 +1,134 @@
+"""Small Relax modules for tests, and what TVM alone makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.prepare import Prepared, prepare
+from tvm_ios.graph import bits
+from tvm_ios.merge_rule import mergeable
+from tvm_ios.schedule import Schedule, Stage, Strategy
+
+Array = np.ndarray[Any, Any]
+
+#: Threads of everything that these tests build.
+LANES = 2
+
+
+class RelaxSketch:
+    """A Relax ``main`` under construction; weights are random constants."""
+
+    def __init__(self, *shapes: Sequence[int], seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.builder = relax.BlockBuilder()
+        types = [relax.TensorType(shape, "float32") for shape in shapes]
+        self.inputs = [relax.Var(f"x{i}", kind) for i, kind in enumerate(types)]
+
+    def const(self, array: Any) -> Any:
+        return relax.const(tvm.runtime.tensor(np.asarray(array, "float32")))
+
+    def normal(self, *shape: int) -> Any:
+        return self.const(self.rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:])))
+
+    def positive(self, *shape: int) -> Any:
+        return self.const(self.rng.uniform(0.5, 1.5, shape))
+
+    def conv(
+        self,
+        x: Any,
+        channels: int,
+        kernel: tuple[int, int] = (3, 3),
+        pads: Sequence[int] | None = None,
+        **attributes: Any,
+    ) -> Any:
+        before = int(x.ty.shape[1]) // attributes.get("groups", 1)
+        pads = pads or (kernel[0] // 2, kernel[1] // 2) * 2
+        weight = self.normal(channels, before, *kernel)
+        return self.emit(relax.op.nn.conv2d(x, weight, padding=list(pads), **attributes))
+
+    def bias(self, x: Any) -> Any:
+        return self.emit(relax.op.add(x, self.normal(1, int(x.ty.shape[1]), 1, 1)))
+
+    def norm(self, x: Any, **attributes: Any) -> Any:
+        attributes.setdefault("training", False)
+        channels = int(x.ty.shape[1])
+        statistics = (self.positive(channels), *(self.normal(channels) for _ in range(2)))
+        call = relax.op.nn.batch_norm(x, *statistics, self.positive(channels), axis=1, **attributes)
+        return self.emit(relax.TupleGetItem(self.emit(call), 0))
+
+    def emit(self, call: Any) -> Any:
+        return self.builder.emit(call)
+
+
+def module_of(
+    shapes: Sequence[Sequence[int]], body: Callable[..., Any], seed: int = 0
+) -> tvm.IRModule:
+    """A module whose ``main`` is ``body(sketch, *inputs)``; a tuple is several outputs."""
+    sketch = RelaxSketch(*shapes, seed=seed)
+    with sketch.builder.function("main", sketch.inputs):
+        with sketch.builder.dataflow():
+            result = body(sketch, *sketch.inputs)
+            if isinstance(result, tuple):
+                result = relax.Tuple(list(result))
+            result = sketch.builder.emit_output(result)
+        sketch.builder.emit_func_output(result)
+    return sketch.builder.finalize()
+
+
+def inputs_of(module: tvm.IRModule, seed: int = 0) -> list[Array]:
+    """Normal numbers for each parameter of ``main``."""
+    rng = np.random.default_rng(seed)
+    shapes = [[int(extent) for extent in p.ty.shape] for p in module["main"].params]
+    return [rng.standard_normal(shape).astype("float32") for shape in shapes]
+
+
+def run(module: tvm.IRModule, inputs: Sequence[Array] | None = None) -> list[Array]:
+    """Outputs of ``main`` by TVM's default pipeline and virtual machine."""
+    target = tvm.target.Target({"kind": "llvm", "num-cores": LANES})
+    machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
+    arrays = inputs_of(module) if inputs is None else inputs
+    result = machine["main"](*(tvm.runtime.tensor(array) for array in arrays))
+    return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]
+
+
+def operators(module: tvm.IRModule, function: str = "main") -> list[str]:
+    """The operators that a function calls, in order."""
+    return [
+        binding.value.op.name
+        for block in module[function].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op)
+    ]
+
+
+def merge_first(prepared: Prepared) -> Schedule:
+    """A schedule that merges whatever it can, and runs all else that is ready side by side.
+
+    At least one stage is merged and one has several groups, or this fails.
+    """
+    graph = prepared.units
+    done, stages = 0, []
+    while done != graph.all_operators:
+        ready = [u for u in bits(graph.all_operators & ~done) if not graph.predecessors[u] & ~done]
+        stage = Stage(Strategy.CONCURRENT, tuple((unit,) for unit in ready))
+        for unit in ready:
+            twins = tuple((u,) for u in ready if u == unit or mergeable(graph, (unit, u)))
+            if len(twins) > 1 and mergeable(graph, [u for (u,) in twins]):
+                stage = Stage(Strategy.MERGE, twins)
+                break
+        stages.append(stage)
+        done |= stage.mask
+    assert any(s.strategy is Strategy.MERGE for s in stages), "nothing could be merged"
+    assert any(s.strategy is Strategy.CONCURRENT and len(s.groups) > 1 for s in stages)
+    return Schedule(graph.fingerprint, tuple(stages), "by hand")
+
+
+def prepared_with_merge(module: tvm.IRModule) -> tuple[Prepared, Schedule]:
+    """A prepared module, and a schedule of it with a merged and a concurrent stage."""
+    prepared = prepare(module)
+    return prepared, merge_first(prepared)

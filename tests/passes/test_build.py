@@ -1,0 +1,248 @@
+"""Sessions of scheduled modules compute what ONNX Runtime and TVM compute."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_sketch import Sketch, relative_error
+from onnx_sketch import run as run_onnxruntime
+from relax_sketch import LANES, RelaxSketch, inputs_of, merge_first, module_of, run
+from test_ir_form import wide
+from tvm import relax, topi
+from tvm.relax.frontend.onnx import from_onnx
+
+from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes.prepare import Prepared, apply_schedule, prepare
+from relay_passes.relax.importer import import_onnx
+from runtime_ext.build import BuiltModel, build
+from runtime_ext.kernels.library import KernelCompiler
+from runtime_ext.machine import host_target
+from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
+from tvm_ios.models import load_onnx
+from tvm_ios.plot import plot_profile
+from tvm_ios.program import Launch
+from tvm_ios.schedule import Schedule, sequential_stages
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.lazy import Budget
+
+op = relax.op
+Array = np.ndarray[Any, Any]
+Scheduler = Callable[[Prepared], Schedule]
+
+SCHEDULERS: dict[str, Scheduler] = {
+    "sequential": lambda prepared: sequential_schedule(prepared.units),
+    "greedy": lambda prepared: greedy_schedule(prepared.units),
+    "merged": merge_first,
+}
+
+
+def built(prepared: Prepared, scheduler: Scheduler) -> BuiltModel:
+    return build(apply_schedule(prepared, scheduler(prepared)), lanes=LANES)
+
+
+def outputs_of(model: BuiltModel, inputs: list[Array], **options: Any) -> list[Array]:
+    session = model.session(**options)
+    names = [port.name for port in session.inputs]
+    session.run(**dict(zip(names, inputs, strict=True)))
+    found = [session.get_output(i) for i in range(len(session.outputs))]
+    session.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("network", "scheduler"),
+    [
+        *(("inception_block", name) for name in SCHEDULERS),
+        ("nasnet_cell", "sequential"),
+        ("nasnet_cell", "greedy"),
+    ],
+)
+def test_zoo(network: str, scheduler: str) -> None:
+    proto = load_onnx(network)
+    prepared = prepare(import_onnx(proto), network)
+    model = built(prepared, SCHEDULERS[scheduler])
+    expected = run_onnxruntime(proto)
+    shape = prepared.units.tensors[prepared.units.inputs[0]].shape
+    inputs = [np.random.default_rng(0).standard_normal(shape, dtype=np.float32)]
+    busy = [sum(isinstance(item, Launch) for item in lane) for lane in model.program.lanes]
+    assert len(busy) == LANES
+    assert min(busy) > 0
+    native = outputs_of(model, inputs)
+    assert relative_error(native, expected) <= 1e-4
+    reference = outputs_of(model, inputs, executor="reference", seed=3)
+    assert [a.tobytes() for a in native] == [a.tobytes() for a in reference]
+
+
+def test_measured_costs_decide_and_the_result_is_right(cache: Path) -> None:
+    module = module_of([(1, 6, 8, 8)], wide)
+    told: list[str] = []
+    options = MeasuringOptions(lanes=LANES, budget=Budget(3))
+    scheduler = IOSSchedule(options=options, progress=lambda what, *_: told.append(what))
+    made = scheduler(module)
+    assert {"compiling kernels", "timing units"} <= set(told)
+    assert any((cache / "logs").iterdir())
+    inputs = inputs_of(module)
+    assert relative_error(outputs_of(build(made, lanes=LANES), inputs), run(module, inputs)) <= 1e-4
+
+
+def test_a_profile_is_drawn() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    prepared = prepare(module_of([(1, 6, 8, 8)], wide))
+    session = built(prepared, SCHEDULERS["greedy"]).session()
+    session.set_input(x0=np.zeros((1, 6, 8, 8), np.float32))
+    spans = session.profile()
+    session.close()
+    axes = plot_profile(spans, [str(span.lane) for span in spans])
+    assert len(axes.collections) == len(spans) > 10
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["lane 0", "lane 1"]
+    pyplot.close(axes.figure)
+
+
+def test_inputs_and_outputs_have_the_names_of_the_onnx_file() -> None:
+    model = built(prepare(import_onnx(load_onnx("inception_block"))), SCHEDULERS["sequential"])
+    assert [port.name for port in model.inputs] == ["input"]
+    assert [port.name for port in model.outputs] == ["output"]
+
+
+def _pass_through(s: RelaxSketch, x: Any) -> Any:
+    y = s.emit(op.nn.relu(x))
+    return y, x, y
+
+
+def _inner(s: RelaxSketch, x: Any) -> Any:
+    y = s.conv(x, 4)
+    return s.emit(op.nn.relu(s.bias(y))), y, s.emit(op.add(y, y))
+
+
+def _fields(s: RelaxSketch, x: Any) -> Any:
+    parts = s.emit(op.split(x, 3, axis=1))
+    last, first = (s.emit(relax.TupleGetItem(parts, i)) for i in (2, 0))
+    return s.emit(op.subtract(first, last)), last
+
+
+def _scalars(s: RelaxSketch, x: Any) -> Any:
+    y = s.emit(op.multiply(s.conv(x, 4), relax.const(3.0, "float32")))
+    return s.emit(op.clip(s.emit(op.subtract(s.normal(1, 4, 1, 1), y)), -1, 1))
+
+
+def _norms(s: RelaxSketch, x: Any) -> Any:
+    return s.norm(s.emit(op.nn.relu(s.norm(s.emit(op.add(s.conv(x, 8), s.normal(8)))))))
+
+
+def _only_a_reshape(s: RelaxSketch, x: Any) -> Any:
+    return s.emit(op.reshape(x, (1, 6, 8, 8)))
+
+
+BODIES = {f.__name__: f for f in (_pass_through, _inner, _fields, _scalars, _norms)}
+BODIES |= {f.__name__: f for f in (_only_a_reshape, wide)}
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_modules_by_hand(case: str) -> None:
+    module = module_of([(1, 6, 8, 8)], BODIES[case])
+    inputs = inputs_of(module)
+    prepared = prepare(module)
+    model = built(prepared, merge_first if case == "wide" else SCHEDULERS["greedy"])
+    assert relative_error(outputs_of(model, inputs), run(module, inputs)) <= 1e-4
+    assert [port.name for port in model.inputs] == ["x0"]
+    count = len(model.outputs)
+    assert [port.name for port in model.outputs] == [f"output{i}" for i in range(count)]
+
+
+def test_two_inputs_of_which_one_is_not_read() -> None:
+    module = module_of([(1, 4, 8, 8), (1, 4, 8, 8)], lambda s, x, y: s.conv(x, 4))
+    model = built(prepare(module), SCHEDULERS["sequential"])
+    assert [port.name for port in model.inputs] == ["x0", "x1"]
+    inputs = inputs_of(module)
+    assert relative_error(outputs_of(model, inputs), run(module, inputs)) <= 1e-5
+
+
+def test_many_kernels_are_compiled_side_by_side(tmp_path: Path) -> None:
+    """Each is one that TVM legalises and fuses, on a thread of its own."""
+    functions = (op.erf, op.sin, op.cos, op.floor, op.ceil, op.round, op.sign, op.log, op.square)
+
+    def body(s: RelaxSketch, x: Any) -> Any:
+        return tuple(s.emit(function(x)) for function in functions)
+
+    made = IOSSchedule("sequential")(module_of([(1, 3, 8, 8)], body))
+    for attempt in range(4):
+        compiler = KernelCompiler(host_target(LANES), LANES, tmp_path / str(attempt))
+        build(made, lanes=LANES, compiler=compiler)
+        assert compiler.compiled == len(functions)
+
+
+def test_weights_as_parameters_become_inputs() -> None:
+    sketch = Sketch(1, 3, 8, 8)
+    proto = sketch.model(sketch.op("Relu", sketch.conv("x", 3, 4)))
+    module, _ = relax.frontend.detach_params(from_onnx(proto, keep_params_in_input=True))
+    model = built(prepare(module), SCHEDULERS["sequential"])
+    assert len(model.inputs) == 2
+    assert not model.constants
+    inputs = inputs_of(module)
+    assert relative_error(outputs_of(model, inputs), run(module, inputs)) <= 1e-5
+
+
+_ELSEWHERE = """
+import sys, numpy as np
+from runtime_ext.executable import load
+session = load(sys.argv[1]).session()
+session.run(**np.load(sys.argv[2]))
+np.savez(sys.argv[3], *(session.get_output(i) for i in range(len(session.outputs))))
+"""
+
+
+@pytest.mark.parametrize("name", ["model", "model.tar"])
+def test_a_saved_executable_gives_equal_outputs_in_a_new_process(name: str, tmp_path: Path) -> None:
+    module = module_of([(1, 6, 8, 8)], wide)
+    model = built(prepare(module), merge_first)
+    inputs = inputs_of(module)
+    expected = outputs_of(model, inputs)
+    model.save(tmp_path / name)
+    np.savez(tmp_path / "x.npz", x0=inputs[0])
+    files = [str(tmp_path / file) for file in (name, "x.npz", "y.npz")]
+    subprocess.run([sys.executable, "-c", _ELSEWHERE, *files], check=True, timeout=120)
+    with np.load(tmp_path / "y.npz") as found:
+        assert [found[key].tobytes() for key in found] == [a.tobytes() for a in expected]
+
+
+def test_a_module_without_a_schedule_is_refused() -> None:
+    module = module_of([(1, 3, 8, 8)], lambda s, x: s.conv(x, 4))
+    with pytest.raises(ModuleError, match=r"no schedule: run IOSSchedule\(\) on it first"):
+        build(module, lanes=LANES)
+
+
+def test_a_module_that_computes_outside_of_units_is_refused() -> None:
+    module = module_of([(1, 3, 8, 8)], lambda s, x: s.conv(x, 4))
+    prepared = prepare(module)
+    stages = sequential_stages(prepared.units)
+    made = apply_schedule(prepared, Schedule(prepared.units.fingerprint, stages, "sequential"))
+    made["main"] = module["main"]
+    with pytest.raises(ModuleError, match=r"computes relax.nn.conv2d outside of any unit"):
+        read_scheduled_module(made)
+
+
+def test_a_unit_of_tir_is_refused_by_name() -> None:
+    """TVM compiles the scheduled module all the same."""
+    module = module_of([(4,)], lambda s, x: s.builder.emit_te(topi.tile, x, [2]))
+    made = IOSSchedule("sequential")(module)
+    inputs = inputs_of(module)
+    assert relative_error(run(made, inputs), run(module, inputs)) == 0
+    with pytest.raises(ModuleError, match="calls the TIR function 'tile', for which there are no"):
+        build(made, lanes=LANES)
+    with pytest.raises(ModuleError, match="calls the TIR function 'tile'"):
+        IOSSchedule(options=MeasuringOptions(lanes=LANES))(module)
+
+
+def test_a_constant_output_is_refused() -> None:
+    module = module_of([(4,)], lambda s, x: (s.emit(op.exp(x)), s.normal(3)))
+    made = IOSSchedule("sequential")(module)
+    inputs = inputs_of(module)
+    assert relative_error(run(made, inputs), run(module, inputs)) == 0
+    with pytest.raises(ModuleError, match="other than results of units"):
+        build(made, lanes=LANES)

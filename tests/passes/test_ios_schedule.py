@@ -1,0 +1,259 @@
+"""The pass as users meet it: in a pipeline, with its options, and with what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from onnx_sketch import Sketch, relative_error
+from relax_sketch import RelaxSketch, inputs_of, merge_first, module_of, operators, run
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+
+from relay_passes import IOSSchedule, schedule_of
+from relay_passes.prepare import prepare
+from relay_passes.relax.bindings import DialectError
+from relay_passes.relax.importer import import_onnx
+from tvm_ios.api import POLICIES
+from tvm_ios.cost.analytic import AnalyticCost
+from tvm_ios.devices import load_device
+from tvm_ios.errors import UserError
+from tvm_ios.graph import GraphError, OpGraph
+from tvm_ios.models import load_onnx
+from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.search.down_sets import SearchError
+
+op = relax.op
+
+
+def small(s: RelaxSketch, x: Any) -> Any:
+    parts = [s.emit(op.nn.relu(s.norm(s.conv(x, 4, (n, n))))) for n in (1, 3)]
+    return s.emit(op.concat([*parts, s.emit(op.nn.max_pool2d(x, (1, 1)))], axis=1))
+
+
+@pytest.fixture(scope="module")
+def block() -> tvm.IRModule:
+    return import_onnx(load_onnx("inception_block"))
+
+
+def test_stands_beside_other_passes() -> None:
+    module = module_of([(1, 3, 8, 8)], small)
+    pipeline = tvm.transform.Sequential(
+        [
+            relax.transform.Normalize(),
+            IOSSchedule(cost="v100"),
+            relax.transform.CanonicalizeBindings(),
+            relax.transform.DeadCodeElimination(),
+            relax.transform.EliminateCommonSubexpr(),
+        ]
+    )
+    made = pipeline(module)
+    assert operators(made) == []
+    schedule = schedule_of(made)
+    assert schedule is not None
+    assert schedule.policy == "ios-both"
+    inputs = inputs_of(module)
+    assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-4
+
+
+def test_the_module_of_the_caller_is_not_changed() -> None:
+    module = module_of([(1, 3, 8, 8)], small)
+    before = tvm.ir.save_json(module)
+    IOSSchedule(cost="v100")(module)
+    assert tvm.ir.save_json(module) == before
+
+
+def test_is_idempotent(block: tvm.IRModule) -> None:
+    once = IOSSchedule(cost="v100")(block)
+    again = IOSSchedule("sequential")(once)
+    assert tvm.ir.save_json(again) == tvm.ir.save_json(once)
+
+
+def test_the_schedule_survives_saving_loading_and_printing(block: tvm.IRModule) -> None:
+    made = IOSSchedule(cost="v100")(block)
+    loaded = tvm.ir.load_json(tvm.ir.save_json(made))
+    assert schedule_of(loaded) == schedule_of(made)
+    assert schedule_of(loaded) is not None
+    for variable, function in made.functions_items():
+        if variable.name_hint != "main":
+            same = loaded[variable.name_hint].attrs
+            for key in ("ios.unit", "ios.stage", "ios.group"):
+                assert str(same[key]) == str(function.attrs[key])
+    assert made.script() == loaded.script()
+
+
+def test_an_unscheduled_module_has_no_schedule(block: tvm.IRModule) -> None:
+    assert schedule_of(block) is None
+    assert schedule_of(tvm.IRModule({})) is None
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_policies(policy: str, block: tvm.IRModule) -> None:
+    schedule = schedule_of(IOSSchedule(policy, "v100")(block))
+    assert schedule is not None
+    assert schedule.policy == policy
+    schedule.validate(prepare(block).units)
+    strategies = {stage.strategy for stage in schedule.stages}
+    widest = max(len(stage.groups) for stage in schedule.stages)
+    assert (widest == 1) == (policy == "sequential")
+    assert (Strategy.MERGE in strategies) <= (policy in ("ios-merge", "ios-both"))
+
+
+class _Contrary:
+    """Merging costs nothing; running side by side for ever."""
+
+    name = "contrary"
+    is_lower_bound = False
+
+    def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
+        if stage.strategy is Strategy.MERGE:
+            return 1e-9
+        return 1.0 if len(stage.units) == 1 else 100.0
+
+
+def test_a_cost_model_of_the_user_decides(block: tvm.IRModule) -> None:
+    schedule = schedule_of(IOSSchedule(cost=_Contrary())(block))
+    assert schedule is not None
+    assert schedule.device == "contrary"
+    assert max(len(s.groups) for s in schedule.stages if s.strategy is Strategy.MERGE) >= 4
+    assert all(len(s.units) == 1 for s in schedule.stages if s.strategy is Strategy.CONCURRENT)
+
+
+def test_a_unit_rule_of_the_user_is_used() -> None:
+    module = module_of([(1, 3, 8, 8)], small)
+
+    def alone(graph: OpGraph) -> list[list[int]]:
+        return [[i] for i in range(len(graph))]
+
+    made = IOSSchedule("sequential", unit_rule=alone)(module)
+    prepared = prepare(module)
+    operators = len(prepared.outliner.extraction.graph)
+    assert len(made.functions) == operators + 1 > len(prepared.units) + 1
+    inputs = inputs_of(module)
+    assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-5
+
+
+def test_a_given_schedule_is_applied(block: tvm.IRModule) -> None:
+    wanted = merge_first(prepare(block))
+    assert schedule_of(IOSSchedule(schedule=wanted)(block)) == wanted
+
+
+def test_a_saved_schedule_is_applied(block: tvm.IRModule, tmp_path: Path) -> None:
+    prepared = prepare(block)
+    wanted = merge_first(prepared)
+    wanted.save(tmp_path / "schedule.json", prepared.units)
+    loaded = Schedule.load(tmp_path / "schedule.json")
+    assert schedule_of(IOSSchedule(schedule=loaded)(block)) == wanted
+
+
+def test_weights_as_parameters_are_scheduled_but_not_merged() -> None:
+    sketch = Sketch(1, 3, 8, 8)
+    parts = [sketch.op("Relu", sketch.norm(sketch.conv("x", 3, 4, n), 4)) for n in (1, 3)]
+    model = sketch.model(sketch.op("Concat", *parts, axis=1))
+    module, _ = relax.frontend.detach_params(from_onnx(model, keep_params_in_input=True))
+    assert len(module["main"].params) > 8
+    made = IOSSchedule(cost=_Contrary())(module)
+    schedule = schedule_of(made)
+    assert schedule is not None
+    assert {stage.strategy for stage in schedule.stages} == {Strategy.CONCURRENT}
+    inputs = [abs(x) + 0.5 for x in inputs_of(module)]
+    assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-5
+
+
+@pytest.mark.parametrize("shapes", [[()], [(4,)], []], ids=["scalar", "vector", "no input"])
+def test_inputs_without_a_batch(shapes: list[tuple[int, ...]]) -> None:
+    def body(s: RelaxSketch, *inputs: Any) -> Any:
+        return s.emit(op.exp(inputs[0] if inputs else s.normal(4)))
+
+    assert schedule_of(IOSSchedule(cost="v100")(module_of(shapes, body))) is not None
+
+
+def _main_of(value: Callable[[Any, Any], Any]) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 4), "float32"))
+    flag = relax.Var("flag", relax.TensorType((), "bool"))
+    with builder.function("main", [x, flag]):
+        builder.emit_func_output(builder.emit(value(x, flag)))
+    return builder.finalize()
+
+
+def _branch(x: Any, flag: Any) -> Any:
+    return relax.If(flag, relax.SeqExpr([], op.exp(x)), relax.SeqExpr([], op.negative(x)))
+
+
+def _dynamic() -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((tvm.tirx.Var("n", "int64"), 4), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(op.nn.relu(x))
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+def _tir_main() -> tvm.IRModule:
+    def body(s: RelaxSketch, x: Any) -> Any:
+        return s.builder.emit_te(tvm.topi.tile, x, [2])
+
+    module = module_of([(4,)], body)
+    (kernel,) = (f for v, f in module.functions_items() if v.name_hint != "main")
+    return tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
+
+
+REFUSED = {
+    "empty": (lambda: tvm.IRModule({}), "no function 'main'"),
+    "control_flow": (lambda: _main_of(_branch), r"control flow \(If\)"),
+    "dynamic": (_dynamic, r"'x' has the dynamic shape \[n, .*: bind it to numbers first"),
+    "tir": (_tir_main, "not a Relax function"),
+    "training": (
+        lambda: module_of([(1, 3, 8, 8)], lambda s, x: s.norm(s.conv(x, 4), training=True)),
+        "training mode",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses_a_module_in_one_sentence(case: str) -> None:
+    make, sentence = REFUSED[case]
+    with pytest.raises(DialectError, match=sentence) as caught:
+        IOSSchedule(cost="v100")(make())
+    assert "\n" not in str(caught.value)
+
+
+def test_works_after_a_refusal() -> None:
+    with pytest.raises(DialectError):
+        IOSSchedule(cost="v100")(_main_of(_branch))
+    assert schedule_of(IOSSchedule(cost="v100")(module_of([(1, 3, 8, 8)], small))) is not None
+
+
+WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "schedule": ({"schedule": Schedule("00", (), "none")}, ScheduleError, "made for graph 00,"),
+    "policy": ({"policy": "nothing"}, SearchError, "no policy 'nothing'"),
+    "device": ({"cost": "abacus"}, ValueError, "no device 'abacus'"),
+    "rule": ({"unit_rule": lambda graph: [[0]]}, GraphError, "into no unit"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_options_are_named(case: str, block: tvm.IRModule) -> None:
+    """Also by way of TVM's pass manager, which replaces exceptions that it does not know."""
+    options, error, sentence = WRONG[case]
+    with pytest.raises(error, match=sentence) as caught:
+        tvm.transform.Sequential([IOSSchedule(**{"cost": "v100", **options})])(block)
+    assert isinstance(caught.value, UserError)
+
+
+def test_a_schedule_of_another_graph_is_refused(block: tvm.IRModule) -> None:
+    other = prepare(module_of([(1, 3, 8, 8)], small))
+    with pytest.raises(ScheduleError, match=f"made for graph {other.units.fingerprint}"):
+        IOSSchedule(schedule=sequential_schedule(other.units))(block)
+
+
+def test_analytic_costs_by_object_and_by_name_agree(block: tvm.IRModule) -> None:
+    named = schedule_of(IOSSchedule(cost="cpu")(block))
+    given = schedule_of(IOSSchedule(cost=AnalyticCost(load_device("cpu")))(block))
+    assert named == given

@@ -1,0 +1,85 @@
+"""Clips that the importer wrote as TIR become operators again; other minima do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_sketch import Sketch, relative_error
+from onnx_sketch import run as run_onnxruntime
+from relax_sketch import RelaxSketch, module_of, operators, run
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx import from_onnx
+
+from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.raise_clip import RaiseClip
+
+SHAPE = (1, 3, 8, 8)
+
+
+@pytest.mark.parametrize("bounds", [(-0.5, 1.0), (0.5, None), (None, -0.25)])
+def test_raises_a_clip(bounds: tuple[float | None, float | None]) -> None:
+    sketch = Sketch(*SHAPE)
+    inputs = ["" if b is None else sketch.const(np.float32(b)) for b in bounds]
+    model = sketch.model(sketch.op("Clip", "x", *inputs))
+    module = from_onnx(model, keep_params_in_input=False)
+    assert "relax.call_tir" in operators(module)
+    raised = canonicalise(module)
+    assert operators(raised) == ["relax.clip"]
+    assert [v.name_hint for v in raised.get_global_vars()] == ["main"]
+    x = np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32)
+    assert relative_error(run(raised, [x]), run_onnxruntime(model)) == 0
+
+
+def test_exchanged_bounds_stay_two_operators() -> None:
+    sketch = Sketch(*SHAPE)
+    model = sketch.model(sketch.op("Clip", "x", *(sketch.const(np.float32(b)) for b in (1, -1))))
+    raised = canonicalise(from_onnx(model, keep_params_in_input=False))
+    assert operators(raised) == ["relax.clip"] * 2
+    x = np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32)
+    assert relative_error(run(raised, [x]), run_onnxruntime(model)) == 0
+
+
+def test_raises_bounds_that_are_attributes() -> None:
+    sketch = Sketch(*SHAPE, opset=6)
+    module = from_onnx(
+        sketch.model(sketch.op("Clip", "x", min=0.0, max=6.0)), keep_params_in_input=False
+    )
+    (clip,) = (b.value for b in canonicalise(module)["main"].body.blocks[0].bindings[:1])
+    assert clip.op.name == "relax.clip"
+    assert [argument.value for argument in clip.args[1:]] == [0, 6]
+
+
+def _tir(body: Any) -> Any:
+    def main(s: RelaxSketch, x: Any, y: Any) -> Any:
+        def made(a: Any, b: Any) -> Any:
+            return te.compute((4, 4), lambda i, j: body(a, b, i, j))
+
+        return s.builder.emit_te(made, x, y)
+
+    return relax.transform.Normalize()(module_of([(4, 4), (4, 4)], main))
+
+
+OTHERS = {
+    "of_two": lambda a, b, i, j: tirx.max(a[i, j], b[i, j]),
+    "transposed": lambda a, b, i, j: tirx.max(a[j, i], tirx.const(0.0, "float32")),
+    "scaled": lambda a, b, i, j: tirx.min(a[i, j] * 2.0, tirx.const(1.0, "float32")),
+    "of_the_second": lambda a, b, i, j: tirx.min(b[i, j], tirx.const(1.0, "float32")),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_leaves_other_functions(case: str) -> None:
+    assert operators(RaiseClip()(_tir(OTHERS[case]))) == ["relax.call_tir"]
+
+
+def test_an_intermediate_value_that_is_read_stays() -> None:
+    sketch = Sketch(*SHAPE)
+    low = sketch.op("Clip", "x", sketch.const(np.float32(-0.5)))
+    high = sketch.op("Clip", low, "", sketch.const(np.float32(0.5)))
+    model = sketch.model(high, low)
+    raised = canonicalise(from_onnx(model, keep_params_in_input=False))
+    assert operators(raised) == ["relax.clip"] * 2
+    x = np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32)
+    assert relative_error(run(raised, [x]), run_onnxruntime(model)) == 0

@@ -1,0 +1,86 @@
+"""Intervals of paired ratios: the ranks of the sign test, and how often they cover."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_ios.paired import paired_ratio
+
+seconds = st.floats(1e-6, 1e3)
+pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=60)
+
+
+@given(pairs)
+def test_median_and_interval_of_the_ratios(samples: list[tuple[float, float]]) -> None:
+    found = paired_ratio(*zip(*samples, strict=True))
+    ratios = sorted(a / b for a, b in samples)
+    assert found.pairs == len(samples)
+    assert found.median == statistics.median(ratios)
+    assert found.low in ratios
+    assert found.high in ratios
+    assert found.low <= found.median <= found.high
+
+
+@given(pairs, st.randoms(use_true_random=False))
+def test_the_order_of_pairs_is_of_no_account(
+    samples: list[tuple[float, float]], random: object
+) -> None:
+    shuffled = list(samples)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert paired_ratio(*zip(*shuffled, strict=True)) == paired_ratio(*zip(*samples, strict=True))
+
+
+def test_exchanging_the_runners_inverts_the_ratios() -> None:
+    rng = np.random.default_rng(0)
+    first, second = rng.uniform(1, 2, (2, 31)).tolist()
+    there, back = paired_ratio(first, second), paired_ratio(second, first)
+    assert back.median == pytest.approx(1 / there.median)
+    assert (back.low, back.high) == pytest.approx((1 / there.high, 1 / there.low))
+
+
+def test_twenty_pairs_use_the_sixth_and_fifteenth_ratio() -> None:
+    """As in any table of the sign test's intervals."""
+    found = paired_ratio([float(i) for i in range(20, 0, -1)], [1.0] * 20)
+    assert (found.low, found.median, found.high) == (6, 10.5, 15)
+
+
+@pytest.mark.parametrize(
+    ("count", "lowest"), [(1, 1), (5, 1), (6, 1), (8, 1), (9, 2), (12, 3), (15, 4), (60, 22)]
+)
+def test_ranks_of_published_tables(count: int, lowest: int) -> None:
+    found = paired_ratio([float(i) for i in range(1, count + 1)], [1.0] * count)
+    assert (found.low, found.high) == (lowest, count + 1 - lowest)
+
+
+@pytest.mark.parametrize("count", range(6, 61))
+def test_each_tail_holds_at_most_a_fortieth_and_the_next_rank_more(count: int) -> None:
+    found = paired_ratio([float(i) for i in range(1, count + 1)], [1.0] * count)
+    below = int(found.low)
+    tails = [sum(math.comb(count, k) for k in range(rank)) / 2**count for rank in range(below + 2)]
+    assert tails[below] <= 0.025 < tails[below + 1]
+    assert all(a <= b for a, b in pairwise(tails))
+
+
+def test_covers_the_true_median() -> None:
+    """At least 95 of 100 intervals hold the median of a skewed distribution."""
+    rng = np.random.default_rng(7)
+    ratios = rng.lognormal(mean=math.log(0.9), sigma=0.3, size=(4000, 20))
+    hits = sum(
+        found.low <= 0.9 <= found.high
+        for found in (paired_ratio(row.tolist(), [1.0] * 20) for row in ratios)
+    )
+    # Exactly 0.9586 is expected; three standard errors of 4000 trials are 0.0094.
+    assert 0.949 <= hits / 4000 <= 0.969
+
+
+@pytest.mark.parametrize(("first", "second"), [([], []), ([1.0], []), ([1.0, 2.0], [1.0])])
+def test_unequal_or_empty_samples_are_refused(first: list[float], second: list[float]) -> None:
+    with pytest.raises(ValueError, match=f"equal numbers of samples, not {len(first)}"):
+        paired_ratio(first, second)
