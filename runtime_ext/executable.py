@@ -115,7 +115,7 @@ class Executable:
             raise ExecutableError(f"{self.kernels} cannot be loaded: {reason}") from error
 
     def session(
-        self, executor: Literal["native", "reference"] = "native", *, pin: bool = False
+        self, executor: Literal["native", "reference"] = "native", *, pin: bool | None = None
     ) -> Session:
         """A new session; constants are shared with every other one of this process."""
         return Session(

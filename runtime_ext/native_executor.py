@@ -39,7 +39,8 @@ class NativeExecutor:
         One tensor a buffer of the program.
     pin
         Bind each lane to one CPU of the process's affinity mask; the calling thread only for
-        the time of a run.
+        the time of a run. By default if there are as many lanes as CPUs: then there is nothing
+        to choose, and systems have been seen to wake two lanes on one CPU after a pause.
     spin_seconds
         How long a lane that waits keeps its CPU busy before it sleeps. With more lanes than
         CPUs it sleeps at once.
@@ -56,9 +57,11 @@ class NativeExecutor:
         functions: Mapping[str, Callable[..., Any]],
         buffers: Sequence[Any],
         *,
-        pin: bool = False,
+        pin: bool | None = None,
         spin_seconds: float = 1e-3,
     ) -> None:
+        if pin is None:
+            pin = 1 < len(program.lanes) == len(os.sched_getaffinity(0))
         self._library = load_native_library()
         self._handle = self._library["create"](
             [_function(functions[symbol]) for symbol in program.kernels],

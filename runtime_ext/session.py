@@ -64,7 +64,7 @@ class Session:
         ``"native"`` runs each lane in a thread of its own, ``"reference"`` interleaves them
         at random on the calling thread.
     pin
-        Bind lanes to CPUs (native only).
+        Bind lanes to CPUs (native only); by default if there are as many lanes as CPUs.
     seed
         Of the reference executor's choices.
 
@@ -83,7 +83,7 @@ class Session:
         outputs: Sequence[Port] | None = None,
         *,
         executor: Literal["native", "reference"] = "native",
-        pin: bool = False,
+        pin: bool | None = None,
         seed: int = 0,
     ) -> None:
         self.program = program

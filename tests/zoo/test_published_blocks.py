@@ -64,7 +64,7 @@ def test_nasnet_cells() -> None:
     kinds = [op.kind for op in graph.operators]
     assert kinds.count("relu+conv2d+conv2d+bias_add") == 20
     assert kinds.count("avg_pool2d") == 6  # the two equal ones of a cell are two
-    assert sizes(graph) == [1, 33, 2]
+    assert sizes(graph) == [1, 17, 16, 2]
 
 
 @pytest.mark.slow
