@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 from report import light_model, write_result
-from rich.console import Console
 from rich.table import Table
 
 from relay_passes import IOSSchedule
@@ -19,6 +18,7 @@ from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.machine import available_lanes
+from tvm_ios.cli.output import console
 from tvm_ios.models import load_onnx
 from tvm_ios.paired import paired_ratio
 
@@ -72,7 +72,7 @@ def main() -> None:
             f"{row['low']:.3f} to {row['high']:.3f}",
             f"{row['max_rel_error']:.1e}",
         )
-    Console().print(table)
+    console().print(table)
     mean = math.exp(statistics.fmean(math.log(row["ratio"]) for row in figures[:2]))
     print(f"geometric mean of the first two: {mean:.3f}")
     print(write_result("against_onnxruntime", figures))

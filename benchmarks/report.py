@@ -35,6 +35,12 @@ def write_result(name: str, figures: Any) -> Path:
     return path
 
 
+def read_figures(name: str) -> list[Any]:
+    """What an earlier run wrote, or nothing."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text())["figures"] if path.exists() else []
+
+
 def light_model(name: str) -> str:
     """A real network that the onnx wheel carries (its weights are constant-valued)."""
     import onnx

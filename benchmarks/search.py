@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from report import write_result
-from rich.console import Console
 from rich.table import Table
 
 from tvm_ios.bare_graph import load_bare_graph
 from tvm_ios.blocks import cut_blocks
+from tvm_ios.cli.output import console
 from tvm_ios.cost.analytic import AnalyticCost
 from tvm_ios.devices import load_device
 from tvm_ios.merge_rule import mergeable
@@ -67,7 +67,7 @@ def main() -> None:
         table.add_row(
             row["what"], row["model"], f"{row['seconds']:.2f}", f"{row['transitions']:,}", stages
         )
-    Console().print(table)
+    console().print(table)
     print(write_result("search", figures))
 
 

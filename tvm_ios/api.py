@@ -207,7 +207,7 @@ def optimize(
             errors[policy] = _errors(policy, found, reference)
             runners[policy] = session.run
         watch.lap("verify")
-        rules = Rules(rounds=40, seconds=15.0, minimum=3)
+        rules = Rules(rounds=40, seconds=10.0, minimum=3)
         samples = hold_contest(
             runners, rules, lambda n: progress("measuring", n, 40) if progress else None
         )
@@ -220,7 +220,7 @@ def optimize(
             results,
             built,
             lambda paths: hold_contest_elsewhere(
-                paths, baseline, options.lanes, Rules(rounds=60, seconds=20.0)
+                paths, baseline, options.lanes, Rules(rounds=100, seconds=15.0)
             ),
             Path(folder),
         )

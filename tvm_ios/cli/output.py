@@ -53,8 +53,9 @@ def print_json(data: Any) -> None:
 
 
 def console() -> Console:
-    """Where tables go."""
-    return Console()
+    """Where tables go; a file or a pipe has no width of its own to cut them to."""
+    found = Console()
+    return found if found.is_terminal else Console(width=120)
 
 
 @contextmanager
