@@ -267,13 +267,14 @@ def _confirm(
         paths[policy] = folder / policy
         built[policy].save(paths[policy])
     samples = contest(paths)
-    ratio = paired_ratio(samples[best], samples["sequential"])
-    kept = best if ratio.high < 1 else "sequential"
-    slow = samples["tvm"]
-    return kept, {
-        "sequential": paired_ratio(samples[kept], samples["sequential"]),
-        "tvm": paired_ratio(samples[kept][: len(slow)], slow),
-    }
+    kept = best if _ratio(samples, best, "sequential").high < 1 else "sequential"
+    return kept, {name: _ratio(samples, kept, name) for name in ("sequential", "tvm")}
+
+
+def _ratio(samples: Mapping[str, list[float]], first: str, second: str) -> PairedRatio:
+    """Of two runners of a contest, in which a slow one has the first rounds only."""
+    pairs = min(len(samples[first]), len(samples[second]))
+    return paired_ratio(samples[first][:pairs], samples[second][:pairs])
 
 
 def _results(
@@ -287,12 +288,11 @@ def _results(
     for policy in ("tvm", *schedules):
         measured = policy if policy == "tvm" else first_with[schedules[policy].stages]
         seconds = samples[measured]
-        against = samples["sequential"][: len(seconds)]
         rows.append(
             PolicyResult(
                 policy=policy,
                 latency=statistics.median(seconds),
-                ratio=paired_ratio(seconds, against).median,
+                ratio=_ratio(samples, measured, "sequential").median,
                 stages=None if policy == "tvm" else len(schedules[policy].stages),
                 max_abs_error=errors[measured][0],
                 max_rel_error=errors[measured][1],

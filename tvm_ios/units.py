@@ -23,8 +23,9 @@ def form_units(graph: OpGraph, rule: UnitRule = default_rule) -> OpGraph:
     one fingerprint however its operators were numbered. Its tensors are those
     at its boundary: inputs are what it reads from outside, data first, then its constants, each
     in order of first use; outputs are what is read outside or is an output of the graph. Units
-    are numbered in topological order, as close to the order of their last operators as that
-    allows.
+    are numbered in topological order, as close as that allows to the order in which a depth-first
+    walk from the outputs reaches their last operators: importers number operators differently,
+    but a schedule that was made from one must fit the other.
 
     Attributes of a unit: those of its operator if it has one; those of its convolution or dense
     layer with ``out_channels``, ``activation`` (a kind, or ``"none"``), ``kernel`` (of a
@@ -111,7 +112,9 @@ def _topological(
                 before[owner[op]].add(owner[source])
                 after[owner[source]].add(owner[op])
     waiting = [len(sources) for sources in before]
-    ready = [(group[-1], number) for number, group in enumerate(groups) if not waiting[number]]
+    rank = {op: place for place, op in enumerate(_by_wiring(graph, range(len(graph))))}
+    last = [max(rank[op] for op in group) for group in groups]
+    ready = [(last[number], number) for number in range(len(groups)) if not waiting[number]]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
@@ -120,7 +123,7 @@ def _topological(
         for reader in after[number]:
             waiting[reader] -= 1
             if not waiting[reader]:
-                heapq.heappush(ready, (groups[reader][-1], reader))
+                heapq.heappush(ready, (last[reader], reader))
     if len(order) < len(groups):
         stuck = next(number for number, count in enumerate(waiting) if count)
         while any(waiting[source] for source in before[stuck]):
@@ -152,10 +155,13 @@ def _boundary(
 
 
 def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
-    """Members in the order in which the last ones need them, first inputs first."""
+    """Operators in the order in which the last ones need them, first inputs first."""
     inside = set(group)
     order: dict[int, None] = {}
     exits = [op for op in group if not any(r in inside for r in bits(graph.successors[op]))]
+    # The model's outputs have an order, which the numbers of their operators need not follow.
+    made_at = {graph.producer[t]: place for place, t in reversed([*enumerate(graph.outputs)])}
+    exits.sort(key=lambda op: made_at.get(op, len(made_at)))
     stack = [(op, False) for op in reversed(exits)]
     while stack:
         op, ready = stack.pop()
