@@ -226,8 +226,6 @@ def test_the_default_rule_always_gives_units(graph: OpGraph) -> None:
     for op in units.operators:
         read = [t for t in op.outputs if units.consumers[t] or t in units.outputs]
         assert len(read) <= 1
-    last = [op.members[-1] for op in units.operators]
-    assert last == sorted(last)
 
 
 @settings(max_examples=300, deadline=None)
@@ -274,7 +272,7 @@ def test_units_of_units() -> None:
     graph = s.graph(residual(s))
     units = form_units(graph)
     again = form_units(units, lambda g: [[i] for i in range(len(g))])
-    assert [op.kind for op in again.operators] == [op.kind for op in units.operators]
+    assert sorted(op.kind for op in again.operators) == sorted(op.kind for op in units.operators)
     assert [len(group) for group in default_rule(graph)].count(1) == 0
 
 
