@@ -43,6 +43,24 @@ class Package:
     keeper: object = None
 
 
+def require_writable(path: Path) -> None:
+    """Find out before long work whether :func:`write_package` could write here.
+
+    Raises
+    ------
+    ExecutableError
+        If something else is there, or its folder cannot be written.
+    """
+    path = Path(os.path.abspath(path))
+    if path.exists() and not _replaceable(path):
+        raise ExecutableError(f"{path} exists and is not an executable; choose another name")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.").cleanup()
+    except OSError as error:
+        raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
     """Write a package beside its place and move it there when it is complete.
 
@@ -61,10 +79,8 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
         If something else is there, or it cannot be written; nothing is left behind then.
     """
     path = Path(os.path.abspath(path))
-    if path.exists() and not _replaceable(path):
-        raise ExecutableError(f"{path} exists and is not an executable; choose another name")
+    require_writable(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as room:
             folder = Path(room) / "new"
             folder.mkdir()

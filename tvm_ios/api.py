@@ -149,8 +149,10 @@ def optimize(
     from relay_passes.relax.importer import import_onnx
     from runtime_ext.build import build
     from runtime_ext.contest import Rules, hold_contest, hold_contest_elsewhere, virtual_machine
+    from runtime_ext.package import require_writable
     from runtime_ext.tvm_baseline import compile_baseline
 
+    require_writable(output)
     watch = _Watch()
     options = options or MeasuringOptions()
     proto = load_onnx(model, random_weights)
