@@ -18,12 +18,15 @@ from runtime_ext.measure import StageTimer
 from runtime_ext.scheduled_module import reject_tir
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.composed import ComposedCost
-from tvm_ios.cost.log import LogHeader, MeasurementLog
+from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog
+from tvm_ios.cost.model import CostModel
+from tvm_ios.cost.recorded import RecordedCost
 from tvm_ios.merge_rule import mergeable
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget, LazyStatistics, lazy_search
+from tvm_ios.search.network import SearchStatistics, search_graph
 
 Progress = Callable[[str, int, int], None]
 
@@ -116,6 +119,42 @@ class MeasuredSearch:
             batch=graph.batch,
         )
 
+    def baseline(self, policy: str, cost: CostModel | None = None) -> Schedule:
+        """``sequential`` or ``greedy``, with the stages' latencies: measured by default."""
+        make = sequential_schedule if policy == "sequential" else greedy_schedule
+        if cost is None:
+            self._optimistic_cost()
+        return make(self.prepared.units, cost=cost or self.timer, device=self.device)
+
+    def recorded(self, policy: str, log: Path) -> tuple[Schedule, SearchStatistics | None]:
+        """The best schedule of stages that a log holds; nothing is measured.
+
+        Raises
+        ------
+        LogError
+            If the file is no log, or one for another device, target or TVM.
+        SearchError
+            If the log does not hold every unit.
+        """
+        graph, options = self.prepared.units, self.options
+        if not log.exists():
+            raise LogError(f"there is no measurement log {log}")
+        samples = MeasurementLog(log, self._header(self.compiler.target)).samples
+        self.timer.compile_units(self.progress)
+        cost = RecordedCost(samples, self.timer.stage_key)
+        if policy in ("sequential", "greedy"):
+            return self.baseline(policy, cost), None
+        return search_graph(
+            graph,
+            self.blocks,
+            cost,
+            policy,
+            options.pruning,
+            mergeable,
+            device=self.device,
+            batch=graph.batch,
+        )
+
     def _optimistic_cost(self) -> ComposedCost:
         if self._optimistic is None:
             self.timer.compile_units(self.progress)
@@ -134,6 +173,9 @@ class MeasuredSearch:
 
     def _log(self, target: Any) -> MeasurementLog:
         """One log file for each device, target and TVM, so that none is ever refused."""
-        header = LogHeader(self.device, str(target), tvm.__version__)
+        header = self._header(target)
         digest = hashlib.sha256(repr(header).encode()).hexdigest()[:16]
         return MeasurementLog(self.options.cache / "logs" / f"{digest}.jsonl", header)
+
+    def _header(self, target: Any) -> LogHeader:
+        return LogHeader(self.device, str(target), tvm.__version__)

@@ -39,7 +39,9 @@ def schedule(
     policy: Annotated[
         str, typer.Option(help="sequential, greedy, ios-merge, ios-parallel or ios-both.")
     ] = "ios-both",
-    cost: Annotated[str, typer.Option(help="measured, or a device such as v100 or cpu.")] = "v100",
+    cost: Annotated[
+        str, typer.Option(help="measured, a log (.jsonl) of measurements, or a device: v100, cpu.")
+    ] = "v100",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the schedule as JSON.")
     ] = None,
@@ -65,12 +67,13 @@ def schedule(
         raise UserError(f"{plot} cannot be drawn: its name must end in .svg or .png")
     pruning = Pruning(r, s)
     with progress_bars() as update:
-        if cost == "measured":
+        log = Path(cost) if Path(cost).suffix == ".jsonl" else None
+        if cost == "measured" or log is not None:
             from tvm_ios.search.lazy import Budget
 
             budget = Budget(max_measurements, time_limit, measure is MeasureMode.full)
             found = _measured(
-                model, policy, lanes, random_weights, pruning, max_block, budget, update
+                model, policy, log, lanes, random_weights, pruning, max_block, budget, update
             )
         else:
             found = _analytic(model, policy, cost, pruning, max_block, reuse, update)
@@ -136,6 +139,7 @@ def _analytic(
 def _measured(
     model: str,
     policy: str,
+    log: Path | None,
     lanes: int | None,
     random_weights: int | None,
     pruning: Any,
@@ -156,7 +160,12 @@ def _measured(
     )
     prepared = prepare(import_onnx(load_onnx(model, random_weights)), Path(model).stem)
     searching = MeasuredSearch(prepared, options, update)
-    made, took = searching.schedule(policy)
+    if log is not None:
+        made, took = searching.recorded(policy, log)
+    elif policy in ("sequential", "greedy"):
+        made, took = searching.baseline(policy), None
+    else:
+        made, took = searching.schedule(policy)
     search = {
         "seconds": 0.0 if took is None else took.seconds,
         "states": 0 if took is None else took.states,
