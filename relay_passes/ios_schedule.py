@@ -7,8 +7,9 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from relay_passes.measured import MeasuredSearch, MeasuringOptions, Progress
+from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare, schedule_of
+from runtime_ext.measure import Progress
 from runtime_ext.scheduled_module import ModuleError
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.analytic import AnalyticCost
@@ -20,7 +21,7 @@ from tvm_ios.graph import GraphError
 from tvm_ios.merge_rule import mergeable
 from tvm_ios.program_builder import LoweringError
 from tvm_ios.schedule import Schedule, ScheduleError
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.network import search_graph
 from tvm_ios.units import UnitRule
@@ -92,10 +93,8 @@ class IOSSchedule:
 
     def _search(self, prepared: Prepared) -> Schedule:
         graph, options = prepared.units, self.options
-        if self.policy == "sequential":
-            return sequential_schedule(graph)
-        if self.policy == "greedy":
-            return greedy_schedule(graph)
+        if (made := baseline_schedule(self.policy, graph)) is not None:
+            return made
         if self.cost == "measured":
             return MeasuredSearch(prepared, options, self.progress).schedule(self.policy)[0]
         cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost

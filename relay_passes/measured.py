@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,18 @@ from relay_passes.prepare import Prepared
 from runtime_ext.kernels.library import KernelCompiler, UnitSource
 from runtime_ext.layouts import tensor_layouts
 from runtime_ext.machine import available_lanes, cache_folder, device_name, host_target
-from runtime_ext.measure import StageTimer
+from runtime_ext.measure import Progress, StageTimer
 from runtime_ext.scheduled_module import reject_tir
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.composed import ComposedCost
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog
-from tvm_ios.cost.model import CostModel
 from tvm_ios.cost.recorded import RecordedCost
 from tvm_ios.merge_rule import mergeable
 from tvm_ios.schedule import Schedule
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget, LazyStatistics, lazy_search
 from tvm_ios.search.network import SearchStatistics, search_graph
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -95,10 +91,8 @@ class MeasuredSearch:
             If the policy is unknown.
         """
         graph, options = self.prepared.units, self.options
-        if policy == "sequential":
-            return sequential_schedule(graph, device=self.device), None
-        if policy == "greedy":
-            return greedy_schedule(graph, device=self.device), None
+        if (made := baseline_schedule(policy, graph, device=self.device)) is not None:
+            return made, None
 
         def report(done: int, waiting: int) -> None:
             if self.progress is not None:
@@ -119,12 +113,14 @@ class MeasuredSearch:
             batch=graph.batch,
         )
 
-    def baseline(self, policy: str, cost: CostModel | None = None) -> Schedule:
-        """``sequential`` or ``greedy``, with the stages' latencies: measured by default."""
-        make = sequential_schedule if policy == "sequential" else greedy_schedule
-        if cost is None:
-            self._optimistic_cost()
-        return make(self.prepared.units, cost=cost or self.timer, device=self.device)
+    def measured_baseline(self, policy: str) -> Schedule | None:
+        """A schedule that needs no search, with measured latencies; None for other policies."""
+        graph = self.prepared.units
+        if baseline_schedule(policy, graph) is None:
+            return None
+        # Groups share the lanes by the latencies of their units.
+        self._optimistic_cost()
+        return baseline_schedule(policy, graph, self.timer, device=self.device)
 
     def recorded(self, policy: str, log: Path) -> tuple[Schedule, SearchStatistics | None]:
         """The best schedule of stages that a log holds; nothing is measured.
@@ -142,8 +138,8 @@ class MeasuredSearch:
         samples = MeasurementLog(log, self._header(self.compiler.target)).samples
         self.timer.compile_units(self.progress)
         cost = RecordedCost(samples, self.timer.stage_key)
-        if policy in ("sequential", "greedy"):
-            return self.baseline(policy, cost), None
+        if (made := baseline_schedule(policy, graph, cost, device=self.device)) is not None:
+            return made, None
         return search_graph(
             graph,
             self.blocks,

@@ -66,13 +66,8 @@ class RemoveDropout:
             value = binding.value
             if operator_name(value) == "relax.nn.dropout":
                 kept[binding.var] = substitute(value.args[0], new)
-            if (
-                isinstance(value, relax.TupleGetItem)
-                and value.tuple_value in kept
-                and value.index == 0
-            ):
-                return kept[value.tuple_value]
-            return builder.emit(substitute(value, new))
+            field = _first_field(value, kept)
+            return builder.emit(substitute(value, new)) if field is None else field
 
         return rebuild(mod, "main", emit)
 
@@ -101,15 +96,17 @@ class FoldBatchNorm:
                 scaled = _scale(builder, value.args[0], *affine, defined, uses, new)
                 if scaled is not None:
                     folded[binding.var] = scaled
-            if (
-                isinstance(value, relax.TupleGetItem)
-                and value.tuple_value in folded
-                and value.index == 0
-            ):
-                return folded[value.tuple_value]
-            return builder.emit(substitute(value, new))
+            field = _first_field(value, folded)
+            return builder.emit(substitute(value, new)) if field is None else field
 
         return rebuild(mod, "main", emit)
+
+
+def _first_field(value: Any, instead: dict[Any, Any]) -> Any:
+    """What stands for the first field of a tuple, if the value takes it from one of these."""
+    if isinstance(value, relax.TupleGetItem) and value.index == 0:
+        return instead.get(value.tuple_value)
+    return None
 
 
 _Vector = np.ndarray[Any, Any]

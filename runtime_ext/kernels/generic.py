@@ -14,7 +14,7 @@ from tvm.ir import GenericConst
 
 from runtime_ext.kernels.draft import PLAIN, Draft
 from runtime_ext.kernels.phases import Phases, split_phases
-from runtime_ext.kernels.relax_function import tensor_types
+from runtime_ext.kernels.relax_function import calling_module, tensor_types
 from runtime_ext.kernels.values import Stored, Value, is_row_major
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def prim_func(function: Any, target: Any) -> Any:
     """The PrimFunc that TVM's legalisation and fusion make of a Relax function."""
     primitive = function.with_attr("Primitive", True)
     with _LEGALISING, target:
-        module = _link(primitive)
+        # FuseTIR wants a function that is called.
+        module = calling_module(primitive, "kernel")
         module = tvm.transform.Sequential(
             [
                 relax.transform.LegalizeOps(),
@@ -182,15 +183,3 @@ def _outline(call: Any, arguments: list[Any]) -> Any:
             result = builder.emit_output(result)
         builder.emit_func_output(result)
     return builder.finalize()["kernel"]
-
-
-def _link(primitive: Any) -> Any:
-    """A module whose main calls the function, as FuseTIR wants it."""
-    builder = relax.BlockBuilder()
-    kernel = builder.add_func(primitive, "kernel")
-    params: list[Any] = [relax.Var(p.name, p.ty) for p in primitive.params]
-    with builder.function("main", params):
-        with builder.dataflow():
-            result = builder.emit_output(relax.Call(kernel, params))
-        builder.emit_func_output(result)
-    return builder.finalize()

@@ -20,6 +20,18 @@ def scalar(expr: Any) -> float | None:
     return None
 
 
+def calling_module(function: Any, name: str) -> Any:
+    """A module whose ``main`` does nothing but call a function, which gets a name in it."""
+    builder = relax.BlockBuilder()
+    called = builder.add_func(function, name)
+    params: list[Any] = [relax.Var(p.name, p.ty) for p in function.params]
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(relax.Call(called, params))
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
 def results(function: Any) -> list[tuple[Any, int | None]]:
     """What the function returns: variables, or items of a variable that is a tuple."""
     bound = {b.var: b.value for block in function.body.blocks for b in block.bindings}

@@ -15,7 +15,7 @@ from tvm import relax, s_tir
 from tvm.s_tir import meta_schedule
 
 from runtime_ext.kernels.generic import default_schedule
-from runtime_ext.kernels.relax_function import operator_name
+from runtime_ext.kernels.relax_function import calling_module, operator_name
 from tvm_ios.errors import UserError
 
 #: What two targets must agree on for the schedules of one to be used for the other.
@@ -165,13 +165,6 @@ def _text(description: dict[str, Any]) -> str:
 
 def _lower(function: Any, target: Any) -> Any:
     """Legalise and fuse a unit as TVM's default pipeline does."""
-    builder = relax.BlockBuilder()
-    unit = builder.add_func(function, "unit")
-    params: list[Any] = [relax.Var(p.name, p.ty) for p in function.params]
-    with builder.function("main", params):
-        with builder.dataflow():
-            result = builder.emit_output(relax.Call(unit, params))
-        builder.emit_func_output(result)
     with target:
         return tvm.transform.Sequential(
             [
@@ -181,7 +174,7 @@ def _lower(function: Any, target: Any) -> Any:
                 relax.transform.FuseOps(),
                 relax.transform.FuseTIR(),
             ]
-        )(builder.finalize())
+        )(calling_module(function, "unit"))
 
 
 def _is_call_tir(call: Any) -> bool:

@@ -105,16 +105,14 @@ def _analytic(
     from tvm_ios.devices import load_device
     from tvm_ios.merge_rule import mergeable
     from tvm_ios.models import load_graph
-    from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+    from tvm_ios.search.baselines import baseline_schedule
     from tvm_ios.search.network import search_graph
 
     cost = AnalyticCost(load_device(device))
     graph = load_graph(model)
     empty = {"seconds": 0.0, "states": 0, "transitions": 0, "stages_measured": 0}
-    if policy == "sequential":
-        return graph, sequential_schedule(graph, cost, device=device), empty
-    if policy == "greedy":
-        return graph, greedy_schedule(graph, None, cost, device=device), empty
+    if (baseline := baseline_schedule(policy, graph, cost, device=device)) is not None:
+        return graph, baseline, empty
     made, took = search_graph(
         graph,
         cut_blocks(graph, max_block),
@@ -162,8 +160,8 @@ def _measured(
     searching = MeasuredSearch(prepared, options, update)
     if log is not None:
         made, took = searching.recorded(policy, log)
-    elif policy in ("sequential", "greedy"):
-        made, took = searching.baseline(policy), None
+    elif (baseline := searching.measured_baseline(policy)) is not None:
+        made, took = baseline, None
     else:
         made, took = searching.schedule(policy)
     search = {

@@ -10,6 +10,29 @@ from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
 from tvm_ios.search.block import cut_into_blocks
 
 
+def baseline_schedule(
+    policy: str,
+    graph: OpGraph,
+    cost: CostModel | None = None,
+    *,
+    device: str = "",
+) -> Schedule | None:
+    """The schedule of a policy that needs no search; None for one that does.
+
+    Parameters
+    ----------
+    policy
+        ``"sequential"`` or ``"greedy"``, else the result is None.
+    graph, cost, device
+        As in :func:`sequential_schedule`.
+    """
+    if policy == "sequential":
+        return sequential_schedule(graph, cost, device=device)
+    if policy == "greedy":
+        return greedy_schedule(graph, None, cost, device=device)
+    return None
+
+
 def sequential_schedule(
     graph: OpGraph, cost: CostModel | None = None, *, device: str = "", batch: int = 1
 ) -> Schedule:
