@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvm_ios.errors import UserError
-from tvm_ios.models import load_onnx
 from tvm_ios.paired import PairedRatio, paired_ratio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
@@ -144,9 +143,9 @@ def optimize(
     VerificationError
         If a scheduled model computes something else.
     """
+    from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
     from relay_passes.prepare import apply_schedule, prepare
-    from relay_passes.relax.importer import import_onnx
     from runtime_ext.build import build
     from runtime_ext.contest import Rules, hold_contest, hold_contest_elsewhere, virtual_machine
     from runtime_ext.package import require_writable
@@ -155,9 +154,8 @@ def optimize(
     require_writable(output)
     watch = _Watch()
     options = options or MeasuringOptions()
-    proto = load_onnx(model, random_weights)
-    name = Path(model).stem if model.endswith(".onnx") else model
-    module = import_onnx(proto)
+    loaded = load_model(model, random_weights=random_weights)
+    name, module = loaded.name, loaded.module
     prepared = prepare(module, name)
     watch.lap("import")
 
