@@ -35,9 +35,12 @@ def run(model: Any, seed: int) -> np.ndarray[Any, Any]:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 2
     session = ort.InferenceSession(model.SerializeToString(), options)
-    shape = session.get_inputs()[0].shape
-    x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-    return session.run(None, {"input": x})[0]
+    rng = np.random.default_rng(seed)
+    inputs = {
+        port.name: rng.standard_normal(port.shape, dtype=np.float32)
+        for port in session.get_inputs()
+    }
+    return session.run(None, inputs)[0]
 
 
 def check_network(name: str) -> None:
@@ -45,9 +48,11 @@ def check_network(name: str) -> None:
     model = zoo.build(name)
     onnx.checker.check_model(model, full_check=True)
     description = zoo.describe(name)
-    (source,) = model.graph.input
-    extents = tuple(d.dim_value for d in source.type.tensor_type.shape.dim)
-    assert extents == description.input_shape
+    shapes = {
+        source.name: tuple(d.dim_value for d in source.type.tensor_type.shape.dim)
+        for source in model.graph.input
+    }
+    assert shapes == description.input_shapes
     one, two = run(model, 1), run(model, 2)
     assert one.shape == (1, 10 if name in ("inception_block", "nasnet_cell") else 1000)
     assert np.isfinite(one).all()

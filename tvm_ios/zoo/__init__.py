@@ -6,8 +6,9 @@ input and between classes; the topologies are the published ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tvm_ios.zoo.inception_block import build_inception_block
@@ -28,20 +29,28 @@ class Description:
         How people ask for it.
     summary
         One line: the network and where its topology is from.
-    input_shape
-        NCHW extents of its only input.
+    input_shapes
+        Extents of each input by name, in order; images are NCHW.
     """
 
     name: str
     summary: str
-    input_shape: tuple[int, int, int, int]
+    input_shapes: Mapping[str, tuple[int, ...]]
 
 
 _BUILDERS: dict[str, tuple[Callable[[int], Any], Description]] = {}
 
 
-def _register(build: Callable[[int], Any], name: str, size: int, summary: str) -> None:
-    _BUILDERS[name] = (build, Description(name, summary, (1, 3, size, size)))
+def _register(
+    build: Callable[[int], Any],
+    name: str,
+    shapes: int | Mapping[str, tuple[int, ...]],
+    summary: str,
+) -> None:
+    """Enter a network; a number stands for one square image of that size, ``"input"``."""
+    if isinstance(shapes, int):
+        shapes = {"input": (1, 3, shapes, shapes)}
+    _BUILDERS[name] = (build, Description(name, summary, MappingProxyType(dict(shapes))))
 
 
 _register(build_inception_v3, "inception_v3", 299, "Inception V3 (Szegedy et al., 2016)")
