@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm_ios.zoo.inception_block import build_inception_block
 from tvm_ios.zoo.inception_v3 import build_inception_v3
+from tvm_ios.zoo.lstm import build_lstm_small, build_lstm_tc
 from tvm_ios.zoo.nasnet_a import build_nasnet_a, build_nasnet_cell
 from tvm_ios.zoo.randwire import build_randwire
 from tvm_ios.zoo.resnet50 import build_resnet50
@@ -60,8 +61,12 @@ _register(
     build_randwire, "randwire", 224, "RandWire, WS(4, 0.75), regular regime (Xie et al., 2019)"
 )
 _register(build_resnet50, "resnet50", 224, "ResNet-50 v1.5 (He et al., 2016)")
+_register(
+    build_lstm_tc, "lstm_tc", {"input": (100, 1, 256)}, "LSTM-TC, 10 layers, 100 steps (Rammer)"
+)
 _register(build_inception_block, "inception_block", 19, "one small Inception block, for tests")
 _register(build_nasnet_cell, "nasnet_cell", 32, "two small NASNet-A normal cells, for tests")
+_register(build_lstm_small, "lstm_small", {"input": (6, 1, 16)}, "a small LSTM, for tests")
 
 
 def names() -> tuple[str, ...]:

@@ -1,19 +1,15 @@
-"""A small language for writing image networks as ONNX, on onnx_ir's tape."""
+"""A small language for writing image networks as ONNX."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
-from onnx_ir.tape import Tape
 
-#: Every operator that the zoo needs exists here, and importers know it well.
-OPSET = 17
+from tvm_ios.zoo.model_writer import ModelWriter
 
 #: ``"same"`` pads as TensorFlow does (the odd pixel below and to the right), ``"valid"`` not at
 #: all; four numbers are top, left, bottom, right.
@@ -34,7 +30,7 @@ class Feature:
     rectified: bool = False
 
 
-class Network:
+class Network(ModelWriter):
     """A network under construction; every method appends one operator.
 
     Parameters
@@ -48,24 +44,9 @@ class Network:
     """
 
     def __init__(self, name: str, seed: int, input_shape: tuple[int, int, int]) -> None:
-        self._name = name
-        self._rng = np.random.default_rng(seed)
-        self._tape: Any = Tape()
-        self._scope: list[str] = []
-        self._counts: dict[str, int] = {}
-        value = ir.Value(
-            name="input",
-            shape=ir.Shape((1, *input_shape)),
-            type=ir.TensorType(ir.DataType.FLOAT),
-        )
+        super().__init__(name, seed)
+        value = self.new_input("input", (1, *input_shape))
         self.input = Feature(value, *input_shape)
-
-    @contextmanager
-    def scope(self, name: str) -> Generator[None]:
-        """Prefix the names of operators made inside."""
-        self._scope.append(name)
-        yield
-        self._scope.pop()
 
     def conv(
         self,
@@ -203,22 +184,6 @@ class Network:
         inputs.append(self._weight(f"{name}.bias", self._normal((classes,), 0.1)))
         return self._op("Gemm", name, inputs, {"transB": 1})
 
-    def finish(self, output: Any, shape: tuple[int, ...]) -> Any:
-        """The model, an ``onnx.ModelProto`` with one output, ``"output"``, of this shape."""
-        output.name = "output"
-        output.shape = ir.Shape(shape)
-        output.type = ir.TensorType(ir.DataType.FLOAT)
-        graph = ir.Graph(
-            inputs=[self.input.value],
-            outputs=[output],
-            nodes=self._tape.nodes,
-            initializers=self._tape.initializers,
-            opset_imports={"": OPSET},
-            name=self._name,
-        )
-        model = ir.Model(graph, ir_version=8, producer_name="tvm-ios")
-        return ir.serde.serialize_model(model)
-
     def _spatial(
         self,
         op_type: str,
@@ -237,34 +202,6 @@ class Network:
         width = (x.width + pads[1] + pads[3] - kernel[1] + round_up) // stride + 1
         value = self._op(op_type, name, inputs, attributes)
         return Feature(value, channels, height, width, x.rectified and op_type != "Conv")
-
-    def _op(
-        self,
-        op_type: str,
-        name: str,
-        inputs: list[Any],
-        attributes: Mapping[str, Any] | None = None,
-    ) -> Any:
-        value = self._tape.op(op_type, inputs, attributes, name=name)
-        value.name = f"{name}.out"
-        return value
-
-    def _weight(self, name: str, array: np.ndarray[Any, Any]) -> Any:
-        return self._tape.initializer(ir.tensor(array, name=name))
-
-    def _normal(self, shape: tuple[int, ...], scale: float) -> np.ndarray[Any, Any]:
-        array = self._rng.standard_normal(shape, dtype=np.float32)
-        array *= np.float32(scale)
-        return array
-
-    def _uniform(self, shape: tuple[int, ...], low: float, high: float) -> np.ndarray[Any, Any]:
-        return self._rng.random(shape, dtype=np.float32) * np.float32(high - low) + np.float32(low)
-
-    def _fresh(self, kind: str) -> str:
-        name = "/".join((*self._scope, kind))
-        count = self._counts.get(name, 0)
-        self._counts[name] = count + 1
-        return f"{name}_{count}" if count else name
 
 
 def _pads(

@@ -1,0 +1,91 @@
+"""Write an ONNX model operator by operator on onnx_ir's tape: names, seeded weights, scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.tape import Tape
+
+#: Every operator that the zoo needs exists here, and importers know it well.
+OPSET = 17
+
+
+class ModelWriter:
+    """A model under construction.
+
+    Parameters
+    ----------
+    name
+        Of the ONNX graph.
+    seed
+        Of all weights.
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name = name
+        self._rng = np.random.default_rng(seed)
+        self._tape: Any = Tape()
+        self._inputs: list[Any] = []
+        self._scope: list[str] = []
+        self._counts: dict[str, int] = {}
+
+    @contextmanager
+    def scope(self, name: str) -> Generator[None]:
+        """Prefix the names of operators made inside."""
+        self._scope.append(name)
+        yield
+        self._scope.pop()
+
+    def new_input(self, name: str, shape: Sequence[int], dtype: Any = ir.DataType.FLOAT) -> Any:
+        """A new input of the model: an ONNX value."""
+        value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(dtype))
+        self._inputs.append(value)
+        return value
+
+    def finish(self, output: Any, shape: tuple[int, ...]) -> Any:
+        """The model, an ``onnx.ModelProto`` with one output, ``"output"``, of this shape."""
+        output.name = "output"
+        output.shape = ir.Shape(shape)
+        output.type = ir.TensorType(ir.DataType.FLOAT)
+        graph = ir.Graph(
+            inputs=self._inputs,
+            outputs=[output],
+            nodes=self._tape.nodes,
+            initializers=self._tape.initializers,
+            opset_imports={"": OPSET},
+            name=self._name,
+        )
+        model = ir.Model(graph, ir_version=8, producer_name="tvm-ios")
+        return ir.serde.serialize_model(model)
+
+    def _op(
+        self,
+        op_type: str,
+        name: str,
+        inputs: Sequence[Any],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Any:
+        value = self._tape.op(op_type, inputs, attributes, name=name)
+        value.name = f"{name}.out"
+        return value
+
+    def _weight(self, name: str, array: np.ndarray[Any, Any]) -> Any:
+        return self._tape.initializer(ir.tensor(array, name=name))
+
+    def _normal(self, shape: tuple[int, ...], scale: float) -> np.ndarray[Any, Any]:
+        array = self._rng.standard_normal(shape, dtype=np.float32)
+        array *= np.float32(scale)
+        return array
+
+    def _uniform(self, shape: tuple[int, ...], low: float, high: float) -> np.ndarray[Any, Any]:
+        return self._rng.random(shape, dtype=np.float32) * np.float32(high - low) + np.float32(low)
+
+    def _fresh(self, kind: str) -> str:
+        name = "/".join((*self._scope, kind))
+        count = self._counts.get(name, 0)
+        self._counts[name] = count + 1
+        return f"{name}_{count}" if count else name
