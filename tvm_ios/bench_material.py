@@ -1,0 +1,159 @@
+"""What the runners of a model read: executables, the ONNX file, TVM's own build; made once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.api import optimize
+from tvm_ios.errors import UserError
+from tvm_ios.files import write_atomically
+from tvm_ios.schedule import Schedule
+
+if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
+    from relay_passes.measured import MeasuringOptions
+
+_REQUEST = "request.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A folder with ``ours``, ``sequential``, ``model.onnx`` and what else was asked for.
+
+    Attributes
+    ----------
+    model
+        Name of the model.
+    kept
+        The policy of ``ours``.
+    batch
+        The model's batch size.
+    """
+
+    model: str
+    kept: str
+    batch: int
+
+
+def prepare_material(
+    model: str,
+    folder: Path,
+    wanted: Set[str],
+    options: MeasuringOptions,
+    *,
+    random_weights: int | None,
+    policies: Sequence[str],
+    progress: Callable[[str, int, int], None] | None,
+) -> Material:
+    """Make what the runners of a model read; what an equal call left there is not made again.
+
+    Parameters
+    ----------
+    model
+        A zoo name or an ONNX file.
+    folder
+        Where to; it may hold the material of an earlier call, which is replaced if it is of
+        another model, machine or search.
+    wanted
+        Names of files besides the executables: ``model.onnx``, ``tvm.so``.
+    options, random_weights, policies, progress
+        As for :func:`tvm_ios.api.optimize`.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read or scheduled, or is no ONNX model.
+    """
+    from relay_passes.load import load_model
+    from runtime_ext.tvm_baseline import compile_baseline
+
+    loaded = load_model(model, random_weights=random_weights)
+    if loaded.onnx is None:
+        raise UserError(
+            f"{model} is no ONNX model, which the other runners read: export it to .onnx"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    content = loaded.onnx.SerializeToString()
+    request = _request(content, options, policies)
+    if not _is_there(folder, request):
+        (folder / _REQUEST).unlink(missing_ok=True)
+        (folder / "tvm.so").unlink(missing_ok=True)
+        optimize(
+            model,
+            folder / "ours",
+            options=options,
+            random_weights=random_weights,
+            policies=policies,
+            progress=progress,
+        )
+        _save_sequential(loaded, folder / "sequential", options)
+        write_atomically(folder / "model.onnx", content)
+        write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
+    if "tvm.so" in wanted and not (folder / "tvm.so").exists():
+        if progress is not None:
+            progress("building TVM's own", 0, 1)
+        # Compiled beside its place: a kill leaves nothing that would be taken for whole.
+        unfinished = folder / "unfinished.so"
+        compile_baseline(loaded.module, options.resolved_target, unfinished, options.database)
+        unfinished.rename(folder / "tvm.so")
+        if progress is not None:
+            progress("building TVM's own", 1, 1)
+    kept = Schedule.load(folder / "ours" / "schedule.json")
+    return Material(loaded.name, kept.policy, kept.batch)
+
+
+def log_digest(database: Path | None) -> str | None:
+    """What tells a tuning log from another: SHA-256 of its files; None without a log.
+
+    Raises
+    ------
+    OSError
+        If there is no such folder.
+    """
+    if database is None:
+        return None
+    digest = hashlib.sha256()
+    for file in sorted(database.iterdir()):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _save_sequential(loaded: LoadedModel, path: Path, options: MeasuringOptions) -> None:
+    from relay_passes.measured import MeasuredSearch
+    from relay_passes.prepare import apply_schedule, prepare
+    from runtime_ext.build import build
+
+    prepared = prepare(loaded.module, loaded.name)
+    search = MeasuredSearch(prepared, options)
+    schedule, _ = search.schedule("sequential")
+    module = apply_schedule(prepared, schedule)
+    build(module, lanes=options.lanes, name=loaded.name, compiler=search.compiler).save(path)
+
+
+def _request(
+    content: bytes, options: MeasuringOptions, policies: Sequence[str]
+) -> dict[str, object]:
+    """All that the executables depend on, as plain data."""
+    return {
+        "model": hashlib.sha256(content).hexdigest(),
+        "lanes": options.lanes,
+        "target": str(options.resolved_target),
+        "log": log_digest(options.database),
+        "policies": sorted(set(policies)),
+        "pruning": [options.pruning.r, options.pruning.s, options.max_block],
+        "budget": repr(options.budget),
+        "versions": {name: metadata.version(name) for name in ("apache-tvm", "apache-tvm-ffi")},
+    }
+
+
+def _is_there(folder: Path, request: dict[str, Any]) -> bool:
+    try:
+        return json.loads((folder / _REQUEST).read_text()) == request
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,207 @@
+"""``tvm-ios bench``: our programs beside other runners, in one run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from tvm_ios.cli.output import (
+    Debug,
+    Json,
+    RandomWeights,
+    console,
+    print_json,
+    progress_bars,
+    reports_errors,
+)
+from tvm_ios.cli.search_options import (
+    GroupsAStage,
+    Lanes,
+    MaxBlock,
+    MaxMeasurements,
+    Measure,
+    MeasureMode,
+    OperatorsAGroup,
+    TimeLimit,
+    TuningLog,
+)
+from tvm_ios.errors import UserError
+
+
+@reports_errors
+def bench(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Zoo names or .onnx files.")
+    ],
+    against: Annotated[
+        str, typer.Option(help="Runners: onnxruntime, torch, torch-compile, tvm.")
+    ] = "onnxruntime,tvm",
+    policy: Annotated[
+        str | None,
+        typer.Option(help="What may be kept as ours, instead of every policy."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the JSON here as well.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the networks that --output has already.")
+    ] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep the executables; those that fit are used again."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=6, help="Runs of each runner, at most.")] = 200,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="Time of all runs of a model, about.")
+    ] = 30.0,
+    lanes: Lanes = None,
+    random_weights: RandomWeights = None,
+    log: TuningLog = None,
+    measure: Measure = MeasureMode.lazy,
+    max_measurements: MaxMeasurements = 400,
+    time_limit: TimeLimit = None,
+    r: OperatorsAGroup = 3,
+    s: GroupsAStage = 8,
+    max_block: MaxBlock = 40,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Optimise models and time them beside other runners on as many threads.
+
+    All runners read the same simplified model and the same inputs. Their outputs are compared
+    before anything is timed; then they run in turn, in a fresh process for each model. A model
+    or a runner that fails is reported, and the others go on.
+    """
+    against_names, policies = _names(against), _names(policy) if policy else None
+    from runtime_ext.machine import available_lanes
+    from runtime_ext.runners import RUNNERS, opponents
+
+    lanes = lanes or available_lanes()
+    # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
+    os.environ["TVM_NUM_THREADS"] = str(lanes)
+    from relay_passes.measured import MeasuringOptions
+    from runtime_ext.contest import Rules
+    from runtime_ext.machine_description import describe_machine
+    from tvm_ios.api import POLICIES
+    from tvm_ios.bench import bench as run
+    from tvm_ios.bench_document import BenchDocument
+    from tvm_ios.bench_material import log_digest
+    from tvm_ios.search.endings import Pruning
+    from tvm_ios.search.lazy import Budget
+
+    _require_known(against_names, RUNNERS, "--against")
+    _require_known(policies or (), POLICIES, "--policy")
+    if resume and output is None:
+        raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
+    libraries = [runner.library for runner in opponents(against_names) if runner.library]
+    options = MeasuringOptions(
+        lanes=lanes,
+        database=log,
+        pruning=Pruning(r, s),
+        max_block=max_block,
+        budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
+    )
+    rules = Rules(rounds, seconds, minimum=min(rounds, 10), warm_up=1)
+    settings = {
+        "against": against_names,
+        "policies": policies,
+        "random_weights": random_weights,
+        "rounds": rounds,
+        "seconds": seconds,
+        "search": [measure.value, max_measurements, time_limit, r, s, max_block],
+        "log": log_digest(log),
+    }
+    names = [Path(model).stem for model in models]
+    if twin := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
+    with progress_bars() as update, tempfile.TemporaryDirectory() as folder:
+        update("measuring the machine", 0, 1)
+        document = BenchDocument(describe_machine(lanes, libraries), settings)
+        update("measuring the machine", 1, 1)
+        if resume and output is not None:
+            document.resume(output, names)
+        for name, model in zip(names, models, strict=True):
+            if document.has(name):
+                continue
+            try:
+                result = run(
+                    model,
+                    against_names,
+                    (keep or Path(folder)) / name,
+                    rules=rules,
+                    options=options,
+                    random_weights=random_weights,
+                    policies=policies or POLICIES,
+                    progress=lambda what, done, total, name=name: update(
+                        f"{name}: {what}", done, total
+                    ),
+                )
+            except (UserError, OSError) as error:
+                if debug or len(models) == 1:
+                    raise
+                document.add_failure(name, None, str(error))
+            else:
+                document.add(result)
+            if output is not None:
+                document.save(output)
+    if as_json:
+        print_json(document.to_json())
+    else:
+        _print(document.to_json())
+    for failure in document.failed:
+        who = " on ".join(filter(None, (failure["model"], failure["runner"])))
+        print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
+    if document.failed:
+        raise typer.Exit(1)
+
+
+def _names(text: str) -> list[str]:
+    """Names between commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _require_known(names: list[str] | tuple[()], known: Any, option: str) -> None:
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(
+                f"{name!r} is none of {', '.join(known)}", param_hint=f"'{option}'"
+            )
+
+
+def _print(document: dict[str, Any]) -> None:
+    out = console()
+    machine = document["machine"]
+    peaks = machine["peak"]
+    out.print(
+        f"{machine['processor']}, {machine['lanes']} lanes; measured peak of "
+        + "; ".join(
+            f"{n} lane{'s' * (n != '1')} {peak['gflops']:.0f} GFLOP/s, {peak['gbps']:.0f} GB/s"
+            for n, peak in peaks.items()
+        )
+    )
+    table = Table("network", "runner", "latency", "ours to it", "95 %", "pairs", "largest error")
+    for network in document["networks"]:
+        for place, (name, latency) in enumerate(network["latency_ms"].items()):
+            ratio = network["ratio"].get(name)
+            is_reference = name == network["reference"]
+            table.add_row(
+                f"{network['model']} (batch {network['batch']})" if place == 0 else "",
+                f"ours ({network['kept']})" if name == "ours" else name,
+                f"{latency:.3f} ms",
+                "" if ratio is None else f"{ratio['median']:.3f}",
+                "" if ratio is None else f"{ratio['low']:.3f} to {ratio['high']:.3f}",
+                "" if ratio is None else str(ratio["pairs"]),
+                "reference" if is_reference else f"{network['max_rel_error'][name]:.1e}",
+                style="bold" if name == "ours" else "",
+                end_section=place == len(network["latency_ms"]) - 1,
+            )
+    for runner, mean in document["geomean"].items():
+        table.add_row("geometric mean", runner, "", f"{mean:.3f}", "", "", "")
+    out.print(table)
+    out.print("Ratios below 1: ours is faster. Errors are relative to the largest output.")
