@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("search.py", "against_onnxruntime.py", "optimize.py")
+BENCHMARKS = ("search.py", "side_by_side.py", "optimize.py")
 
 
 def main() -> None:

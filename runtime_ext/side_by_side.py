@@ -190,7 +190,7 @@ def _compete(contestants: Sequence[Contestant], lanes: int, rules: Rules) -> Out
     samples = hold_contest(
         {name: ready.run for name, ready in started.items()},
         rules,
-        lambda done: _report("measuring", done, rules.rounds),
+        lambda done: _report("timing runners", done, rules.rounds),
     )
     return Outcome(samples, errors, reference, failed)
 

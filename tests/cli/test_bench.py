@@ -1,0 +1,168 @@
+"""``bench`` on the smallest network of the zoo, as a user meets it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Outcome, tvm_ios, tvm_ios_process
+
+pytest.importorskip("onnxruntime")
+
+AGAINST = ["onnxruntime", "tvm"]
+RUNNERS = ["ours", "sequential", *AGAINST]
+OPTIONS = ["--lanes", 2, "--policy", "greedy", "--rounds", 6]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds the kept executables and the results."""
+    return tmp_path_factory.mktemp("bench")
+
+
+@pytest.fixture(scope="session")
+def measured(folder: Path) -> Outcome:
+    files = ["--keep", folder / "kept", "--output", folder / "bench.json"]
+    return tvm_ios_process("bench", "inception_block", *OPTIONS, *files, "--json")
+
+
+def test_the_document(measured: Outcome, folder: Path) -> None:
+    found = measured.json
+    assert list(found) == ["machine", "settings", "networks", "geomean", "failed"]
+    assert found["failed"] == []
+    (network,) = found["networks"]
+    assert (network["model"], network["batch"]) == ("inception_block", 1)
+    assert network["kept"] in ("sequential", "greedy")
+    assert list(network["latency_ms"]) == RUNNERS
+    assert min(network["latency_ms"].values()) > 0
+    assert list(network["ratio"]) == RUNNERS[1:]
+    for ratio in network["ratio"].values():
+        assert list(ratio) == ["median", "low", "high", "pairs"]
+        assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
+        assert ratio["pairs"] == 6
+    assert network["reference"] == "onnxruntime"
+    assert network["max_rel_error"]["onnxruntime"] == 0
+    assert max(network["max_rel_error"].values()) <= 1e-5
+    assert network["max_rel_error"]["tvm"] > 0, "different kernels round differently"
+    for runner, mean in found["geomean"].items():
+        assert math.isclose(mean, network["ratio"][runner]["median"])
+    assert json.loads((folder / "bench.json").read_text()) == found
+
+
+def test_the_machine(measured: Outcome) -> None:
+    machine = measured.json["machine"]
+    assert machine["lanes"] == 2
+    assert {"processor", "cpus", "mhz", "caches", "memory_gib", "system", "date"} <= set(machine)
+    assert machine["versions"]["onnxruntime"]
+    assert list(machine["peak"]) == ["1", "2"]
+    assert min(machine["peak"]["2"].values()) > 0
+
+
+def test_progress_goes_to_stderr(measured: Outcome) -> None:
+    assert "timing runners" in measured.stderr
+
+
+def test_kept_executables_run_and_are_used_again(measured: Outcome, folder: Path) -> None:
+    kept = folder / "kept" / "inception_block"
+    assert {path.name for path in kept.iterdir()} == {
+        *("ours", "sequential", "model.onnx", "tvm.so", "request.json")
+    }
+    before = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
+    outcome = tvm_ios_process(
+        "bench", "inception_block", *OPTIONS, "--keep", folder / "kept", "--against", "onnxruntime"
+    )
+    assert outcome.code == 0, outcome.stderr
+    for name in ("inception_block", "ours", "sequential", "onnxruntime", "geometric mean"):
+        assert name in outcome.stdout
+    assert "building" not in outcome.stderr
+    assert {path.name: path.stat().st_mtime_ns for path in kept.iterdir()} == before
+    outputs = [
+        tvm_ios("run", kept / name, "--repeat", 1, "--json").json["outputs"]["output"]["shape"]
+        for name in ("ours", "sequential")
+    ]
+    assert outputs == [[1, 10], [1, 10]]
+
+
+def test_one_model_fails_and_the_others_go_on(measured: Outcome, folder: Path) -> None:
+    missing = folder / "missing.onnx"
+    models = ["inception_block", missing]
+    files = ["--keep", folder / "kept", "--output", folder / "two.json"]
+    shutil.copyfile(folder / "bench.json", folder / "two.json")
+    outcome = tvm_ios_process("bench", *models, *OPTIONS, *files, "--resume", "--json")
+    assert outcome.code == 1
+    found: dict[str, Any] = json.loads(outcome.stdout)
+    assert found["networks"] == measured.json["networks"], "it was resumed, not measured again"
+    (failure,) = found["failed"]
+    assert (failure["model"], failure["runner"]) == ("missing", None)
+    last = outcome.stderr.strip().splitlines()[-1]
+    assert last == f"tvm-ios: missing: {failure['error']}"
+    assert "missing.onnx" in failure["error"]
+    assert json.loads((folder / "two.json").read_text()) == found
+
+
+def test_other_options_are_not_resumed(measured: Outcome, folder: Path) -> None:
+    files = ["--output", folder / "bench.json", "--resume"]
+    outcome = tvm_ios("bench", "inception_block", *OPTIONS, "--seconds", 3, *files)
+    assert "was measured with other options or on another machine" in outcome.sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--against", "onnxruntime,jax"], "'jax' is none of onnxruntime, torch"),
+        (["--policy", "best"], "'best' is none of sequential, greedy"),
+        (["--resume"], "there is no --output to resume"),
+        (["--rounds", 2], "--rounds"),
+    ],
+)
+def test_wrong_uses(arguments: list[object], message: str) -> None:
+    outcome = tvm_ios("bench", "inception_block", *arguments)
+    assert outcome.code == 2
+    assert outcome.stdout == ""
+    assert message in " ".join(outcome.stderr.replace("│", "").split())
+
+
+@pytest.mark.parametrize(
+    ("library", "runner", "extra"),
+    [("onnxruntime", "onnxruntime", "bench"), ("torch", "torch-compile", "torch")],
+)
+def test_a_missing_library(
+    library: str, runner: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec",
+        lambda name, *rest: None if name == library else find(name, *rest),
+    )
+    outcome = tvm_ios("bench", "no such model", "--against", runner)
+    assert outcome.sentence == (
+        f"the runner {runner} needs {library}, which is not installed: "
+        f"pip install 'tvm-ios[{extra}]'"
+    )
+
+
+def test_a_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("PATH", "")
+    outcome = tvm_ios("bench", "inception_block", "--against", "torch-compile")
+    assert outcome.sentence == (
+        "the runner torch-compile needs the program g++, which is not on the PATH"
+    )
+
+
+def test_an_unreadable_model(tmp_path: Path) -> None:
+    model = tmp_path / "noise.onnx"
+    model.write_bytes(b"\x00\xff" * 50)
+    assert "noise.onnx" in tvm_ios("bench", model, "--against", "tvm").sentence
+
+
+def test_two_models_of_one_name(tmp_path: Path) -> None:
+    outcome = tvm_ios("bench", "resnet50", tmp_path / "resnet50.onnx", "--against", "tvm")
+    assert outcome.sentence == (
+        "two of the models are named resnet50: rename a file, or measure one by one"
+    )

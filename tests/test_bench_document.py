@@ -1,0 +1,94 @@
+"""The document of ``bench``: means, and what may be resumed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_ios.bench import NetworkResult, geometric_means
+from tvm_ios.bench_document import BenchDocument
+from tvm_ios.errors import UserError
+from tvm_ios.paired import PairedRatio
+
+MACHINE = {"processor": "a CPU", "lanes": 2, "versions": {"torch": "1"}, "date": "today"}
+SETTINGS = {"against": ["torch"], "rounds": 6}
+
+
+def result(model: str, ratio: float, failed: dict[str, str] | None = None) -> NetworkResult:
+    return NetworkResult(
+        model=model,
+        batch=1,
+        kept="greedy",
+        latency={"ours": ratio * 1e-3, "torch": 1e-3},
+        ratio={"torch": PairedRatio(ratio, ratio, ratio, 6)},
+        max_rel_error={"ours": 1e-7, "torch": 0.0},
+        reference="torch",
+        failed=failed or {},
+    )
+
+
+def document(**changes: Any) -> BenchDocument:
+    return BenchDocument(MACHINE | changes, SETTINGS)
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=8))
+def test_geometric_means(ratios: list[float]) -> None:
+    """Of all; and turning every ratio around turns the mean around."""
+    mean = geometric_means([{"torch": ratio} for ratio in ratios])["torch"]
+    assert math.isclose(mean ** len(ratios), math.prod(ratios), rel_tol=1e-6)
+    inverse = geometric_means([{"torch": 1 / ratio} for ratio in ratios])["torch"]
+    assert math.isclose(mean * inverse, 1, rel_tol=1e-9)
+
+
+def test_a_mean_is_over_the_networks_that_the_runner_ran() -> None:
+    means = geometric_means([{"torch": 2.0, "tvm": 3.0}, {"torch": 8.0}])
+    assert means == pytest.approx({"torch": 4.0, "tvm": 3.0})
+
+
+def test_what_is_saved_can_be_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "bench.json"
+    first = document()
+    first.add(result("a", 0.5))
+    first.add(result("b", 2.0))
+    first.save(path)
+    second = document(date="tomorrow")
+    second.resume(path, ["b", "c"])
+    assert [name for name in "abc" if second.has(name)] == ["b"]
+    assert second.to_json()["geomean"] == {"torch": 2.0}
+
+
+def test_nothing_to_resume_is_a_beginning(tmp_path: Path) -> None:
+    begun = document()
+    begun.resume(tmp_path / "none.json", ["a"])
+    assert begun.to_json()["networks"] == []
+
+
+@pytest.mark.parametrize("changes", [{"lanes": 4}, {"versions": {"torch": "2"}}])
+def test_another_machine_is_not_resumed(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    document().save(path)
+    with pytest.raises(UserError, match="measured with other options or on another machine"):
+        document(**changes).resume(path, ["a"])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"machine": {}, "networks": 3}'])
+def test_another_file_is_not_resumed(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="is not what bench writes"):
+        document().resume(path, ["a"])
+
+
+def test_failures_are_kept_apart() -> None:
+    made = document()
+    made.add(result("a", 0.5, {"tvm": "it\nfailed"}))
+    made.add_failure("b", None, "no such file")
+    assert made.failed == [
+        {"model": "a", "runner": "tvm", "error": "it failed"},
+        {"model": "b", "runner": None, "error": "no such file"},
+    ]
