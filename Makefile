@@ -23,7 +23,8 @@ lint: $(STAMP)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/run_all.py
+	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet -e ".[torch]"
+	$(BIN)/python benchmarks/run_all.py $(if $(LANES),--lanes $(LANES))
 
 clean:
 	rm -rf $(VENV) build out

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("search.py", "side_by_side.py", "optimize.py")
+from runtime_ext.machine import available_lanes
 
 
 def main() -> None:
-    for name in BENCHMARKS:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lanes", type=int, default=available_lanes())
+    lanes = ["--lanes", str(parser.parse_args().lanes)]
+    for name, options in (("search.py", []), ("side_by_side.py", lanes), ("optimize.py", lanes)):
         print(f"== {name}", flush=True)
-        subprocess.run([sys.executable, str(Path(__file__).parent / name)], check=True)
+        script = Path(__file__).parent / name
+        subprocess.run([sys.executable, str(script), *options], check=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Where we stand: ten networks beside ONNX Runtime and torch, as ``tvm-ios bench`` measures it.
 
-Networks that ``results/bench.json`` has already are not measured again, so it can be stopped and
-started at will; other options than before begin anew only without ``--resume``.
+Networks that the results have already are not measured again, so it can be stopped and started at
+will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes 16``.
 """
 
 from __future__ import annotations

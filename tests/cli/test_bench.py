@@ -93,7 +93,7 @@ def test_one_model_fails_and_the_others_go_on(measured: Outcome, folder: Path) -
     models = ["inception_block", missing]
     files = ["--keep", folder / "kept", "--output", folder / "two.json"]
     shutil.copyfile(folder / "bench.json", folder / "two.json")
-    outcome = tvm_ios_process("bench", *models, *OPTIONS, *files, "--resume", "--json")
+    outcome = tvm_ios("bench", *models, *OPTIONS, *files, "--resume", "--json")
     assert outcome.code == 1
     found: dict[str, Any] = json.loads(outcome.stdout)
     assert found["networks"] == measured.json["networks"], "it was resumed, not measured again"
@@ -135,10 +135,11 @@ def test_a_missing_library(
     library: str, runner: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec",
-        lambda name, *rest: None if name == library else find(name, *rest),
-    )
+
+    def find_others(name: str, *rest: Any) -> Any:
+        return None if name == library else find(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_others)
     outcome = tvm_ios("bench", "no such model", "--against", runner)
     assert outcome.sentence == (
         f"the runner {runner} needs {library}, which is not installed: "
