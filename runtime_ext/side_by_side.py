@@ -162,7 +162,9 @@ def _compete(contestants: Sequence[Contestant], lanes: int, rules: Rules) -> Out
     from runtime_ext.executable import load
 
     (ours, *_) = [c for c in contestants if c.runner == EXECUTABLE.name]
-    inputs = load(ours.path).session().random_inputs(0)
+    session = load(ours.path).session()
+    inputs = session.random_inputs(0)
+    session.close()
     started: dict[str, Started] = {}
     outputs: dict[str, list[Array]] = {}
     failed: dict[str, str] = {}

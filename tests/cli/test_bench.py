@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime")
 
 AGAINST = ["onnxruntime", "tvm"]
 RUNNERS = ["ours", "sequential", *AGAINST]
-OPTIONS = ["--lanes", 2, "--policy", "greedy", "--rounds", 6]
+OPTIONS = ["--lanes", 2, "--policy", "greedy", "--rounds", 6, "--against", ",".join(AGAINST)]
 
 
 @pytest.fixture(scope="session")
@@ -160,6 +160,16 @@ def test_an_unreadable_model(tmp_path: Path) -> None:
     model = tmp_path / "noise.onnx"
     model.write_bytes(b"\x00\xff" * 50)
     assert "noise.onnx" in tvm_ios("bench", model, "--against", "tvm").sentence
+
+
+def test_an_unwritable_output(tmp_path: Path) -> None:
+    """Found before anything is measured."""
+    outcome = tvm_ios("bench", "no such model", "--against", "tvm", "--output", tmp_path)
+    assert outcome.sentence == f"{tmp_path} is a folder: name a file for the results"
+    (tmp_path / "file").touch()
+    below = tmp_path / "file" / "bench.json"
+    outcome = tvm_ios("bench", "no such model", "--against", "tvm", "--output", below)
+    assert str(tmp_path / "file") in outcome.sentence
 
 
 def test_two_models_of_one_name(tmp_path: Path) -> None:

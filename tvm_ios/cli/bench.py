@@ -41,7 +41,7 @@ def bench(
     ],
     against: Annotated[
         str, typer.Option(help="Runners: onnxruntime, torch, torch-compile, tvm.")
-    ] = "onnxruntime,tvm",
+    ] = "onnxruntime",
     policy: Annotated[
         str | None,
         typer.Option(help="What may be kept as ours, instead of every policy."),
@@ -117,6 +117,8 @@ def bench(
         "search": [measure.value, max_measurements, time_limit, r, s, max_block],
         "log": log_digest(log),
     }
+    if output is not None and output.is_dir():
+        raise UserError(f"{output} is a folder: name a file for the results")
     names = [Path(model).stem for model in models]
     if twin := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
@@ -126,6 +128,9 @@ def bench(
         update("measuring the machine", 1, 1)
         if resume and output is not None:
             document.resume(output, names)
+        if output is not None and not output.is_file():
+            # Better now than after an hour: it may not be writable.
+            document.save(output)
         for name, model in zip(names, models, strict=True):
             if document.has(name):
                 continue
