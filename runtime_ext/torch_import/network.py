@@ -48,13 +48,15 @@ def _write(writer: Writer, node: Any, opset: int) -> Any:
     try:
         if node.domain in ("", "ai.onnx") and node.op_type in DIRECT:
             return DIRECT[node.op_type](writer, node)
-        steps = canonical(node, opset)
-        if steps[-1].kind == "bias_add" and len(steps) == 2:
+        first, *rest = canonical(node, opset)
+        inputs = [*first.inputs]
+        if rest and rest[0].kind == "bias_add":
             # One call does both.
-            first, bias = steps
-            return CANONICAL[first.kind](writer, first.attrs, *first.inputs, *bias.inputs)
-        (step,) = steps
-        return CANONICAL[step.kind](writer, step.attrs, *step.inputs)
+            inputs += rest.pop(0).inputs
+        result = CANONICAL[first.kind](writer, first.attrs, *inputs)
+        for step in rest:
+            result = CANONICAL[step.kind](writer, step.attrs, result, *step.inputs)
+        return result
     except (KeyError, UnsupportedOperator) as error:
         why = f": {error}" if isinstance(error, UnsupportedOperator) else ""
         raise UnsupportedOperator(

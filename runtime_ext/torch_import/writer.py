@@ -36,9 +36,9 @@ class Writer:
         self._kept.append(value)
 
     def node(self, value: Any) -> Any:
-        """The node of a value, a weight if it is constant; None for None."""
-        if value is None:
-            return None
+        """The node of a value, a weight if it is constant; nodes and None stand for themselves."""
+        if value is None or isinstance(value, fx.Node):
+            return value
         if id(value) not in self._nodes:
             self.set(value, self.weight(self.array(value)))
         return self._nodes[id(value)]
