@@ -22,10 +22,14 @@ def main() -> None:
     parser.add_argument("--against", default="onnxruntime,torch")
     parser.add_argument("--output", default=str(RESULTS / "bench.json"))
     given, options = parser.parse_known_args()
-    command = [sys.executable, "-m", "tvm_ios", "bench", *given.networks, *options]
-    command += ["--against", given.against, "--random-weights", "0"]
-    command += ["--output", given.output, "--resume"]
-    sys.exit(subprocess.run(command).returncode)
+    options += ["--against", given.against, "--random-weights", "0"]
+    options += ["--output", given.output, "--resume"]
+    codes: list[int] = []
+    for network in given.networks:
+        # A process each: none suffers from what another one left in memory, or from its end.
+        command = [sys.executable, "-m", "tvm_ios", "bench", network, *options]
+        codes.append(subprocess.run(command).returncode)
+    sys.exit(max(map(abs, codes)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ class BenchDocument:
         self.failed: list[dict[str, str | None]] = []
         self._networks: dict[str, dict[str, Any]] = {}
 
-    def resume(self, path: Path, models: Sequence[str]) -> None:
-        """Take over the networks of an earlier document that are among some models.
+    def resume(self, path: Path) -> None:
+        """Take over the networks of an earlier document.
 
         Raises
         ------
@@ -53,7 +53,7 @@ class BenchDocument:
                 f"{path} was measured with other options or on another machine: choose another "
                 "--output, or leave out --resume to measure all again"
             )
-        self._networks = {model: networks[model] for model in models if model in networks}
+        self._networks = networks
 
     def has(self, model: str) -> bool:
         """Whether a model was measured."""

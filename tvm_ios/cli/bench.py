@@ -50,7 +50,10 @@ def bench(
         Path | None, typer.Option("-o", "--output", help="Write the JSON here as well.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the networks that --output has already.")
+        bool,
+        typer.Option(
+            "--resume", help="Add to what --output has; what it has is not measured again."
+        ),
     ] = False,
     keep: Annotated[
         Path | None,
@@ -127,7 +130,7 @@ def bench(
         document = BenchDocument(describe_machine(lanes, libraries), settings)
         update("measuring the machine", 1, 1)
         if resume and output is not None:
-            document.resume(output, names)
+            document.resume(output)
         if output is not None and not output.is_file():
             # Better now than after an hour: it may not be writable.
             document.save(output)
