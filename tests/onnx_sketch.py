@@ -69,6 +69,13 @@ class Sketch:
 
 def run(model: Any, seed: int = 0) -> list[np.ndarray[Any, Any]]:
     """Outputs for a random input, by onnxruntime without its own rewriting."""
+    return run_on(model, None, seed)
+
+
+def run_on(
+    model: Any, feeds: dict[str, np.ndarray[Any, Any]] | None, seed: int = 0
+) -> list[np.ndarray[Any, Any]]:
+    """Outputs for given inputs, or for random ones."""
     ort = pytest.importorskip("onnxruntime")
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -76,10 +83,11 @@ def run(model: Any, seed: int = 0) -> list[np.ndarray[Any, Any]]:
     options.log_severity_level = 3
     session = ort.InferenceSession(model.SerializeToString(), options)
     rng = np.random.default_rng(seed)
-    feeds = {
-        value.name: rng.standard_normal(value.shape, dtype=np.float32)
-        for value in session.get_inputs()
-    }
+    if feeds is None:
+        feeds = {
+            value.name: rng.standard_normal(value.shape, dtype=np.float32)
+            for value in session.get_inputs()
+        }
     return session.run(None, feeds)
 
 

@@ -248,13 +248,7 @@ def test_real_networks_are_read(name: str, operators: int, gigaflops: float) -> 
     assert len(graph.inputs) == len(graph.outputs) == 1
 
 
-def test_stated_errors(tmp_path: Path) -> None:
-    with pytest.raises(GraphError, match=r"there is no file '.*nowhere\.onnx'"):
-        graph_from_onnx(tmp_path / "nowhere.onnx")
-    junk = tmp_path / "junk.onnx"
-    junk.write_bytes(b"this is not a model")
-    with pytest.raises(GraphError, match=r"junk\.onnx' is not an ONNX model"):
-        graph_from_onnx(junk)
+def test_stated_errors() -> None:
     s = Sketch(1, 4)
     branch = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])],

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
-from onnx_sketch import Sketch, kinds, relative_error, run
+from onnx_sketch import Sketch, kinds, relative_error, run, run_on
 
 from tvm_ios import zoo
-from tvm_ios.graph import GraphError
+from tvm_ios.input_shapes import InputShapeError
 from tvm_ios.onnx_simplify import simplify
 
 
@@ -209,7 +209,7 @@ def test_simplifying_twice_changes_nothing_more() -> None:
 
 def test_a_dynamic_dimension_is_named() -> None:
     s = Sketch("batch", 4, 8, 8)
-    with pytest.raises(GraphError, match=r"'x'.*dimension 0 \('batch'\).*fixed shapes"):
+    with pytest.raises(InputShapeError, match=r"'x'.*dimension 0 \('batch'\): give --shape x:1,"):
         simplify(s.model(s.op("Relu", "x")))
 
 
@@ -254,3 +254,18 @@ def test_random_chains_keep_their_result(steps: list[str], seed: int) -> None:
     onnx.checker.check_model(simple, full_check=True)
     assert "BatchNormalization" not in kinds(simple)
     assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+def test_given_shapes_make_a_dynamic_model_static() -> None:
+    """Flattening by arithmetic on the shape, as exporters write it, folds to a plain reshape."""
+    s = Sketch("batch", 4, "height", 8)
+    x = s.conv("x", 4, 6)
+    batch = s.op("Gather", s.op("Shape", x), s.const(np.array([0])))
+    flat = s.op("Reshape", x, s.op("Concat", batch, s.const(np.array([-1])), axis=0))
+    model = s.model(s.op("MatMul", flat, s.normal(6 * 8 * 8, 5)))
+    simple = simplify(model, {"x": (2, 4, 8, 8)})
+    assert kinds(simple) == ["Conv", "MatMul", "Reshape"]
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 4, 8, 8), dtype=np.float32)}
+    assert relative_error(run_on(simple, feeds), run_on(model, feeds)) <= 1e-6
+    shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in simple.graph.output]
+    assert shapes == [[2, 5]]

@@ -1,8 +1,11 @@
-"""Models as a user names them: a zoo name, an ONNX file, a graph file, a bare block graph."""
+"""Models as a user names them: a zoo name or a file, and what its kind is."""
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,17 +16,66 @@ from tvm_ios.bare_graph import bare_graph, is_bare_graph
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph, bits
+from tvm_ios.onnx_file import ModelError, read_onnx
 from tvm_ios.onnx_graph import graph_from_onnx
 from tvm_ios.onnx_simplify import simplify
+from tvm_ios.onnx_supported import require_supported
 from tvm_ios.random_weights import randomize_constant_weights
 from tvm_ios.units import form_units
 
+__all__ = ["Form", "ModelError", "form_of", "load_blocks", "load_graph", "load_onnx", "read_json"]
 
-class ModelError(UserError):
-    """A model that cannot be read."""
+#: Shapes of inputs, by name.
+Shapes = Mapping[str, Sequence[int]]
 
 
-def load_onnx(model: str, random_weights: int | None = None) -> onnx.ModelProto:
+class Form(Enum):
+    """What a model is given as."""
+
+    ZOO = "a network of the zoo"
+    ONNX = "an .onnx file"
+    TORCH = "a .pt2 file of torch.export"
+    RELAX = "a Relax module saved as JSON"
+    GRAPH = "a graph .json"
+    BARE = "a bare block graph .json"
+
+    @property
+    def needs_tvm(self) -> bool:
+        """Whether only TVM can read it."""
+        return self in (Form.TORCH, Form.RELAX)
+
+
+def form_of(model: str) -> Form:
+    """What a model is, by its name; of JSON files by their content.
+
+    Raises
+    ------
+    ModelError
+        If it is nothing that can be read.
+    """
+    if model in zoo.names():
+        return Form.ZOO
+    path = Path(model)
+    if path.suffix == ".onnx":
+        return Form.ONNX
+    if path.suffix == ".pt2":
+        return Form.TORCH
+    if path.suffix == ".json":
+        data = read_json(path)
+        if is_bare_graph(data):
+            return Form.BARE
+        return Form.RELAX if "nodes" in data else Form.GRAPH
+    near = difflib.get_close_matches(model, zoo.names(), 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ModelError(
+        f"{model!r} is neither a model file (.onnx, .pt2, .json) nor one of the zoo: "
+        f"{', '.join(zoo.names())}{hint}"
+    )
+
+
+def load_onnx(
+    model: str, random_weights: int | None = None, shapes: Shapes | None = None
+) -> onnx.ModelProto:
     """A simplified ONNX model from a zoo name or a file.
 
     Parameters
@@ -31,53 +83,58 @@ def load_onnx(model: str, random_weights: int | None = None) -> onnx.ModelProto:
     model
         Zoo name or path.
     random_weights
-        Seed of the weights that replace constant-valued ones, or None to keep them.
+        Seed of the weights that replace constant-valued ones, or None to keep them; a network
+        of the zoo is built with this seed.
+    shapes
+        Of inputs with dynamic dimensions.
 
     Raises
     ------
-    ModelError, GraphError
-        If there is no such model or it is malformed.
+    ModelError, InputShapeError, GraphError
+        If there is no such model, it is malformed, or it cannot be scheduled.
     """
-    if model in zoo.names():
-        return simplify(zoo.build(model))
-    path = Path(model)
-    if path.suffix != ".onnx":
-        known = ", ".join(zoo.names())
-        raise ModelError(f"{model!r} is neither an .onnx file nor one of the zoo: {known}")
-    try:
-        library: Any = onnx
-        loaded: onnx.ModelProto = library.load(path)
-        library.checker.check_model(path)
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().splitlines()
-        raise ModelError(
-            f"{model} is not a valid ONNX model: {reason[0] if reason else repr(error)}"
-        ) from error
-    if not loaded.graph.name:
-        loaded.graph.name = path.stem
+    form = form_of(model)
+    if form not in (Form.ZOO, Form.ONNX):
+        raise ModelError(f"{model} is {form.value}, which holds no ONNX model")
+    if form is Form.ZOO:
+        return _simplified(model, zoo.build(model, random_weights or 0), shapes)
+    loaded = read_onnx(Path(model))
     if random_weights is not None:
         loaded = randomize_constant_weights(loaded, random_weights)
-    return simplify(loaded)
+    return _simplified(model, loaded, shapes)
 
 
-def load_graph(model: str, random_weights: int | None = None) -> OpGraph:
-    """The graph of units of a model, without TVM."""
-    if Path(model).suffix == ".json":
-        return OpGraph.from_json(_read_json(Path(model)))
-    return form_units(graph_from_onnx(load_onnx(model, random_weights)))
+def load_graph(
+    model: str, random_weights: int | None = None, shapes: Shapes | None = None
+) -> OpGraph:
+    """The graph of units of a model, without TVM.
+
+    Raises
+    ------
+    ModelError, InputShapeError, GraphError
+        As :func:`load_onnx`; if only TVM can read the model, or it has no graph of operators.
+    """
+    form = form_of(model)
+    if form is Form.GRAPH:
+        if shapes:
+            raise ModelError(f"{model} is a graph, whose shapes are fixed: leave out --shape")
+        return OpGraph.from_json(read_json(Path(model)))
+    return form_units(
+        graph_from_onnx(load_onnx(model, random_weights, shapes), already_simplified=True)
+    )
 
 
 def load_blocks(model: str, max_block: int) -> tuple[str, list[tuple[int, ...]]]:
     """Name and blocks of a model, each as predecessor masks; reads bare block graphs too."""
-    path = Path(model)
-    if path.suffix == ".json":
-        data = _read_json(path)
-        if is_bare_graph(data):
-            bare = bare_graph(data, model)
-            return bare.name, [block.predecessors for block in bare.blocks]
+    if form_of(model) is Form.BARE:
+        bare = bare_graph(read_json(Path(model)), model)
+        return bare.name, [block.predecessors for block in bare.blocks]
     graph = load_graph(model)
+    return graph.name, blocks_of(graph, max_block)
+
+
+def blocks_of(graph: OpGraph, max_block: int) -> list[tuple[int, ...]]:
+    """The blocks of a graph of units, each as predecessor masks numbered from zero."""
     blocks: list[tuple[int, ...]] = []
     for mask in cut_blocks(graph, max_block):
         number = {unit: i for i, unit in enumerate(bits(mask))}
@@ -87,14 +144,34 @@ def load_blocks(model: str, max_block: int) -> tuple[str, list[tuple[int, ...]]]
                 for unit in number
             )
         )
-    return graph.name, blocks
+    return blocks
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises
+    ------
+    ModelError
+        If the file is not JSON, or something other than an object.
+    """
     try:
         data = json.loads(path.read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise ModelError(f"{path} is not a graph")
     return cast(dict[str, Any], data)
+
+
+def _simplified(model: str, proto: Any, shapes: Shapes | None) -> onnx.ModelProto:
+    try:
+        simple = simplify(proto, shapes)
+    except UserError:
+        raise
+    except Exception as error:
+        # The libraries below trust what the checker let pass.
+        reason = " ".join(str(error).split()) or repr(error)
+        raise ModelError(f"{model} cannot be simplified: {reason[:300]}") from error
+    require_supported(model, simple)
+    return simple

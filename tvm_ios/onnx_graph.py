@@ -8,17 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import onnx
 import onnx_ir as ir
 
 from tvm_ios.graph import AttrValue, GraphError, Operator, OpGraph, Tensor
 from tvm_ios.onnx_edit import constant
+from tvm_ios.onnx_file import read_onnx
 from tvm_ios.onnx_operators import Canonical, canonical
 from tvm_ios.onnx_simplify import simplify
 from tvm_ios.operators import operator_flops
-
-#: The library's own types are incomplete.
-_onnx: Any = onnx
 
 
 def graph_from_onnx(
@@ -37,14 +34,15 @@ def graph_from_onnx(
 
     Raises
     ------
-    GraphError
-        If the file is no ONNX model, a shape is not static, a data type is unknown, or an
-        operator holds a graph of its own.
+    ModelError
+        If the file is no ONNX model.
+    InputShapeError, GraphError
+        If a shape is not static, a data type is unknown, or an operator holds a graph of its own.
     """
     if isinstance(model, str | Path):
         path = Path(model)
         name = path.stem if name is None else name
-        model = load_onnx(path)
+        model = read_onnx(path)
     if not already_simplified:
         model = simplify(model)
     source: Any = ir.serde.deserialize_model(model)
@@ -60,25 +58,6 @@ def graph_from_onnx(
         inputs=inputs,
         outputs=outputs,
     )
-
-
-def load_onnx(path: Path) -> Any:
-    """Load an ``.onnx`` file.
-
-    Raises
-    ------
-    GraphError
-        If there is no such file, or it is no ONNX model.
-    """
-    try:
-        model: Any = _onnx.load(str(path))
-    except FileNotFoundError as error:
-        raise GraphError(f"there is no file {str(path)!r}") from error
-    except Exception as error:  # protobuf's own error types are private
-        raise GraphError(f"{str(path)!r} is not an ONNX model: {error}") from error
-    if not model.graph.node and not model.graph.output:
-        raise GraphError(f"{str(path)!r} is not an ONNX model: it holds no graph")
-    return model
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from onnxscript import optimizer
 from onnxscript.rewriter import rewrite
 from onnxscript.rewriter.rules.common import fuse_pad_into_conv_rule
 
-from tvm_ios.graph import GraphError
+from tvm_ios.input_shapes import Extent, resolve_shapes
 from tvm_ios.onnx_affine import fold_affine
 from tvm_ios.onnx_edit import (
     bypass,
@@ -29,7 +30,7 @@ _optimizer: Any = optimizer
 _NO_LIMIT = 1 << 40
 
 
-def simplify(model: Any) -> Any:
+def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
     """Simplify a model without changing what it computes.
 
     Shapes are inferred, constants folded, ``BatchNormalization`` and other per-channel
@@ -43,6 +44,8 @@ def simplify(model: Any) -> Any:
     ----------
     model
         An ``onnx.ModelProto``; it is not changed.
+    shapes
+        Of inputs with dynamic dimensions.
 
     Returns
     -------
@@ -51,15 +54,15 @@ def simplify(model: Any) -> Any:
 
     Raises
     ------
-    GraphError
-        If an input has a dynamic dimension.
+    InputShapeError
+        If an input has a dynamic dimension, or the shapes are not those of its inputs.
     """
     work: Any = ir.serde.deserialize_model(model)
     graph: Any = work.graph
     # Before version 4 every initializer had to be an input.
     work.ir_version = max(work.ir_version, 4)
     free_weights_from_inputs(graph)
-    _require_static_inputs(graph)
+    _fix_inputs(graph, shapes or {})
     work = passes.InlinePass()(work).model
     graph = work.graph
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(work)
@@ -102,17 +105,27 @@ def _is_worth_folding(node: Any) -> bool | None:
     return None if node.op_type.startswith("Random") or node.op_type == "Multinomial" else True
 
 
-def _require_static_inputs(graph: Any) -> None:
+def _fix_inputs(graph: Any, shapes: Mapping[str, Sequence[int]]) -> None:
+    declared: dict[str, list[Extent] | None] = {
+        value.name: None if value.shape is None else [_extent(extent) for extent in value.shape]
+        for value in graph.inputs
+    }
+    fixed = resolve_shapes(declared, shapes)
+    if all(declared[name] == list(shape) for name, shape in fixed.items()):
+        return
     for value in graph.inputs:
-        if value.shape is None:
-            raise GraphError(f"input {value.name!r} has no shape; export the model with one")
-        for axis, extent in enumerate(value.shape):
-            if not isinstance(extent, int) or extent < 1:
-                label = "unnamed" if extent is None or str(extent) == "None" else repr(str(extent))
-                raise GraphError(
-                    f"input {value.name!r} has the dynamic dimension {axis} ({label}); "
-                    "export the model with fixed shapes"
-                )
+        value.shape = ir.Shape(fixed[value.name])
+    # What was said of the other shapes is inferred anew from these.
+    for node in graph:
+        for value in node.outputs:
+            if value.shape is not None and not value.shape.is_static():
+                value.shape = None
+
+
+def _extent(extent: Any) -> Extent:
+    if isinstance(extent, int):
+        return extent
+    return extent.value if isinstance(extent, ir.SymbolicDim) else None
 
 
 def _explicit_pads(node: Any) -> None:

@@ -1,0 +1,151 @@
+"""Reading an ``.onnx`` file that may be anything: damaged, hostile, or not made for us."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import external_data_helper
+
+from tvm_ios.errors import UserError
+
+#: What one protobuf message can hold, and with it TVM's importer.
+LARGEST = (1 << 31) - 1
+
+#: The library's own types are incomplete.
+_onnx: Any = onnx
+
+
+class ModelError(UserError):
+    """A model that cannot be read."""
+
+
+def read_onnx(path: Path) -> Any:
+    """The model of a file, with all its weights, checked.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Weights from other files included.
+
+    Raises
+    ------
+    ModelError
+        One sentence: what the file is instead of a model, which file with weights is missing or
+        lies where it must not, or which operator is not one of ONNX.
+    FileNotFoundError
+        If there is no such file.
+    """
+    if path.is_dir():
+        raise ModelError(f"{path} is not a valid ONNX model: it is a folder")
+    size = path.stat().st_size
+    if not path.is_file() or size == 0:
+        raise ModelError(f"{path} is not a valid ONNX model: it is empty")
+    if size > LARGEST:
+        raise ModelError(_too_large(path, size))
+    try:
+        model: Any = _onnx.load(str(path), load_external_data=False)
+    except OSError:
+        raise
+    except Exception as error:  # protobuf's own error types are private
+        raise ModelError(
+            f"{path} is not a valid ONNX model: it is truncated, or of another format"
+        ) from error
+    if not model.graph.node and not model.graph.output:
+        raise ModelError(f"{path} is not a valid ONNX model: it holds no graph")
+    _require_known_operators(path, model)
+    _require_external_data(path, model, size)
+    try:
+        # By path: a model in memory is checked only below the limit of protobuf.
+        _onnx.checker.check_model(str(path))
+        external_data_helper.load_external_data_for_model(model, str(path.parent))
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
+        raise ModelError(f"{path} is not a valid ONNX model: {lines[0].strip()}") from error
+    return model
+
+
+def _require_known_operators(path: Path, model: Any) -> None:
+    """Name the first operator that neither ONNX nor the file itself defines."""
+    versions = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
+    local = {(function.domain, function.name) for function in model.functions}
+    newest = _onnx.defs.onnx_opset_version()
+    opset = versions.get("ai.onnx", newest)
+    if opset > newest:
+        raise ModelError(
+            f"{path} is of opset {opset}, and the installed onnx knows {newest}: "
+            "export it with an older opset, or upgrade onnx"
+        )
+    for graph in (model.graph, *model.functions):
+        for node in graph.node:
+            domain = node.domain or "ai.onnx"
+            if (node.domain, node.op_type) in local:
+                continue
+            what = f"operator {node.op_type} (node {node.name or node.output[0]!r}) of {path}"
+            if domain != "ai.onnx":
+                raise ModelError(
+                    f"{what} is of the domain {domain!r}, which is not ONNX's: export the "
+                    "model without it (a file that ONNX Runtime optimised: the original)"
+                )
+            try:
+                _onnx.defs.get_schema(node.op_type, opset)
+            except Exception as error:
+                raise ModelError(
+                    f"{what} is not an operator of opset {opset}: export the model again"
+                ) from error
+
+
+def _require_external_data(path: Path, model: Any, size: int) -> None:
+    """Weights in files of their own: there, whole, and inside the model's folder."""
+    folder = Path(os.path.realpath(path.parent))
+    for tensor in _tensors(model):
+        if not external_data_helper.uses_external_data(tensor):
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        file = Path(os.path.realpath(folder / location))
+        if not location or Path(location).is_absolute() or folder not in file.parents:
+            raise ModelError(
+                f"{path} keeps the weight {tensor.name!r} in {location!r}, outside its own "
+                "folder: files there are not read; save it with the data beside it"
+            )
+        if not file.is_file():
+            raise ModelError(
+                f"{path} keeps weights in {location!r}, which is missing: "
+                f"put this file beside it, into {path.parent}"
+            )
+        try:
+            begin = int(entries.get("offset") or 0)
+            length = int(entries.get("length") or file.stat().st_size - begin)
+        except ValueError as error:
+            raise ModelError(
+                f"{path} misstates where in {location!r} the weight {tensor.name!r} lies"
+            ) from error
+        if begin < 0 or length < 0 or begin + length > file.stat().st_size:
+            raise ModelError(
+                f"{location!r} of {path} is truncated: it lacks the end of the weight "
+                f"{tensor.name!r}"
+            )
+        size += length
+    if size > LARGEST:
+        raise ModelError(_too_large(path, size))
+
+
+def _tensors(model: Any) -> Iterator[Any]:
+    yield from model.graph.initializer
+    for graph in (model.graph, *model.functions):
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+
+
+def _too_large(path: Path, size: int) -> str:
+    return (
+        f"{path} holds {size / 2**30:.1f} GiB, and TVM's importer reads models below 2 GiB: "
+        "split the model, or store its weights in fewer bits"
+    )
