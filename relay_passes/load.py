@@ -9,7 +9,7 @@ import onnx
 import tvm
 
 from relay_passes.relax.importer import import_onnx
-from tvm_ios.models import load_onnx
+from tvm_ios.models import Form, ModelError, Shapes, form_of, load_onnx
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,10 @@ class LoadedModel:
     onnx: onnx.ModelProto | None
 
 
-def load_model(model: str, *, random_weights: int | None = None) -> LoadedModel:
-    """Read a zoo network or a file.
+def load_model(
+    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+) -> LoadedModel:
+    """Read a zoo network or a file: ``.onnx``, ``.pt2``, a Relax module saved as ``.json``.
 
     Parameters
     ----------
@@ -40,12 +42,34 @@ def load_model(model: str, *, random_weights: int | None = None) -> LoadedModel:
         Zoo name or path.
     random_weights
         Seed of the weights that replace constant-valued ones, or None to keep them.
+    shapes
+        Of inputs with dynamic dimensions.
 
     Raises
     ------
     UserError
         If there is no such model or it cannot be scheduled; one sentence says why.
     """
-    proto = load_onnx(model, random_weights)
-    name = Path(model).stem if model.endswith(".onnx") else model
-    return LoadedModel(name, import_onnx(proto), proto)
+    form = form_of(model)
+    if form in (Form.ZOO, Form.ONNX):
+        proto = load_onnx(model, random_weights, shapes)
+        name = model if form is Form.ZOO else Path(model).stem
+        return LoadedModel(name, import_onnx(proto), proto)
+    if not form.needs_tvm:
+        raise ModelError(
+            f"{model} is {form.value}, of which nothing can be run or measured: give a model, "
+            "or schedule it with --cost DEVICE"
+        )
+    if random_weights is not None:
+        raise ModelError(
+            f"{model} is {form.value}: weights are replaced in .onnx files only, so leave out "
+            "--random-weights"
+        )
+    path = Path(model)
+    if form is Form.TORCH:
+        from relay_passes.relax.torch_importer import import_torch
+
+        return LoadedModel(path.stem, import_torch(path, shapes), None)
+    from relay_passes.relax.saved_module import load_saved_module
+
+    return LoadedModel(path.stem, load_saved_module(path, shapes), None)
