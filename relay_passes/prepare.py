@@ -11,7 +11,7 @@ from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
 from relay_passes.relax.outline import Outliner, outline
-from runtime_ext.scheduled_module import SCHEDULE
+from runtime_ext.scheduled_module import OUTPUT_NAMES, SCHEDULE
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule
 from tvm_ios.units import UnitRule, form_units
@@ -50,8 +50,24 @@ def prepare(module: tvm.IRModule, name: str = "model", rule: UnitRule | None = N
         raise DialectError("this is a Relay module; only Relax modules can be scheduled")
     canonical = canonicalise(module)
     extraction = extract(canonical, name)
+    _require_computed_outputs(canonical, extraction.graph)
     units = form_units(extraction.graph) if rule is None else form_units(extraction.graph, rule)
     return Prepared(canonical, units, Outliner(extraction, units))
+
+
+def _require_computed_outputs(module: tvm.IRModule, graph: OpGraph) -> None:
+    names = json.loads(str(module.attrs[OUTPUT_NAMES])) if _has(module, OUTPUT_NAMES) else []
+    for place, tensor in enumerate(graph.outputs):
+        if graph.tensors[tensor].constant:
+            name = names[place] if place < len(names) else f"output{place}"
+            raise DialectError(
+                f"output {name!r} of {graph.name} is a constant, the same for every input: "
+                "remove it from the model's outputs"
+            )
+
+
+def _has(module: tvm.IRModule, attribute: str) -> bool:
+    return bool(module.attrs) and attribute in module.attrs
 
 
 def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
@@ -69,6 +85,6 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
 
 def schedule_of(module: tvm.IRModule) -> Schedule | None:
     """The schedule that a module carries, if any."""
-    if not module.attrs or SCHEDULE not in module.attrs:
+    if not _has(module, SCHEDULE):
         return None
     return Schedule.from_json(json.loads(str(module.attrs[SCHEDULE])))

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from onnx_sketch import Sketch, relative_error, run
 
 from tvm_ios.graph import GraphError
-from tvm_ios.models import ModelError, load_blocks, load_graph, load_onnx
+from tvm_ios.models import Form, ModelError, form_of, load_blocks, load_graph, load_onnx
 from tvm_ios.units import form_units
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
@@ -95,6 +95,70 @@ def test_blocks_of_a_bare_graph(tmp_path: Path) -> None:
 def test_unknown_names_are_answered_with_the_known_ones(name: str) -> None:
     with pytest.raises(ModelError, match=r"nor one of the zoo: .*squeezenet"):
         load_onnx(name)
+
+
+def test_a_name_that_is_nearly_one_of_the_zoo() -> None:
+    with pytest.raises(ModelError, match=r"; did you mean 'inception_v3'\?$"):
+        load_onnx("inceptionv3")
+
+
+def test_forms(tmp_path: Path) -> None:
+    def written(content: Any) -> Form:
+        path = tmp_path / "x.json"
+        path.write_text(json.dumps(content))
+        return form_of(str(path))
+
+    assert form_of("squeezenet") is Form.ZOO
+    assert form_of("a/b.onnx") is Form.ONNX
+    assert form_of("squeezenet.pt2") is Form.TORCH
+    assert written({"blocks": []}) is Form.BARE
+    assert written({"format": "tvm-ios graph"}) is Form.GRAPH
+    assert written({"root_index": 0, "nodes": []}) is Form.RELAX
+    assert written({}) is Form.GRAPH
+
+
+def test_a_zoo_network_is_built_with_the_seed() -> None:
+    def weights(seed: int | None) -> bytes:
+        return load_onnx("inception_block", seed).SerializeToString()
+
+    assert weights(None) == weights(0) != weights(1)
+
+
+def test_control_flow_is_named(tmp_path: Path) -> None:
+    sketch = Sketch(1, 4)
+    branch = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["y"])],
+        "branch",
+        [],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 4])],
+    )
+    condition = sketch.op("Greater", sketch.op("ReduceMax", "x", keepdims=0), sketch.const(0.0))
+    model = sketch.model(sketch.op("If", condition, then_branch=branch, else_branch=branch))
+    path = saved(model, tmp_path / "m.onnx")
+    with pytest.raises(GraphError) as caught:
+        load_onnx(path)
+    assert str(caught.value) == (
+        f"operator If (node 'v2_0') of {path} is control flow, which cannot be scheduled: "
+        "export the model without it, with the branch taken or the loop unrolled"
+    )
+
+
+def test_a_shape_that_the_data_tell_is_named(tmp_path: Path) -> None:
+    sketch = Sketch(1, 4)
+    sketch.op("NonZero", "x")
+    path = saved(
+        sketch.model(sketch.op("Cast", "v0_0", to=onnx.TensorProto.FLOAT)), tmp_path / "m.onnx"
+    )
+    with pytest.raises(GraphError, match=r"NonZero .* whose shape depends on the data"):
+        load_onnx(path)
+
+
+def test_a_graph_file_takes_no_shapes(tmp_path: Path) -> None:
+    sketch = GraphSketch()
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(form_units(sketch.graph(sketch.conv(0))).to_json()))
+    with pytest.raises(ModelError, match="whose shapes are fixed: leave out --shape"):
+        load_graph(str(path), shapes={"x": (1,)})
 
 
 @pytest.mark.parametrize("name", ["m.onnx", "g.json"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,53 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tvm_ios.errors import UserError
-from tvm_ios.paired import PairedRatio, paired_ratio
+from tvm_ios.models import Shapes, form_of, load_graph
+from tvm_ios.paired import PairedRatio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
+from tvm_ios.verdict import (
+    Array,
+    PolicyResult,
+    compare_outputs,
+    kept_policy,
+    most_promising,
+    policy_results,
+)
 
 if TYPE_CHECKING:
-    from relay_passes.measured import MeasuringOptions
+    from relay_passes.measured import MeasuredSearch, MeasuringOptions
+    from relay_passes.prepare import Prepared
     from runtime_ext.build import BuiltModel
+    from tvm_ios.graph import OpGraph
 
-Array = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 
 POLICIES = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
-#: Above this a result is not rounding: the executable is refused.
-LARGEST_ERROR = 1e-3
-
-
-class VerificationError(UserError):
-    """A scheduled model that does not compute what the unscheduled one does."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyResult:
-    """What a policy came to.
-
-    Attributes
-    ----------
-    policy
-        Its name; ``tvm`` is TVM's own default pipeline and virtual machine.
-    latency
-        Median seconds.
-    ratio
-        Median of the ratios to the sequential program, run by run.
-    stages
-        How many; None for ``tvm``.
-    max_abs_error, max_rel_error
-        Largest difference to ``tvm`` over all outputs; relative to the output's largest value.
-    """
-
-    policy: str
-    latency: float
-    ratio: float
-    stages: int | None
-    max_abs_error: float
-    max_rel_error: float
 
 
 @dataclass(frozen=True)
@@ -111,6 +85,7 @@ def optimize(
     *,
     options: MeasuringOptions | None = None,
     random_weights: int | None = None,
+    shapes: Shapes | None = None,
     policies: Sequence[str] = POLICIES,
     progress: Progress | None = None,
 ) -> Optimized:
@@ -124,13 +99,15 @@ def optimize(
     Parameters
     ----------
     model
-        A zoo name or an ONNX file.
+        A zoo name, or an ``.onnx``, ``.pt2`` or Relax ``.json`` file.
     output
         Where the executable goes: a folder, or a ``.tar``.
     options
         Lanes, target, tuned kernels, limits of the search and of measuring.
     random_weights
         Seed of weights that replace constant-valued ones.
+    shapes
+        Of inputs with dynamic dimensions.
     policies
         What to try; ``sequential`` is always built.
     progress
@@ -145,96 +122,39 @@ def optimize(
     """
     from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
-    from relay_passes.prepare import apply_schedule, prepare
-    from runtime_ext.build import build
-    from runtime_ext.contest import Rules, hold_contest, hold_contest_elsewhere, virtual_machine
+    from relay_passes.prepare import prepare
     from runtime_ext.package import require_writable
     from runtime_ext.tvm_baseline import compile_baseline
 
     require_writable(output)
     watch = _Watch()
     options = options or MeasuringOptions()
-    loaded = load_model(model, random_weights=random_weights)
-    name, module = loaded.name, loaded.module
-    prepared = prepare(module, name)
+    report = progress or _silent
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    prepared = prepare(loaded.module, loaded.name)
     watch.lap("import")
-
     search = MeasuredSearch(prepared, options, progress)
-    schedules: dict[str, Schedule] = {}
-    statistics_of: list[LazyStatistics] = []
-    for policy in dict.fromkeys(("sequential", *policies)):
-        schedules[policy], made = search.schedule(policy)
-        if made is not None:
-            statistics_of.append(made)
+    schedules, took = _search(search, policies)
     watch.lap("search")
-
-    built: dict[str, BuiltModel] = {}
-    first_with: dict[Any, str] = {}
-    for done, (policy, schedule) in enumerate(schedules.items()):
-        if progress is not None:
-            progress("building", done, len(schedules))
-        twin = first_with.setdefault(schedule.stages, policy)
-        built[policy] = (
-            built[twin]
-            if twin in built
-            else build(
-                apply_schedule(prepared, schedule),
-                lanes=options.lanes,
-                name=name,
-                compiler=search.compiler,
-                latencies=search.timer.unit_latencies,
-            )
-        )
-    if progress is not None:
-        progress("building", len(schedules), len(schedules))
+    candidates = _build(prepared, search, schedules, report)
     watch.lap("build")
-
     with tempfile.TemporaryDirectory() as folder:
         baseline = Path(folder) / "tvm.so"
-        compile_baseline(module, options.resolved_target, baseline, options.database)
+        compile_baseline(loaded.module, options.resolved_target, baseline, options.database)
         watch.lap("tvm")
-
-        sessions = {policy: built[policy].session() for policy in first_with.values()}
-        inputs = next(iter(sessions.values())).random_inputs(0)
-        runners: dict[str, Callable[[], Any]] = {
-            "tvm": virtual_machine(baseline, list(inputs.values()))
-        }
-        reference = _arrays(runners["tvm"]())
-        errors = {"tvm": (0.0, 0.0)}
-        for policy, session in sessions.items():
-            session.run(**inputs)
-            found = [session.get_output(port.name) for port in session.outputs]
-            errors[policy] = _errors(policy, found, reference)
-            runners[policy] = session.run
-        watch.lap("verify")
-        rules = Rules(rounds=40, seconds=10.0, minimum=3)
-        samples = hold_contest(
-            runners, rules, lambda n: progress("measuring", n, 40) if progress else None
-        )
-        for session in sessions.values():
-            session.close()
-        results = _results(schedules, first_with, samples, errors)
-        watch.lap("measure")
-
-        kept, confirmed = _confirm(
-            results,
-            built,
-            lambda paths: hold_contest_elsewhere(
-                paths, baseline, options.lanes, Rules(rounds=100, seconds=15.0)
-            ),
-            Path(folder),
-        )
+        results = _measure(candidates, baseline, report, watch)
+        kept, confirmed = _confirm(candidates, results, baseline, options.lanes)
         watch.lap("confirm")
     notes = {
-        "model": name,
+        "model": loaded.name,
         "policies": [{"policy": r.policy, "latency": r.latency} for r in results],
         "kept": kept,
     }
-    built[kept].save(output, notes)
+    candidates.built[kept].save(output, notes)
     watch.lap("save")
     log = search.compiler.log
     return Optimized(
-        model=name,
+        model=loaded.name,
         policies=results,
         kept=kept,
         confirmed=confirmed,
@@ -242,79 +162,139 @@ def optimize(
         operators=len(prepared.outliner.extraction.graph),
         units=len(prepared.units),
         blocks=len(search.blocks),
-        blocks_searched=max((s.blocks_searched for s in statistics_of), default=0),
-        states=sum(s.states for s in statistics_of),
-        transitions=sum(s.transitions for s in statistics_of),
-        candidates=max((s.candidates for s in statistics_of), default=0),
+        blocks_searched=max((s.blocks_searched for s in took), default=0),
+        states=sum(s.states for s in took),
+        transitions=sum(s.transitions for s in took),
+        candidates=max((s.candidates for s in took), default=0),
         stages_measured=search.timer.stages_measured,
-        complete=all(s.complete for s in statistics_of),
+        complete=all(s.complete for s in took),
         tuned=None if log is None else (len(log.matched), len(log.unmatched)),
         seconds=watch.laps,
     )
 
 
-def _confirm(
-    results: Sequence[PolicyResult],
-    built: Mapping[str, BuiltModel],
-    contest: Callable[[Mapping[str, Path]], dict[str, list[float]]],
-    folder: Path,
-) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep, and its ratios to ``sequential`` and ``tvm`` in a fresh process."""
-    ours = [r for r in results if r.policy not in ("tvm", "sequential") and r.ratio < 1]
-    best = min(ours, key=lambda r: r.ratio).policy if ours else "sequential"
-    paths: dict[str, Path] = {}
-    for policy in dict.fromkeys(("sequential", best)):
-        paths[policy] = folder / policy
-        built[policy].save(paths[policy])
-    samples = contest(paths)
-    kept = best if _ratio(samples, best, "sequential").high < 1 else "sequential"
-    return kept, {name: _ratio(samples, kept, name) for name in ("sequential", "tvm")}
+def load_units(
+    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+) -> OpGraph:
+    """The graph of units of any model; without TVM where the model can be read without it.
+
+    Parameters
+    ----------
+    model
+        A zoo name or a file.
+    random_weights
+        Seed of the weights that replace constant-valued ones, or None to keep them.
+    shapes
+        Of inputs with dynamic dimensions.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read, one sentence says why.
+    """
+    if not form_of(model).needs_tvm:
+        return load_graph(model, random_weights, shapes)
+    from relay_passes.load import load_model
+    from relay_passes.prepare import prepare
+
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    return prepare(loaded.module, loaded.name).units
 
 
-def _ratio(samples: Mapping[str, list[float]], first: str, second: str) -> PairedRatio:
-    """Of two runners of a contest, in which a slow one has the first rounds only."""
-    pairs = min(len(samples[first]), len(samples[second]))
-    return paired_ratio(samples[first][:pairs], samples[second][:pairs])
+@dataclass(frozen=True)
+class _Candidates:
+    """Programs of all policies; policies of equal schedules share one."""
+
+    schedules: Mapping[str, Schedule]
+    built: Mapping[str, BuiltModel]
+    #: For each policy the first one with its schedule.
+    measured_as: Mapping[str, str]
 
 
-def _results(
-    schedules: Mapping[str, Schedule],
-    first_with: Mapping[Any, str],
-    samples: Mapping[str, list[float]],
-    errors: Mapping[str, tuple[float, float]],
-) -> tuple[PolicyResult, ...]:
-    """One row a policy; policies of equal schedules share their measurement."""
-    rows: list[PolicyResult] = []
-    for policy in ("tvm", *schedules):
-        measured = policy if policy == "tvm" else first_with[schedules[policy].stages]
-        seconds = samples[measured]
-        rows.append(
-            PolicyResult(
-                policy=policy,
-                latency=statistics.median(seconds),
-                ratio=_ratio(samples, measured, "sequential").median,
-                stages=None if policy == "tvm" else len(schedules[policy].stages),
-                max_abs_error=errors[measured][0],
-                max_rel_error=errors[measured][1],
+def _search(
+    search: MeasuredSearch, policies: Sequence[str]
+) -> tuple[dict[str, Schedule], list[LazyStatistics]]:
+    schedules: dict[str, Schedule] = {}
+    took: list[LazyStatistics] = []
+    for policy in dict.fromkeys(("sequential", *policies)):
+        schedules[policy], statistics = search.schedule(policy)
+        if statistics is not None:
+            took.append(statistics)
+    return schedules, took
+
+
+def _build(
+    prepared: Prepared, search: MeasuredSearch, schedules: Mapping[str, Schedule], report: Progress
+) -> _Candidates:
+    from relay_passes.prepare import apply_schedule
+    from runtime_ext.build import build
+
+    built: dict[str, BuiltModel] = {}
+    measured_as: dict[str, str] = {}
+    first_with: dict[Any, str] = {}
+    for done, (policy, schedule) in enumerate(schedules.items()):
+        report("building", done, len(schedules))
+        twin = measured_as[policy] = first_with.setdefault(schedule.stages, policy)
+        built[policy] = (
+            built[twin]
+            if twin in built
+            else build(
+                apply_schedule(prepared, schedule),
+                lanes=search.options.lanes,
+                name=prepared.units.name,
+                compiler=search.compiler,
+                latencies=search.timer.unit_latencies,
             )
         )
-    return tuple(rows)
+    report("building", len(schedules), len(schedules))
+    return _Candidates(schedules, built, measured_as)
 
 
-def _errors(policy: str, found: list[Array], reference: list[Array]) -> tuple[float, float]:
-    absolute = relative = 0.0
-    for ours, theirs in zip(found, reference, strict=True):
-        worst = float(np.max(np.abs(ours.astype(np.float64) - theirs), initial=0.0))
-        scale = float(np.max(np.abs(theirs), initial=0.0)) or 1.0
-        # Unlike max, this lets a NaN through to the comparison below.
-        absolute = float(np.maximum(absolute, worst))
-        relative = float(np.maximum(relative, worst / scale))
-    if not relative <= LARGEST_ERROR:
-        raise VerificationError(
-            f"the {policy} schedule differs from TVM's own result by {relative:.1e} of the "
-            "largest output; please report this model"
-        )
-    return absolute, relative
+def _measure(
+    candidates: _Candidates, baseline: Path, report: Progress, watch: _Watch
+) -> tuple[PolicyResult, ...]:
+    """Compare every program with TVM's own, then time them side by side."""
+    from runtime_ext.contest import Rules, hold_contest, virtual_machine
+
+    different = dict.fromkeys(candidates.measured_as.values())
+    sessions = {policy: candidates.built[policy].session() for policy in different}
+    inputs = sessions["sequential"].random_inputs(0)
+    run_tvm = virtual_machine(baseline, list(inputs.values()))
+    reference = _arrays(run_tvm())
+    errors = {"tvm": (0.0, 0.0)}
+    runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm}
+    for policy, session in sessions.items():
+        session.run(**inputs)
+        found = [session.get_output(place) for place in range(len(session.outputs))]
+        errors[policy] = compare_outputs(policy, found, reference)
+        runners[policy] = session.run
+    watch.lap("verify")
+    rules = Rules(rounds=40, seconds=10.0, minimum=3)
+    samples = hold_contest(runners, rules, lambda n: report("measuring", n, rules.rounds))
+    for session in sessions.values():
+        session.close()
+    watch.lap("measure")
+    stages = {policy: len(made.stages) for policy, made in candidates.schedules.items()}
+    return policy_results(stages, candidates.measured_as, samples, errors)
+
+
+def _confirm(
+    candidates: _Candidates, results: Sequence[PolicyResult], baseline: Path, lanes: int
+) -> tuple[str, dict[str, PairedRatio]]:
+    """The policy to keep, and its ratios to ``sequential`` and ``tvm`` in a fresh process."""
+    from runtime_ext.contest import Rules, hold_contest_elsewhere
+
+    best = most_promising(results)
+    paths: dict[str, Path] = {}
+    for policy in dict.fromkeys(("sequential", best)):
+        paths[policy] = baseline.parent / policy
+        candidates.built[policy].save(paths[policy])
+    rules = Rules(rounds=100, seconds=15.0)
+    return kept_policy(best, hold_contest_elsewhere(paths, baseline, lanes, rules))
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Report nothing."""
 
 
 def _arrays(result: Any) -> list[Array]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import warnings
 
 import onnx
 import tvm
-from tvm.relax.frontend.onnx import from_onnx
+from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 
 from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.canonicalise import canonicalise
@@ -25,17 +27,46 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     Raises
     ------
     DialectError
-        If TVM's importer does not support the model.
+        If TVM's importer does not support the model; the sentence names the operator.
     """
-    with warnings.catch_warnings():
-        # The importer checks models strictly and only warns; the simplifier has checked already.
+    _require_importable(model)
+    said = io.StringIO()
+    # The importer checks models strictly and only warns; the simplifier has checked already.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(said):
         warnings.simplefilter("ignore")
         try:
             module = from_onnx(model, keep_params_in_input=False)
         except Exception as error:
-            reason = str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
-            raise DialectError(
-                f"TVM's ONNX importer refuses {model.graph.name}: {reason}"
-            ) from error
+            reason = " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)
+            raise DialectError(_refusal(model, said.getvalue(), reason)) from error
     names = [output.name for output in model.graph.output]
     return canonicalise(module.with_attr(OUTPUT_NAMES, json.dumps(names)))
+
+
+def _require_importable(model: onnx.ModelProto) -> None:
+    known = onnx_frontend._get_convert_map()  # pyright: ignore[reportPrivateUsage]
+    for node in model.graph.node:
+        if node.op_type not in known:
+            raise DialectError(
+                f"operator {node.op_type} (node {node.name or node.output[0]!r}) of "
+                f"{model.graph.name} is not among those that TVM {tvm.__version__} imports from "
+                "ONNX: export the model with another opset or without this operator"
+            )
+
+
+def _refusal(model: onnx.ModelProto, said: str, reason: str) -> str:
+    """The importer prints which operator it was converting when it failed."""
+    kind = said.rpartition("Error converting operator ")[2].partition(",")[0] if said else ""
+    nodes = [node for node in model.graph.node if node.op_type == kind]
+    if not nodes:
+        return f"TVM's ONNX importer refuses {model.graph.name}: {reason}"
+    which = (
+        f"node {nodes[0].name or nodes[0].output[0]!r}"
+        if len(nodes) == 1
+        else f"one of {len(nodes)}"
+    )
+    return (
+        f"operator {kind} ({which}) of {model.graph.name} is not imported by TVM "
+        f"{tvm.__version__} as it stands there ({reason}): export the model with another opset, "
+        "or without this operator"
+    )

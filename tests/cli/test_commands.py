@@ -147,7 +147,10 @@ def test_stdout_has_json_only_also_in_a_process_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        ("alexnet", "'alexnet' is neither an .onnx file nor one of the zoo: inception_v3, "),
+        (
+            "alexnet",
+            "'alexnet' is neither a model file (.onnx, .pt2, .json) nor one of the zoo: ",
+        ),
         ("nothing.onnx", "nothing.onnx: No such file or directory"),
         ("noise.onnx", "noise.onnx is not a valid ONNX model: "),
         ("empty.onnx", "empty.onnx is not a valid ONNX model: "),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,9 @@ from tvm_ios.cli.output import (
     Json,
     Model,
     RandomWeights,
+    Shapes,
     console,
+    input_shapes,
     print_json,
     progress_bars,
     reports_errors,
@@ -29,6 +30,7 @@ from tvm_ios.cli.search_options import (
     OperatorsAGroup,
     TimeLimit,
     TuningLog,
+    measuring_options,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def optimize(
         Path | None,
         typer.Option("-o", "--output", help="Folder (or .tar) of the executable.  [MODEL.ios]"),
     ] = None,
+    shape: Shapes = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -55,26 +58,20 @@ def optimize(
     debug: Debug = False,
 ) -> None:
     """Find the fastest schedule of a model, check it, and save an executable."""
-    from runtime_ext.machine import available_lanes
-
-    lanes = lanes or available_lanes()
-    # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
-    os.environ["TVM_NUM_THREADS"] = str(lanes)
-    from relay_passes.measured import MeasuringOptions
+    fixed = input_shapes(shape)
+    options = measuring_options(lanes, measure, max_measurements, time_limit, r, s, max_block, log)
     from tvm_ios.api import optimize as run
-    from tvm_ios.search.endings import Pruning
-    from tvm_ios.search.lazy import Budget
 
-    options = MeasuringOptions(
-        lanes=lanes,
-        database=log,
-        pruning=Pruning(r, s),
-        max_block=max_block,
-        budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
-    )
     target = output or Path(f"{Path(model).stem}.ios")
     with progress_bars() as update:
-        done = run(model, target, options=options, random_weights=random_weights, progress=update)
+        done = run(
+            model,
+            target,
+            options=options,
+            random_weights=random_weights,
+            shapes=fixed,
+            progress=update,
+        )
     if as_json:
         print_json(_json(done))
     else:

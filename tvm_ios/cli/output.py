@@ -14,17 +14,38 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tvm_ios.errors import UserError
+from tvm_ios.input_shapes import InputShapeError, parse_shapes
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Model = Annotated[str, typer.Argument(help="A zoo name, an .onnx file or a graph .json.")]
+Model = Annotated[
+    str,
+    typer.Argument(help="A zoo name, or an .onnx, .pt2 (torch.export) or Relax .json file."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 RandomWeights = Annotated[
     int | None,
     typer.Option(metavar="SEED", help="Replace constant weights by seeded random ones."),
 ]
+
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME:1,3,224,224",
+        help="The shape of an input with dynamic dimensions; once for each such input.",
+    ),
+]
+
+
+def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """The shapes that ``--shape`` gave; what is none is a wrong use of the command."""
+    try:
+        return parse_shapes(texts or ())
+    except InputShapeError as error:
+        raise typer.BadParameter(str(error), param_hint="'--shape'") from error
 
 
 def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -38,6 +59,17 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             if kwargs.get("debug"):
                 raise
             print(f"tvm-ios: {_sentence(error)}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:
+            if kwargs.get("debug"):
+                raise
+            print(
+                f"tvm-ios: unforeseen: {type(error).__name__}: {_sentence(error)[:300]}; please "
+                "report this with what --debug shows",
+                file=sys.stderr,
+            )
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("tvm-ios: interrupted; what was measured so far is kept", file=sys.stderr)

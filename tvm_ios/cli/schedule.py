@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,7 +13,9 @@ from tvm_ios.cli.output import (
     Json,
     Model,
     RandomWeights,
+    Shapes,
     console,
+    input_shapes,
     print_json,
     progress_bars,
     reports_errors,
@@ -27,10 +29,14 @@ from tvm_ios.cli.search_options import (
     MeasureMode,
     OperatorsAGroup,
     TimeLimit,
+    measuring_options,
 )
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule
+
+if TYPE_CHECKING:
+    from relay_passes.measured import MeasuringOptions
 
 
 @reports_errors
@@ -48,6 +54,7 @@ def schedule(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the schedule into this .svg or .png.")
     ] = None,
+    shape: Shapes = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     measure: Measure = MeasureMode.lazy,
@@ -61,22 +68,22 @@ def schedule(
     debug: Debug = False,
 ) -> None:
     """Find a schedule, without building anything (except for --cost measured)."""
+    from tvm_ios.api import load_units
     from tvm_ios.search.endings import Pruning
 
     if plot is not None and plot.suffix not in (".svg", ".png"):
         raise UserError(f"{plot} cannot be drawn: its name must end in .svg or .png")
-    pruning = Pruning(r, s)
+    fixed = input_shapes(shape)
     with progress_bars() as update:
         log = Path(cost) if Path(cost).suffix == ".jsonl" else None
         if cost == "measured" or log is not None:
-            from tvm_ios.search.lazy import Budget
-
-            budget = Budget(max_measurements, time_limit, measure is MeasureMode.full)
-            found = _measured(
-                model, policy, log, lanes, random_weights, pruning, max_block, budget, update
+            options = measuring_options(
+                lanes, measure, max_measurements, time_limit, r, s, max_block
             )
+            found = _measured(model, policy, log, random_weights, fixed, options, update)
         else:
-            found = _analytic(model, policy, cost, pruning, max_block, reuse, update)
+            graph = load_units(model, random_weights=random_weights, shapes=fixed)
+            found = _analytic(graph, policy, cost, Pruning(r, s), max_block, reuse, update)
     graph, made, search = found
     made.validate(graph)
     if output is not None:
@@ -92,7 +99,7 @@ def schedule(
 
 
 def _analytic(
-    model: str,
+    graph: OpGraph,
     policy: str,
     device: str,
     pruning: Any,
@@ -104,12 +111,10 @@ def _analytic(
     from tvm_ios.cost.analytic import AnalyticCost
     from tvm_ios.devices import load_device
     from tvm_ios.merge_rule import mergeable
-    from tvm_ios.models import load_graph
     from tvm_ios.search.baselines import baseline_schedule
     from tvm_ios.search.network import search_graph
 
     cost = AnalyticCost(load_device(device))
-    graph = load_graph(model)
     empty = {"seconds": 0.0, "states": 0, "transitions": 0, "stages_measured": 0}
     if (baseline := baseline_schedule(policy, graph, cost, device=device)) is not None:
         return graph, baseline, empty
@@ -138,25 +143,17 @@ def _measured(
     model: str,
     policy: str,
     log: Path | None,
-    lanes: int | None,
     random_weights: int | None,
-    pruning: Any,
-    max_block: int,
-    budget: Any,
+    shapes: dict[str, tuple[int, ...]],
+    options: MeasuringOptions,
     update: Any,
 ) -> tuple[OpGraph, Schedule, dict[str, Any]]:
-    from relay_passes.measured import MeasuredSearch, MeasuringOptions
+    from relay_passes.load import load_model
+    from relay_passes.measured import MeasuredSearch
     from relay_passes.prepare import prepare
-    from relay_passes.relax.importer import import_onnx
-    from runtime_ext.machine import available_lanes
-    from tvm_ios.models import load_onnx
 
-    if Path(model).suffix == ".json":
-        raise UserError("stages of a bare graph cannot be measured: give a model or --cost DEVICE")
-    options = MeasuringOptions(
-        lanes=lanes or available_lanes(), pruning=pruning, max_block=max_block, budget=budget
-    )
-    prepared = prepare(import_onnx(load_onnx(model, random_weights)), Path(model).stem)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    prepared = prepare(loaded.module, loaded.name)
     searching = MeasuredSearch(prepared, options, update)
     if log is not None:
         made, took = searching.recorded(policy, log)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from relay_passes.measured import MeasuringOptions
 
 
 class MeasureMode(StrEnum):
@@ -30,3 +34,32 @@ TimeLimit = Annotated[float | None, typer.Option(help="Seconds of a policy's sea
 OperatorsAGroup = Annotated[int, typer.Option("-r", min=1, help="Units a group, at most.")]
 GroupsAStage = Annotated[int, typer.Option("-s", min=1, help="Groups a stage, at most.")]
 MaxBlock = Annotated[int, typer.Option(min=1, help="Units a block, at most.")]
+
+
+def measuring_options(
+    lanes: int | None,
+    measure: MeasureMode,
+    max_measurements: int | None,
+    time_limit: float | None,
+    r: int,
+    s: int,
+    max_block: int,
+    log: Path | None = None,
+) -> MeasuringOptions:
+    """The options as the search takes them; prepares the process for TVM, which it imports."""
+    from runtime_ext.machine import available_lanes
+
+    lanes = lanes or available_lanes()
+    # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
+    os.environ["TVM_NUM_THREADS"] = str(lanes)
+    from relay_passes.measured import MeasuringOptions
+    from tvm_ios.search.endings import Pruning
+    from tvm_ios.search.lazy import Budget
+
+    return MeasuringOptions(
+        lanes=lanes,
+        database=log,
+        pruning=Pruning(r, s),
+        max_block=max_block,
+        budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
+    )

@@ -12,7 +12,9 @@ from tvm_ios.cli.output import (
     Debug,
     Json,
     Model,
+    Shapes,
     console,
+    input_shapes,
     print_json,
     progress_bars,
     reports_errors,
@@ -37,15 +39,22 @@ def stats(
             "rooted: a unit and its descendants (as in IOS's published table)."
         ),
     ] = Groups.connected,
+    shape: Shapes = None,
     max_block: MaxBlock = 40,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Count operators, width, states, transitions and schedules of every block."""
-    from tvm_ios.models import load_blocks
+    from tvm_ios.api import load_units
+    from tvm_ios.models import Form, blocks_of, form_of, load_blocks
     from tvm_ios.search.counts import BlockCounts, count_block
 
-    name, blocks = load_blocks(model, max_block)
+    fixed = input_shapes(shape)
+    if form_of(model) is Form.BARE:
+        name, blocks = load_blocks(model, max_block)
+    else:
+        graph = load_units(model, shapes=fixed)
+        name, blocks = graph.name, blocks_of(graph, max_block)
     counts: list[BlockCounts] = []
     with progress_bars() as update:
         for done, predecessors in enumerate(blocks):

@@ -1,0 +1,130 @@
+"""What measurements and comparisons of policies mean: results, errors, the best one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+from tvm_ios.paired import PairedRatio, paired_ratio
+
+Array = np.ndarray[Any, Any]
+#: Seconds of the runs of each runner of a contest.
+Samples = Mapping[str, Sequence[float]]
+
+#: Above this a result is not rounding: the executable is refused.
+LARGEST_ERROR = 1e-3
+
+
+class VerificationError(UserError):
+    """A scheduled model that does not compute what the unscheduled one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """What a policy came to.
+
+    Attributes
+    ----------
+    policy
+        Its name; ``tvm`` is TVM's own default pipeline and virtual machine.
+    latency
+        Median seconds.
+    ratio
+        Median of the ratios to the sequential program, run by run.
+    stages
+        How many; None for ``tvm``.
+    max_abs_error, max_rel_error
+        Largest difference to ``tvm`` over all outputs; relative to the output's largest value.
+    """
+
+    policy: str
+    latency: float
+    ratio: float
+    stages: int | None
+    max_abs_error: float
+    max_rel_error: float
+
+
+def compare_outputs(
+    policy: str, found: Sequence[Array], reference: Sequence[Array]
+) -> tuple[float, float]:
+    """Largest absolute and relative error of a policy's outputs.
+
+    Raises
+    ------
+    VerificationError
+        If the relative one is not that of rounding.
+    """
+    absolute = relative = 0.0
+    for ours, theirs in zip(found, reference, strict=True):
+        worst = float(np.max(np.abs(ours.astype(np.float64) - theirs), initial=0.0))
+        scale = float(np.max(np.abs(theirs), initial=0.0)) or 1.0
+        # Unlike max, this lets a NaN through to the comparison below.
+        absolute = float(np.maximum(absolute, worst))
+        relative = float(np.maximum(relative, worst / scale))
+    if not relative <= LARGEST_ERROR:
+        raise VerificationError(
+            f"the {policy} schedule differs from TVM's own result by {relative:.1e} of the "
+            "largest output; please report this model"
+        )
+    return absolute, relative
+
+
+def policy_results(
+    stages: Mapping[str, int],
+    measured_as: Mapping[str, str],
+    samples: Samples,
+    errors: Mapping[str, tuple[float, float]],
+) -> tuple[PolicyResult, ...]:
+    """One row a policy, ``tvm`` first.
+
+    Parameters
+    ----------
+    stages
+        Of each policy, in the order of the rows.
+    measured_as
+        The policy whose program stands for it: policies of equal schedules share one.
+    samples, errors
+        Of ``tvm`` and of each policy that was measured.
+    """
+    rows: list[PolicyResult] = []
+    for policy in ("tvm", *stages):
+        runner = measured_as.get(policy, policy)
+        rows.append(
+            PolicyResult(
+                policy=policy,
+                latency=statistics.median(samples[runner]),
+                ratio=ratio_of(samples, runner, "sequential").median,
+                stages=stages.get(policy),
+                max_abs_error=errors[runner][0],
+                max_rel_error=errors[runner][1],
+            )
+        )
+    return tuple(rows)
+
+
+def most_promising(results: Sequence[PolicyResult]) -> str:
+    """The policy that was faster than ``sequential`` by most; ``sequential`` if none was."""
+    ours = [r for r in results if r.policy not in ("tvm", "sequential") and r.ratio < 1]
+    return min(ours, key=lambda r: r.ratio).policy if ours else "sequential"
+
+
+def kept_policy(best: str, samples: Samples) -> tuple[str, dict[str, PairedRatio]]:
+    """The policy to keep, and its ratios to ``sequential`` and ``tvm``.
+
+    Equal is not faster: ``best`` is kept only if the whole interval of its ratio to
+    ``sequential`` lies below one.
+    """
+    kept = best if ratio_of(samples, best, "sequential").high < 1 else "sequential"
+    return kept, {name: ratio_of(samples, kept, name) for name in ("sequential", "tvm")}
+
+
+def ratio_of(samples: Samples, first: str, second: str) -> PairedRatio:
+    """Of two runners of a contest, in which a slow one has the first rounds only."""
+    pairs = min(len(samples[first]), len(samples[second]))
+    return paired_ratio(samples[first][:pairs], samples[second][:pairs])
