@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all test-torch lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/tvm-ios optimize squeezenet -o out/squeezenet
@@ -16,6 +16,11 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -q
+
+# Torch is too large to come with the other test requirements.
+test-torch: $(STAMP)
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pytest -q tests/test_torch_*.py tests/*/test_torch_*.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

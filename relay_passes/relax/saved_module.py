@@ -36,11 +36,8 @@ def load_saved_module(
     Raises
     ------
     ModelError
-        If the file is something else, or damaged.
-    InputShapeError
-        If a dimension is dynamic and not given.
-    DialectError
-        If the module cannot be scheduled.
+        If the file is something else or damaged, a dimension is dynamic and not given, or the
+        module cannot be scheduled.
     """
     _require_relax(path)
     command = [sys.executable, "-m", __name__, str(path), json.dumps(dict(shapes or {}))]

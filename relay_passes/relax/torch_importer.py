@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
+from tvm import relax
 
 from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.canonicalise import canonicalise
@@ -41,17 +44,40 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
             f"{path} was exported with conditions on its dynamic dimensions: "
             "export it with fixed shapes"
         )
+    import torch
     from tvm.relax.frontend.torch import from_exported_program
 
+    # Its decomposition computes a mask of rows to every softmax.
+    table = torch.export.default_decompositions()
+    table.pop(torch.ops.aten._safe_softmax.default, None)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
-            module = from_exported_program(program)
+            module = from_exported_program(
+                program.run_decompositions(table),
+                run_ep_decomposition=False,
+                custom_convert_map={
+                    "_safe_softmax.default": _safe_softmax,
+                    "select.int": _select,
+                },
+            )
         except Exception as error:
-            reason = str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
-            raise DialectError(f"TVM's importer refuses {path}: {reason}") from error
+            raise DialectError(_refusal(path, error)) from error
     static = fix_inputs(module, shapes)
     return canonicalise(static.with_attr(OUTPUT_NAMES, json.dumps(archive.outputs)))
+
+
+def _refusal(path: Path, error: Exception) -> str:
+    reason = " ".join(str(error).split()) or repr(error)
+    if unknown := re.findall(r"'([\w.]+)'", reason.partition("Unsupported function types")[2]):
+        which = f"operator {unknown[0]} of {path} is"
+        if len(unknown) > 1:
+            which = f"operators {', '.join(unknown)} of {path} are"
+        return (
+            f"{which} not imported by TVM {tvm.__version__}: write the model without, or export "
+            "it to ONNX"
+        )
+    return f"TVM's importer refuses {path}: {reason[:300]}"
 
 
 def _load(path: Path, content: bytes) -> Any:
@@ -68,3 +94,39 @@ def _load(path: Path, content: bytes) -> Any:
             raise ModelError(
                 f"{path} cannot be read by torch {torch.__version__}: {reason[:300]}"
             ) from error
+
+
+def _safe_softmax(node: Any, importer: Any) -> relax.Var:
+    """A softmax in which a row of minus infinities gives zeros."""
+    emit = importer.block_builder.emit
+    data, axis = importer.env[node.args[0]], node.args[1]
+    if _is_product(node.args[0]):
+        return emit(relax.op.nn.softmax(data, axis))
+    numbers = np.finfo(str(data.ty.dtype))
+    lowest, smallest = (relax.const(n, str(numbers.dtype)) for n in (numbers.min, numbers.tiny))
+    largest = emit(relax.op.maximum(emit(relax.op.max(data, axis, keepdims=True)), lowest))
+    powers = emit(relax.op.exp(emit(relax.op.subtract(data, largest))))
+    total = emit(relax.op.sum(powers, axis, keepdims=True))
+    return emit(relax.op.divide(powers, emit(relax.op.maximum(total, smallest))))
+
+
+def _is_product(node: Any) -> bool:
+    """Whether a value is a matrix product, rearranged: nothing masked it."""
+    while node.op == "call_function":
+        name = str(node.target).split(".")[1]
+        if name in ("bmm", "mm", "addmm"):
+            return True
+        if name not in ("view", "_unsafe_view", "expand", "permute", "clone", "unsqueeze"):
+            return False
+        node = node.args[0]
+    return False
+
+
+def _select(node: Any, importer: Any) -> relax.Var:
+    """One row of an axis, as a slice: TVM's importer looks it up by a tensor of indices."""
+    data, (axis, index) = importer.env[node.args[0]], node.args[1:]
+    index += int(data.ty.shape[axis]) if index < 0 else 0
+    row = relax.op.strided_slice(data, axes=[axis], begin=[index], end=[index + 1])
+    return importer.block_builder.emit(
+        relax.op.squeeze(importer.block_builder.emit(row), axis=[axis])
+    )

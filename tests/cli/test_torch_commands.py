@@ -1,0 +1,50 @@
+"""Every command reads a program of torch.export."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from command_line import tvm_ios, tvm_ios_process
+
+torch = pytest.importorskip("torch")
+
+
+def test_commands_read_programs(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten())
+    path = tmp_path / "small.pt2"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        batch = ({0: torch.export.Dim("batch")},)
+        data = torch.ones(2, 3, 8, 8)
+        torch.export.save(torch.export.export(module, (data,), dynamic_shapes=batch), str(path))
+    assert "give --shape input:1,3,8,8" in tvm_ios("stats", path).sentence
+    shape = ["--shape", "input:2,3,8,8"]
+    assert tvm_ios("stats", path, *shape, "--json").json["total"]["operators"] == 1
+    assert tvm_ios("schedule", path, *shape, "--json").json["model"] == "small"
+    out = tmp_path / "out"
+    limits = ["--lanes", 1, "--max-measurements", 0, "--json"]
+    done = tvm_ios_process("optimize", path, *shape, *limits, "-o", out).json
+    assert max(row["max_rel_error"] for row in done["policies"]) <= 1e-5
+    found = tvm_ios("run", out, "--repeat", 1, "--json").json
+    assert found["outputs"]["output0"]["shape"] == [2, 144]
+
+
+def test_without_torch_one_is_told_what_to_install(tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+        torch.export.save(program, str(path))
+    hidden = "import sys; sys.modules['torch'] = None\n"
+    script = hidden + "from tvm_ios.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "stats", str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"tvm-ios: {path} needs torch: pip install 'tvm-ios[torch]'"
+    )
