@@ -10,34 +10,16 @@ import tvm_ffi
 from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare, schedule_of
 from runtime_ext.measure import Progress
-from runtime_ext.scheduled_module import ModuleError
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.analytic import AnalyticCost
-from tvm_ios.cost.log import LogError
 from tvm_ios.cost.model import CostModel
-from tvm_ios.devices import DeviceError, load_device
+from tvm_ios.devices import load_device
 from tvm_ios.errors import UserError
-from tvm_ios.graph import GraphError
 from tvm_ios.merge_rule import mergeable
-from tvm_ios.program_builder import LoweringError
-from tvm_ios.schedule import Schedule, ScheduleError
+from tvm_ios.schedule import Schedule
 from tvm_ios.search.baselines import baseline_schedule
-from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.network import search_graph
 from tvm_ios.units import UnitRule
-
-# Or TVM's pass manager would make a RuntimeError of what the pass raises.
-for _error in (
-    DeviceError,
-    GraphError,
-    LogError,
-    LoweringError,
-    ModuleError,
-    ScheduleError,
-    SearchError,
-    UserError,
-):
-    tvm_ffi.register_error(_error)
 
 
 @tvm.transform.module_pass(opt_level=0, name="IOSSchedule")
@@ -87,9 +69,14 @@ class IOSSchedule:
         """Schedule; see :class:`tvm.transform.Pass`."""
         if schedule_of(mod) is not None:
             return mod
-        prepared = prepare(mod, rule=self.unit_rule)
-        schedule = self.schedule or self._search(prepared)
-        return apply_schedule(prepared, schedule)
+        try:
+            prepared = prepare(mod, rule=self.unit_rule)
+            schedule = self.schedule or self._search(prepared)
+            return apply_schedule(prepared, schedule)
+        except UserError as error:
+            # Or TVM's pass manager would make a RuntimeError of what it does not know.
+            tvm_ffi.register_error(type(error))
+            raise
 
     def _search(self, prepared: Prepared) -> Schedule:
         graph, options = prepared.units, self.options

@@ -130,7 +130,7 @@ class Session:
                 np.copyto(self._arrays[port.buffer], _checked(port, content))
                 self._unset.discard(port.name)
 
-    def run(self, **inputs: Any) -> None:
+    def run(self, /, **inputs: Any) -> None:
         """Run once, after setting the inputs given; inputs set before stay.
 
         Raises

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,16 +16,21 @@ from relax_sketch import RelaxSketch, inputs_of, merge_first, module_of, operato
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
+import relay_passes
+import runtime_ext
+import tvm_ios
 from relay_passes import IOSSchedule, schedule_of
 from relay_passes.prepare import prepare
 from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.importer import import_onnx
 from tvm_ios.api import POLICIES
 from tvm_ios.cost.analytic import AnalyticCost
+from tvm_ios.cost.composed import CostError
 from tvm_ios.devices import load_device
 from tvm_ios.errors import UserError
 from tvm_ios.graph import GraphError, OpGraph
 from tvm_ios.models import load_onnx
+from tvm_ios.program import ProgramError
 from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.search.down_sets import SearchError
@@ -245,6 +253,32 @@ def test_wrong_options_are_named(case: str, block: tvm.IRModule) -> None:
     with pytest.raises(error, match=sentence) as caught:
         tvm.transform.Sequential([IOSSchedule(**{"cost": "v100", **options})])(block)
     assert isinstance(caught.value, UserError)
+
+
+def _subclasses(kind: type[Any]) -> list[type[Any]]:
+    return [kind, *(c for sub in kind.__subclasses__() for c in _subclasses(sub))]
+
+
+def test_every_stated_error_comes_through_the_pass_manager(block: tvm.IRModule) -> None:
+    class NewError(UserError):
+        """One that nobody could have registered before."""
+
+    for package in (tvm_ios, relay_passes, runtime_ext):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            # What needs an extra that is not installed cannot raise anything either.
+            with contextlib.suppress(ImportError):
+                if "__main__" not in found.name:
+                    importlib.import_module(found.name)
+    kinds = _subclasses(UserError)
+    assert {NewError, CostError, ProgramError, ScheduleError} <= set(kinds)
+    for kind in kinds:
+
+        def rule(graph: Any, kind: type[Exception] = kind) -> Any:
+            raise kind("one sentence")
+
+        with pytest.raises(kind, match=r"^one sentence$") as caught:
+            tvm.transform.Sequential([IOSSchedule(cost="v100", unit_rule=rule)])(block)
+        assert type(caught.value) is kind
 
 
 def test_a_schedule_of_another_graph_is_refused(block: tvm.IRModule) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-import zipfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +11,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from tvm_ios.array_files import read_arrays, write_arrays
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
-from tvm_ios.errors import UserError
 
 
 @reports_errors
@@ -32,13 +31,13 @@ def run(
     from runtime_ext.executable import load
 
     session = load(executable).session()
-    arrays = _read(inputs) if inputs is not None else session.random_inputs(seed)
+    arrays = read_arrays(inputs) if inputs is not None else session.random_inputs(seed)
     session.set_input(**arrays)
     session.run()
     seconds = session.benchmark(number=1, repeat=repeat)
     results: dict[str, Any] = {info.name: session.get_output(info.name) for info in session.outputs}
     if output is not None:
-        np.savez(output, **results)
+        write_arrays(output, results)
     latency = {
         "median": statistics.median(seconds) * 1e3,
         "min": min(seconds) * 1e3,
@@ -58,7 +57,7 @@ def run(
     table = Table("output", "shape", "type", "smallest", "largest", title=str(executable))
     for name, array in results.items():
         shape = "x".join(map(str, array.shape))
-        table.add_row(name, shape, str(array.dtype), f"{array.min():.6g}", f"{array.max():.6g}")
+        table.add_row(name, shape, str(array.dtype), *_range(array))
     console().print(table)
     console().print(
         f"latency of {repeat} runs: median {latency['median']:.3f} ms, "
@@ -66,14 +65,5 @@ def run(
     )
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        arrays = np.load(path, allow_pickle=False)
-        if isinstance(arrays, np.ndarray):
-            raise UserError(f"{path} holds one array without a name: save it with numpy.savez")
-        with arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except UserError:
-        raise
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"cannot read the inputs {path}: {error}") from error
+def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
+    return f"{float(array.min()):.6g}", f"{float(array.max()):.6g}"

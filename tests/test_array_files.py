@@ -1,0 +1,57 @@
+"""Files of arrays: any bytes are read or refused, any names are kept."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tvm_ios.array_files import ArrayFileError, read_arrays, write_arrays
+
+ARRAYS = {"file": np.arange(6.0).reshape(2, 3), "a/b.0": np.ones((), bool), "x": np.zeros(3)}
+
+
+def test_arrays_come_back_under_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "sub" / "y"
+    write_arrays(path, ARRAYS)
+    found = read_arrays(path)
+    assert list(found) == list(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name], array)
+    with np.load(path) as by_numpy:
+        assert by_numpy.files == list(ARRAYS)
+
+
+def test_objects_are_never_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.array([{}], dtype=object))
+    with pytest.raises(ArrayFileError, match=r"x\.npz: it holds Python objects, which are never"):
+        read_arrays(tmp_path / "x.npz")
+
+
+def _bytes() -> bytes:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, x=np.arange(40.0))
+    return stream.getvalue()
+
+
+WHOLE = _bytes()
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255), st.integers(1, len(WHOLE)))
+def test_damaged_files_are_read_or_refused(
+    tmp_path: Path, place: int, flip: int, length: int
+) -> None:
+    content = bytearray(WHOLE)
+    content[place] ^= flip
+    path = tmp_path / "x.npz"
+    path.write_bytes(content[:length])
+    try:
+        read_arrays(path)
+    except ArrayFileError as error:
+        assert "\n" not in str(error)
