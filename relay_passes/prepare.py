@@ -64,6 +64,8 @@ def _require_computed_outputs(module: tvm.IRModule, graph: OpGraph) -> None:
                 f"output {name!r} of {graph.name} is a constant, the same for every input: "
                 "remove it from the model's outputs"
             )
+    if not graph.operators:
+        raise DialectError(f"{graph.name} computes nothing: its outputs are its inputs")
 
 
 def _has(module: tvm.IRModule, attribute: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from pathlib import Path
 
@@ -51,7 +52,5 @@ def test_damaged_files_are_read_or_refused(
     content[place] ^= flip
     path = tmp_path / "x.npz"
     path.write_bytes(content[:length])
-    try:
-        read_arrays(path)
-    except ArrayFileError as error:
-        assert "\n" not in str(error)
+    with contextlib.suppress(ArrayFileError, OSError):
+        assert set(read_arrays(path)) <= {"x"}

@@ -88,6 +88,10 @@ class _Reader:
                     f"operator {node.name!r} ({node.op_type}) holds a graph of its own; "
                     "export the model without control flow"
                 )
+        if node.op_type == "Identity" and node.domain in ("", "ai.onnx"):
+            # Left where one value is two outputs, each with a name of its own.
+            self.numbers[node.outputs[0]] = self.number(node.inputs[0])
+            return
         steps = canonical(node, self.opset)
         sources: Sequence[int] = ()
         for position, step in enumerate(steps):

@@ -66,7 +66,6 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     work = passes.InlinePass()(work).model
     graph = work.graph
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(work)
-    passes.IdentityEliminationPass()(work)
     _optimizer.fold_constants(
         work,
         onnx_shape_inference=True,

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import static_shape
+from relay_passes.relax.bindings import DialectError, static_shape
 from tvm_ios.input_shapes import Extent, InputShapeError, resolve_shapes
 
 
@@ -35,9 +35,10 @@ def fix_inputs(
     labels: dict[Any, str] = {}
     declared: dict[str, list[Extent] | None] = {}
     for parameter in main.params:
-        if not isinstance(parameter.ty, relax.TensorType) or parameter.ty.shape is None:
-            static_shape(parameter)
-        declared[parameter.name] = [_extent(e, labels) for e in parameter.ty.shape]
+        kind = parameter.ty
+        if not isinstance(kind, relax.TensorType) or kind.shape is None:
+            raise DialectError(f"input {parameter.name!r} is not a tensor of known rank")
+        declared[parameter.name] = [_extent(extent, labels) for extent in kind.shape]
     fixed = resolve_shapes(declared, shapes or {})
     numbers = {
         extent: number
