@@ -158,7 +158,7 @@ def test_operators_of_nobody_are_named(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(unknown("Frobnicate").SerializeToString())
     assert refusal(path) == (
-        "operator Frobnicate (node 'n') of m.onnx is not an operator of opset 17: "
+        "operator Frobnicate (node 'n', output 'y') of m.onnx is not an operator of opset 17: "
         "export the model again"
     )
 
@@ -168,8 +168,8 @@ def test_operators_of_other_domains_are_named(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(unknown("Relu", "com.microsoft").SerializeToString())
     assert refusal(path) == (
-        "operator Relu (node 'n') of m.onnx is of the domain 'com.microsoft', which is not ONNX's: "
-        "export the model without it (a file that ONNX Runtime optimised: the original)"
+        "operator Relu (node 'n', output 'y') of m.onnx is of the domain 'com.microsoft', which "
+        "is not ONNX's: export the model without it (a file that ONNX Runtime optimised: the original)"
     )
 
 

@@ -68,6 +68,12 @@ def read_onnx(path: Path) -> Any:
     return model
 
 
+def node_text(node: Any) -> str:
+    """What a sentence calls a node: its operator, its name if it has one, what it makes."""
+    name = f"node {node.name!r}, " if node.name else ""
+    return f"operator {node.op_type} ({name}output {next(iter(node.output), '')!r})"
+
+
 def _require_known_operators(path: Path, model: Any) -> None:
     """Name the first operator that neither ONNX nor the file itself defines."""
     versions = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
@@ -84,7 +90,7 @@ def _require_known_operators(path: Path, model: Any) -> None:
             domain = node.domain or "ai.onnx"
             if (node.domain, node.op_type) in local:
                 continue
-            what = f"operator {node.op_type} (node {node.name or node.output[0]!r}) of {path}"
+            what = f"{node_text(node)} of {path}"
             if domain != "ai.onnx":
                 raise ModelError(
                     f"{what} is of the domain {domain!r}, which is not ONNX's: export the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_ios.graph import GraphError
+from tvm_ios.onnx_file import node_text
 
 _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
@@ -27,7 +28,7 @@ def require_supported(name: str, model: Any) -> None:
     graph = model.graph
     known = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
     for node in graph.node:
-        what = f"operator {node.op_type} (node {node.name or node.output[0]!r}) of {name}"
+        what = f"{node_text(node)} of {name}"
         if node.op_type in _CONTROL_FLOW:
             raise GraphError(
                 f"{what} is control flow, which cannot be scheduled: export the model without it, "

@@ -14,6 +14,7 @@ from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.canonicalise import canonicalise
 from runtime_ext.scheduled_module import OUTPUT_NAMES
+from tvm_ios.onnx_file import node_text
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
@@ -48,9 +49,8 @@ def _require_importable(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if node.op_type not in known:
             raise DialectError(
-                f"operator {node.op_type} (node {node.name or node.output[0]!r}) of "
-                f"{model.graph.name} is not among those that TVM {tvm.__version__} imports from "
-                "ONNX: export the model with another opset or without this operator"
+                f"{node_text(node)} of {model.graph.name} is not among those that TVM "
+                f"{tvm.__version__} imports from ONNX: export the model with another opset or without this operator"
             )
 
 
@@ -60,13 +60,9 @@ def _refusal(model: onnx.ModelProto, said: str, reason: str) -> str:
     nodes = [node for node in model.graph.node if node.op_type == kind]
     if not nodes:
         return f"TVM's ONNX importer refuses {model.graph.name}: {reason}"
-    which = (
-        f"node {nodes[0].name or nodes[0].output[0]!r}"
-        if len(nodes) == 1
-        else f"one of {len(nodes)}"
-    )
+    others = f" or another {kind}" if len(nodes) > 1 else ""
     return (
-        f"operator {kind} ({which}) of {model.graph.name} is not imported by TVM "
+        f"{node_text(nodes[0])}{others} of {model.graph.name} is not imported by TVM "
         f"{tvm.__version__} as it stands there ({reason}): export the model with another opset, "
         "or without this operator"
     )

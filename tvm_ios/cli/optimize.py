@@ -156,6 +156,7 @@ def _print(done: Optimized) -> None:
     )
     if tvm.high >= 1:
         out.print(
-            "[yellow]TVM's own build is as fast on this model: use it, or tune the kernels[/yellow]"
+            f"[yellow]TVM's own build is {'faster' if tvm.low > 1 else 'as fast'} on this model: "
+            "use it, or tune the kernels[/yellow]"
         )
     out.print(f"executable: {done.executable}  (tvm-ios run {done.executable})")
