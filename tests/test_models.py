@@ -37,9 +37,9 @@ def test_a_file_is_simplified_and_computes_the_same(tmp_path: Path) -> None:
     assert relative_error(run(loaded), run(model)) <= 1e-6
 
 
-def test_a_graph_without_a_name_is_named_after_its_file(tmp_path: Path) -> None:
+def test_a_graph_is_named_after_its_file(tmp_path: Path) -> None:
     model = small()
-    assert load_graph(saved(model, tmp_path / "m.onnx")).name == "sketch"
+    assert load_graph(saved(model, tmp_path / "m.onnx")).name == "m"
     model.graph.name = ""
     # The checker refuses such a graph, as ONNX does.
     with pytest.raises(ModelError, match=r"m\.onnx is not a valid ONNX model: .*name"):

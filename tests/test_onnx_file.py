@@ -169,7 +169,8 @@ def test_operators_of_other_domains_are_named(tmp_path: Path) -> None:
     path.write_bytes(unknown("Relu", "com.microsoft").SerializeToString())
     assert refusal(path) == (
         "operator Relu (node 'n', output 'y') of m.onnx is of the domain 'com.microsoft', which "
-        "is not ONNX's: export the model without it (a file that ONNX Runtime optimised: the original)"
+        "is not ONNX's: export the model without it (a "
+        "file that ONNX Runtime optimised: the original)"
     )
 
 

@@ -14,7 +14,6 @@ import onnx
 from tvm_ios import zoo
 from tvm_ios.bare_graph import bare_graph, is_bare_graph
 from tvm_ios.blocks import cut_blocks
-from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph, bits
 from tvm_ios.onnx_file import ModelError, read_onnx
 from tvm_ios.onnx_graph import graph_from_onnx
@@ -76,7 +75,7 @@ def form_of(model: str) -> Form:
 def load_onnx(
     model: str, random_weights: int | None = None, shapes: Shapes | None = None
 ) -> onnx.ModelProto:
-    """A simplified ONNX model from a zoo name or a file.
+    """A simplified ONNX model from a zoo name or a file, named after it.
 
     Parameters
     ----------
@@ -97,11 +96,16 @@ def load_onnx(
     if form not in (Form.ZOO, Form.ONNX):
         raise ModelError(f"{model} is {form.value}, which holds no ONNX model")
     if form is Form.ZOO:
-        return _simplified(model, zoo.build(model, random_weights or 0), shapes)
-    loaded = read_onnx(Path(model))
-    if random_weights is not None:
-        loaded = randomize_constant_weights(loaded, random_weights)
-    return _simplified(model, loaded, shapes)
+        proto = zoo.build(model, random_weights or 0)
+    else:
+        path = Path(model)
+        proto = read_onnx(path)
+        proto.graph.name = path.stem
+        if random_weights is not None:
+            proto = randomize_constant_weights(proto, random_weights)
+    simple = simplify(proto, shapes)
+    require_supported(model, simple)
+    return simple
 
 
 def load_graph(
@@ -162,16 +166,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ModelError(f"{path} is not a graph")
     return cast(dict[str, Any], data)
-
-
-def _simplified(model: str, proto: Any, shapes: Shapes | None) -> onnx.ModelProto:
-    try:
-        simple = simplify(proto, shapes)
-    except UserError:
-        raise
-    except Exception as error:
-        # The libraries below trust what the checker let pass.
-        reason = " ".join(str(error).split()) or repr(error)
-        raise ModelError(f"{model} cannot be simplified: {reason[:300]}") from error
-    require_supported(model, simple)
-    return simple

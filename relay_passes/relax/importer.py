@@ -50,7 +50,8 @@ def _require_importable(model: onnx.ModelProto) -> None:
         if node.op_type not in known:
             raise DialectError(
                 f"{node_text(node)} of {model.graph.name} is not among those that TVM "
-                f"{tvm.__version__} imports from ONNX: export the model with another opset or without this operator"
+                f"{tvm.__version__} imports from ONNX: export the model "
+                "with another opset or without this operator"
             )
 
 

@@ -130,14 +130,15 @@ def _nothing() -> Any:
 REFUSED: dict[str, tuple[Any, str]] = {
     "operator": (
         _unknown_to_tvm,
-        "operator Det (node 'volume', output 'v0_0') of sketch is not among those that TVM "
-        f"{tvm.__version__} imports from ONNX: export the model with another opset or without this operator",
+        "operator Det (node 'volume', output 'v0_0') of m is not among those that TVM "
+        f"{tvm.__version__} imports from ONNX: export the model with another opset or "
+        "without this operator",
     ),
     "attribute": (
         _half_known_to_tvm,
-        "operator TopK (node 'node', output 'v0_0') of sketch is not imported by TVM "
-        f"{tvm.__version__} as it stands there (TopK sorted must be 1 for Relax frontend): export the model with another "
-        "opset, or without this operator",
+        "operator TopK (node 'node', output 'v0_0') of m is not imported by TVM "
+        f"{tvm.__version__} as it stands there (TopK sorted must be 1 for Relax "
+        "frontend): export the model with another opset, or without this operator",
     ),
     "constant": (
         _constant_output,

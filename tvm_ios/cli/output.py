@@ -27,7 +27,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, n
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 RandomWeights = Annotated[
     int | None,
-    typer.Option(metavar="SEED", help="Replace constant weights by seeded random ones."),
+    typer.Option(min=0, metavar="SEED", help="Replace constant weights by seeded random ones."),
 ]
 
 Shapes = Annotated[
@@ -59,17 +59,6 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             if kwargs.get("debug"):
                 raise
             print(f"tvm-ios: {_sentence(error)}", file=sys.stderr)
-            raise typer.Exit(1) from None
-        except (typer.Exit, typer.Abort, typer.BadParameter):
-            raise
-        except Exception as error:
-            if kwargs.get("debug"):
-                raise
-            print(
-                f"tvm-ios: unforeseen: {type(error).__name__}: {_sentence(error)[:300]}; please "
-                "report this with what --debug shows",
-                file=sys.stderr,
-            )
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("tvm-ios: interrupted; what was measured so far is kept", file=sys.stderr)
