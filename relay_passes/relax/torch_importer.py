@@ -22,6 +22,9 @@ from runtime_ext.scheduled_module import OUTPUT_NAMES
 from tvm_ios.onnx_file import ModelError
 from tvm_ios.torch_archive import read_torch_archive
 
+#: Past the end of any axis.
+_FAR = 2**31 - 1
+
 
 def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) -> tvm.IRModule:
     """A canonical Relax module of a ``.pt2`` file, weights as constants.
@@ -113,8 +116,8 @@ def _safe_softmax(node: Any, importer: Any) -> relax.Var:
 def _is_product(node: Any) -> bool:
     """Whether a value is a matrix product, rearranged: nothing masked it."""
     while node.op == "call_function":
-        name = str(node.target).split(".")[1]
-        if name in ("bmm", "mm", "addmm"):
+        name = node.target.__name__.partition(".")[0]
+        if name in ("bmm", "mm"):
             return True
         if name not in ("view", "_unsafe_view", "expand", "permute", "clone", "unsqueeze"):
             return False
@@ -125,8 +128,8 @@ def _is_product(node: Any) -> bool:
 def _select(node: Any, importer: Any) -> relax.Var:
     """One row of an axis, as a slice: TVM's importer looks it up by a tensor of indices."""
     data, (axis, index) = importer.env[node.args[0]], node.args[1:]
-    index += int(data.ty.shape[axis]) if index < 0 else 0
-    row = relax.op.strided_slice(data, axes=[axis], begin=[index], end=[index + 1])
+    # From the end on, index + 1 would be 0, which is the front.
+    row = relax.op.strided_slice(data, axes=[axis], begin=[index], end=[index + 1 or _FAR])
     return importer.block_builder.emit(
         relax.op.squeeze(importer.block_builder.emit(row), axis=[axis])
     )

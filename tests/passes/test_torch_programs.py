@@ -120,6 +120,16 @@ def test_inputs_and_outputs_have_the_names_that_torch_gives(tmp_path: Path) -> N
     assert close(found["rest.1"], expected["rest"][1])
 
 
+def test_rows_are_taken_from_both_ends(tmp_path: Path) -> None:
+    class Rows(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[:, 1] - x[:, -1] * x[:, -2]
+
+    data = random(2, 4, 3)
+    (found,) = outputs_of(save(Rows(), (data,), tmp_path / "m.pt2"), {"x": data}).values()
+    assert close(found, Rows()(data))
+
+
 def test_a_row_that_is_masked_whole_gives_zeros(tmp_path: Path) -> None:
     query, mask = random(1, 2, 4, 8), torch.zeros(1, 1, 4, 4)
     mask[..., 0, :] = -torch.inf
