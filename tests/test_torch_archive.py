@@ -125,6 +125,19 @@ def _returns(kind: str, context: str) -> Callable[[Any], None]:
     return change
 
 
+def _renamed(data: Any) -> None:
+    text = json.dumps(data["graph_module"])
+    data["graph_module"] = json.loads(text.replace('"mul"', '"mul = 1; import os; os.abort() #"'))
+
+
+def _arguments(names: list[str]) -> Callable[[Any], None]:
+    def change(data: Any) -> None:
+        signature = data["graph_module"]["module_call_graph"][0]["signature"]
+        signature["forward_arg_names"] = names
+
+    return change
+
+
 WEIGHTS = "data/weights/model_weights_config.json"
 CONSTANTS = "data/constants/model_constants_config.json"
 MODEL = "models/model.json"
@@ -151,6 +164,8 @@ HOSTILE: dict[str, tuple[Callable[[Records], None], str]] = {
         edit(MODEL, _returns("builtins.dict", '{"__enum__": true, "fqn": "os"}')),
         "takes or returns a builtins.dict",
     ),
+    "source": (edit(MODEL, _renamed), "'mul = 1; import os; .*' is no name of a value"),
+    "argument": (edit(MODEL, _arguments(["x=exit()"])), "'x=exit\\(\\)' is no name of a value"),
     "range": (
         edit(MODEL, lambda data: data["range_constraints"].update({"exit()": {}})),
         "'exit\\(\\)' is no arithmetic",

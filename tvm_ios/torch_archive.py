@@ -2,9 +2,10 @@
 
 ``torch.export.load`` trusts its file: it unpickles sample inputs, and weights and constants that
 say so, looks operators up by any path of attributes, evaluates expressions of dimensions as
-Python, and imports the classes that inputs and outputs are packed into. A program needs none of
-this: numbers, operators of ATen, and containers. Everything else is left out or refused here,
-before torch sees the file.
+Python, imports the classes that inputs and outputs are packed into, and writes the names of values
+into Python source that it runs. A program needs none of this: numbers, operators of ATen,
+containers and plain names. Everything else is left out or refused here, before torch sees the
+file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _OPERATORS = re.compile(r"torch\.ops\.(aten|prims)\.[a-z_0-9]+\.[A-Za-z_0-9]+")
 #: Arithmetic on dimensions.
 _ARITHMETIC = re.compile(r"_operator\.(getitem|add|sub|mul|floordiv|mod|neg|eq|ne|lt|le|gt|ge)")
 _FILES = re.compile(r"torch\.ops\.aten\.from_file\b")
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PATH = re.compile(r"[\w.]*", re.ASCII)
 _SYMBOL = re.compile(r"[a-z]{1,3}[0-9]{1,6}")
 #: An expression is evaluated as Python, so it may say nothing but this. No powers: of large
 #: numbers they take for ever.
@@ -147,6 +150,8 @@ class _Reader:
         records = {name: json.dumps(config).encode()}
         for tensor, entry in config["config"].items():
             record, meta = entry["path_name"], entry["tensor_meta"]
+            if not _PATH.fullmatch(tensor):
+                raise self._unsafe(f"{tensor[:60]!r} is no name of a weight")
             if entry["use_pickle"] or meta is None:
                 raise self._unsafe(f"{tensor!r} of its {kind} is pickled")
             if not re.fullmatch(prefix + "[0-9]+", record):
@@ -176,6 +181,13 @@ class _Reader:
                 raise self._unsafe(f"it holds an object ({key.removeprefix('as_')})")
             if key == "expr_str":
                 self._require_expression(value)
+            if key == "name" and value:
+                self._require_name(value)
+            if key.endswith("_name") and value is not None and not _PATH.fullmatch(value):
+                raise self._unsafe(f"{value[:60]!r} is no name of a weight")
+            if key.endswith("_values"):
+                for name in value:
+                    self._require_name(name)
         for symbol in model["range_constraints"]:
             self._require_expression(symbol)
         root = program["module_call_graph"][0]
@@ -183,11 +195,19 @@ class _Reader:
         specs = [json.loads(signature[key])[1] for key in ("in_spec", "out_spec")]
         for spec in specs:
             self._require_containers(spec)
+        # The second is of the arguments by name.
+        for name in (*(signature["forward_arg_names"] or ()), *_keys(specs[0]["children_spec"][1])):
+            self._require_name(name)
+        root["fqn"] = ""
         model["guards_code"] = []
         program["module_call_graph"] = [root]
         program["metadata"] = {}
         program["treespec_namedtuple_fields"] = {}
         return tuple(_names(specs[1], ""))
+
+    def _require_name(self, text: Any) -> None:
+        if not _NAME.fullmatch(text):
+            raise self._unsafe(f"{text[:60]!r} is no name of a value")
 
     def _require_expression(self, text: Any) -> None:
         tokens: list[str] = _TOKENS.findall(text)
@@ -239,7 +259,10 @@ def _names(spec: dict[str, Any], path: str) -> Iterator[str]:
     if spec["type"] is None:
         yield path or "output0"
         return
-    keys = json.loads(spec["context"] or "null") or range(len(children))
-    for key, child in zip(keys, children, strict=True):
+    for key, child in zip(_keys(spec) or range(len(children)), children, strict=True):
         step = f"{path}.{key}" if path else key if isinstance(key, str) else f"output{key}"
         yield from _names(child, step)
+
+
+def _keys(spec: dict[str, Any]) -> list[Any]:
+    return json.loads(spec["context"] or "null") or []
