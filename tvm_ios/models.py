@@ -119,6 +119,11 @@ def load_graph(
         As :func:`load_onnx`; if only TVM can read the model, or it has no graph of operators.
     """
     form = form_of(model)
+    if form is Form.BARE:
+        raise ModelError(
+            f"{model} is a bare block graph, of units without shapes: only `tvm-ios stats` reads "
+            "it, and takes no --shape"
+        )
     if form is Form.GRAPH:
         if shapes:
             raise ModelError(f"{model} is a graph, whose shapes are fixed: leave out --shape")

@@ -100,6 +100,8 @@ def test_graphs_are_scheduled_but_not_measured(tmp_path: Path) -> None:
             f"{path} is a bare block graph .json, of which nothing can be run or measured: "
             "give a model, or schedule it with --cost DEVICE"
         )
+    for command in (["stats", path, "--shape", "x:1"], ["schedule", path]):
+        assert "only `tvm-ios stats` reads it" in tvm_ios(*command).sentence
 
 
 def _unknown_to_tvm() -> Any:

@@ -50,7 +50,7 @@ def stats(
     from tvm_ios.search.counts import BlockCounts, count_block
 
     fixed = input_shapes(shape)
-    if form_of(model) is Form.BARE:
+    if form_of(model) is Form.BARE and not fixed:
         name, blocks = load_blocks(model, max_block)
     else:
         graph = load_units(model, shapes=fixed)
