@@ -50,12 +50,19 @@ def prepare(module: tvm.IRModule, name: str = "model", rule: UnitRule | None = N
         raise DialectError("this is a Relay module; only Relax modules can be scheduled")
     canonical = canonicalise(module)
     extraction = extract(canonical, name)
-    _require_computed_outputs(canonical, extraction.graph)
     units = form_units(extraction.graph) if rule is None else form_units(extraction.graph, rule)
     return Prepared(canonical, units, Outliner(extraction, units))
 
 
-def _require_computed_outputs(module: tvm.IRModule, graph: OpGraph) -> None:
+def require_computed_outputs(prepared: Prepared) -> None:
+    """Refuse a module of which TVM alone can make a program.
+
+    Raises
+    ------
+    DialectError
+        If an output is a constant, or nothing is computed.
+    """
+    module, graph = prepared.module, prepared.outliner.extraction.graph
     names = json.loads(str(module.attrs[OUTPUT_NAMES])) if _has(module, OUTPUT_NAMES) else []
     for place, tensor in enumerate(graph.outputs):
         if graph.tensors[tensor].constant:

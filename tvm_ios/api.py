@@ -122,7 +122,7 @@ def optimize(
     """
     from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
-    from relay_passes.prepare import prepare
+    from relay_passes.prepare import prepare, require_computed_outputs
     from runtime_ext.package import require_writable
     from runtime_ext.tvm_baseline import compile_baseline
 
@@ -132,6 +132,7 @@ def optimize(
     report = progress or _silent
     loaded = load_model(model, random_weights=random_weights, shapes=shapes)
     prepared = prepare(loaded.module, loaded.name)
+    require_computed_outputs(prepared)
     watch.lap("import")
     search = MeasuredSearch(prepared, options, progress)
     schedules, took = _search(search, policies)
