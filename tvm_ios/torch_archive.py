@@ -186,7 +186,7 @@ class _Reader:
             if key.endswith("_name") and value is not None and not _PATH.fullmatch(value):
                 raise self._unsafe(f"{value[:60]!r} is no name of a weight")
             if key.endswith("_values"):
-                for name in value:
+                for name in cast(dict[str, Any], value):
                     self._require_name(name)
         for symbol in model["range_constraints"]:
             self._require_expression(symbol)
