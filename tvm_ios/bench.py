@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.api import POLICIES
 from tvm_ios.bench_material import prepare_material
-from tvm_ios.paired import PairedRatio, paired_ratio
+from tvm_ios.models import Shapes
+from tvm_ios.paired import PairedRatio
+from tvm_ios.verdict import ratio_of
 
 if TYPE_CHECKING:
     from relay_passes.measured import MeasuringOptions
@@ -65,6 +67,7 @@ def bench(
     rules: Rules,
     options: MeasuringOptions | None = None,
     random_weights: int | None = None,
+    shapes: Shapes | None = None,
     policies: Sequence[str] = POLICIES,
     progress: Progress | None = None,
 ) -> NetworkResult:
@@ -82,7 +85,7 @@ def bench(
         Where executables go; what it holds of an equal earlier call is used again.
     rules
         How long to time.
-    options, random_weights, policies, progress
+    options, random_weights, shapes, policies, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -102,6 +105,7 @@ def bench(
         {runner.reads for runner in others},
         options,
         random_weights=random_weights,
+        shapes=shapes,
         policies=policies,
         progress=progress,
     )
@@ -114,8 +118,8 @@ def bench(
         kept=material.kept,
         latency={name: statistics.median(found) for name, found in outcome.samples.items()},
         ratio={
-            name: _ratio(outcome.samples["ours"], found)
-            for name, found in outcome.samples.items()
+            name: ratio_of(outcome.samples, "ours", name)
+            for name in outcome.samples
             if name != "ours"
         },
         max_rel_error=outcome.errors,
@@ -133,9 +137,3 @@ def geometric_means(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
         )
         for runner in runners
     }
-
-
-def _ratio(first: Sequence[float], second: Sequence[float]) -> PairedRatio:
-    """Of two runners of a contest, in which a slow one has the first rounds only."""
-    pairs = min(len(first), len(second))
-    return paired_ratio(first[:pairs], second[:pairs])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.api import optimize
 from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
+from tvm_ios.models import Shapes
 from tvm_ios.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def prepare_material(
     options: MeasuringOptions,
     *,
     random_weights: int | None,
+    shapes: Shapes | None,
     policies: Sequence[str],
     progress: Callable[[str, int, int], None] | None,
 ) -> Material:
@@ -62,7 +64,7 @@ def prepare_material(
         another model, machine or search.
     wanted
         Names of files besides the executables: ``model.onnx``, ``tvm.so``.
-    options, random_weights, policies, progress
+    options, random_weights, shapes, policies, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -73,7 +75,7 @@ def prepare_material(
     from relay_passes.load import load_model
     from runtime_ext.tvm_baseline import compile_baseline
 
-    loaded = load_model(model, random_weights=random_weights)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
     if loaded.onnx is None:
         raise UserError(
             f"{model} is no ONNX model, which the other runners read: export it to .onnx"
@@ -89,6 +91,7 @@ def prepare_material(
             folder / "ours",
             options=options,
             random_weights=random_weights,
+            shapes=shapes,
             policies=policies,
             progress=progress,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -15,7 +14,9 @@ from tvm_ios.cli.output import (
     Debug,
     Json,
     RandomWeights,
+    Shapes,
     console,
+    input_shapes,
     print_json,
     progress_bars,
     reports_errors,
@@ -30,6 +31,7 @@ from tvm_ios.cli.search_options import (
     OperatorsAGroup,
     TimeLimit,
     TuningLog,
+    measuring_options,
 )
 from tvm_ios.errors import UserError
 
@@ -63,6 +65,7 @@ def bench(
     seconds: Annotated[
         float, typer.Option(min=0, help="Time of all runs of a model, about.")
     ] = 30.0,
+    shape: Shapes = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -82,39 +85,27 @@ def bench(
     or a runner that fails is reported, and the others go on.
     """
     against_names, policies = _names(against), _names(policy) if policy else None
-    from runtime_ext.machine import available_lanes
-    from runtime_ext.runners import RUNNERS, opponents
-
-    lanes = lanes or available_lanes()
-    # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
-    os.environ["TVM_NUM_THREADS"] = str(lanes)
-    from relay_passes.measured import MeasuringOptions
+    fixed = input_shapes(shape)
+    options = measuring_options(lanes, measure, max_measurements, time_limit, r, s, max_block, log)
     from runtime_ext.contest import Rules
     from runtime_ext.machine_description import describe_machine
+    from runtime_ext.runners import RUNNERS, opponents
     from tvm_ios.api import POLICIES
     from tvm_ios.bench import bench as run
     from tvm_ios.bench_document import BenchDocument
     from tvm_ios.bench_material import log_digest
-    from tvm_ios.search.endings import Pruning
-    from tvm_ios.search.lazy import Budget
 
     _require_known(against_names, RUNNERS, "--against")
     _require_known(policies or (), POLICIES, "--policy")
     if resume and output is None:
         raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
     libraries = [runner.library for runner in opponents(against_names) if runner.library]
-    options = MeasuringOptions(
-        lanes=lanes,
-        database=log,
-        pruning=Pruning(r, s),
-        max_block=max_block,
-        budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
-    )
     rules = Rules(rounds, seconds, minimum=min(rounds, 10), warm_up=1)
     settings = {
         "against": against_names,
         "policies": policies,
         "random_weights": random_weights,
+        "shapes": {name: list(extents) for name, extents in fixed.items()},
         "rounds": rounds,
         "seconds": seconds,
         "search": [measure.value, max_measurements, time_limit, r, s, max_block],
@@ -127,7 +118,7 @@ def bench(
         raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
     with progress_bars() as update, tempfile.TemporaryDirectory() as folder:
         update("measuring the machine", 0, 1)
-        document = BenchDocument(describe_machine(lanes, libraries), settings)
+        document = BenchDocument(describe_machine(options.lanes, libraries), settings)
         update("measuring the machine", 1, 1)
         if resume and output is not None:
             document.resume(output)
@@ -145,6 +136,7 @@ def bench(
                     rules=rules,
                     options=options,
                     random_weights=random_weights,
+                    shapes=fixed,
                     policies=policies or POLICIES,
                     progress=lambda what, done, total, name=name: update(
                         f"{name}: {what}", done, total
