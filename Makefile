@@ -6,10 +6,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test test-all test-torch lint bench clean
+.PHONY: demo tune-demo test test-all test-torch lint bench clean
+
+# A tuning log holds for an instruction-set level and a number of lanes.
+THIS_MACHINE := $(BIN)/python -c "from runtime_ext.machine import available_lanes as lanes, \
+	instruction_level as level; print(level(), lanes(), sep='-')"
 
 demo: $(STAMP)
-	$(BIN)/tvm-ios optimize squeezenet -o out/squeezenet
+	@log=logs/squeezenet-$$($(THIS_MACHINE)); \
+	if test -d $$log; then set -- --log $$log; \
+	else echo "there is no $$log: kernels get their default schedules"; fi; \
+	set -x; $(BIN)/tvm-ios optimize squeezenet -o out/squeezenet "$$@"
+
+# Tunes the demo's kernels for this machine, or goes on where the last time stopped.
+tune-demo: $(STAMP)
+	$(BIN)/tvm-ios tune squeezenet --log logs/squeezenet-$$($(THIS_MACHINE)) --time-limit 1500 --compact
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" -q

@@ -20,7 +20,7 @@ from tvm_ios.cost.composed import ComposedCost
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog
 from tvm_ios.cost.recorded import RecordedCost
 from tvm_ios.merge_rule import mergeable
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget, LazyStatistics, lazy_search
@@ -77,10 +77,11 @@ class MeasuredSearch:
             target, options.lanes, options.cache / "kernels", database=options.database
         )
         self.timer = StageTimer(
-            prepared.units, self._source, self.compiler, options.lanes, self._log(target)
+            prepared.units, self.source, self.compiler, options.lanes, self._log(target)
         )
         self._layouts = tensor_layouts(prepared.units)
         self._optimistic: ComposedCost | None = None
+        self._compiled = False
 
     def schedule(self, policy: str) -> tuple[Schedule, LazyStatistics | None]:
         """The schedule of a policy, and for those that search what the search took.
@@ -91,6 +92,9 @@ class MeasuredSearch:
             If the policy is unknown.
         """
         graph, options = self.prepared.units, self.options
+        if options.database is not None:
+            # Whatever is built then has the faster of the log's kernels and the default ones.
+            self._compile_units()
         if (made := baseline_schedule(policy, graph, device=self.device)) is not None:
             return made, None
 
@@ -113,6 +117,13 @@ class MeasuredSearch:
             batch=graph.batch,
         )
 
+    def sequential_latency(self) -> float:
+        """Seconds of all units one after another, each alone on all lanes."""
+        graph = self.prepared.units
+        self._compile_units()
+        stages = [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(len(graph))]
+        return sum(self.timer.stage_latency(graph, stage) for stage in stages)
+
     def measured_baseline(self, policy: str) -> Schedule | None:
         """A schedule that needs no search, with measured latencies; None for other policies."""
         graph = self.prepared.units
@@ -123,7 +134,7 @@ class MeasuredSearch:
         return baseline_schedule(policy, graph, self.timer, device=self.device)
 
     def recorded(self, policy: str, log: Path) -> tuple[Schedule, SearchStatistics | None]:
-        """The best schedule of stages that a log holds; nothing is measured.
+        """The best schedule of stages that a log holds; no stage is measured.
 
         Raises
         ------
@@ -136,7 +147,7 @@ class MeasuredSearch:
         if not log.exists():
             raise LogError(f"there is no measurement log {log}")
         samples = MeasurementLog(log, self._header(self.compiler.target)).samples
-        self.timer.compile_units(self.progress)
+        self._compile_units()
         cost = RecordedCost(samples, self.timer.stage_key)
         if (made := baseline_schedule(policy, graph, cost, device=self.device)) is not None:
             return made, None
@@ -151,21 +162,27 @@ class MeasuredSearch:
             batch=graph.batch,
         )
 
-    def _optimistic_cost(self) -> ComposedCost:
-        if self._optimistic is None:
-            self.timer.compile_units(self.progress)
-            self.timer.measure_units(self.progress)
-            self._optimistic = ComposedCost(
-                self.timer.unit_latencies, self.timer.unit_key, self.options.lanes
-            )
-        return self._optimistic
-
-    def _source(self, units: tuple[int, ...]) -> UnitSource:
+    def source(self, units: tuple[int, ...]) -> UnitSource:
+        """The function and layouts of a unit, or of merged ones."""
         outliner = self.prepared.outliner
         made = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
         reject_tir(made.function, made.name)
         layouts = tuple(self._layouts[t] for t in (*made.data, *made.outputs))
         return UnitSource(made.function, layouts)
+
+    def _compile_units(self) -> None:
+        if not self._compiled:
+            self.timer.compile_units(self.progress)
+            self._compiled = True
+
+    def _optimistic_cost(self) -> ComposedCost:
+        if self._optimistic is None:
+            self._compile_units()
+            self.timer.measure_units(self.progress)
+            self._optimistic = ComposedCost(
+                self.timer.unit_latencies, self.timer.unit_key, self.options.lanes
+            )
+        return self._optimistic
 
     def _log(self, target: Any) -> MeasurementLog:
         """One log file for each device, target and TVM, so that none is ever refused."""

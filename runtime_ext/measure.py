@@ -120,9 +120,23 @@ class StageTimer:
             if progress is not None:
                 progress("compiling kernels", done, total)
 
-        made = self._compiler.compile(sources, report)
+        made = self._compiler.compile_forms(sources, report)
         for i, units in enumerate(wanted):
-            self._compiled[units] = made[str(i)]
+            forms = made[str(i)]
+            self._compiled[units] = forms[0]
+            if len(forms) > 1:
+                self._compiled[units] = self._fastest(units, forms)
+                self._compiler.keep(forms, self._compiled[units])
+
+    def _fastest(self, units: tuple[int, ...], forms: Sequence[CompiledUnit]) -> CompiledUnit:
+        """The form of a unit, or of merged ones, that takes least time alone on all lanes."""
+        strategy = Strategy.CONCURRENT if len(units) == 1 else Strategy.MERGE
+        stage = Stage(strategy, tuple((unit,) for unit in units))
+        seconds: list[float] = []
+        for form in forms:
+            self._compiled[units] = form
+            seconds.append(self._median(stage, self.lanes, _label(self.graph, stage)))
+        return forms[seconds.index(min(seconds))]
 
     def _key(self, stage: Stage, lanes: int) -> str:
         conditions = f"{lanes} lanes, warm"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
     from relay_passes.prepare import Prepared
     from runtime_ext.build import BuiltModel
+    from runtime_ext.kernels.library import LogUse
     from tvm_ios.graph import OpGraph
 
 Progress = Callable[[str, int, int], None]
@@ -56,7 +57,7 @@ class Optimized:
     complete
         False if a search's budget ended it before its optimum was proven.
     tuned
-        Functions that the tuning log has and has not; None without a log.
+        Kernels that the tuning log has, that are used, and that it has not; None without a log.
     seconds
         Of each part of the work.
     """
@@ -75,7 +76,7 @@ class Optimized:
     candidates: int
     stages_measured: int
     complete: bool
-    tuned: tuple[int, int] | None
+    tuned: LogUse | None
     seconds: Mapping[str, float]
 
 
@@ -153,7 +154,6 @@ def optimize(
     }
     candidates.built[kept].save(output, notes)
     watch.lap("save")
-    log = search.compiler.log
     return Optimized(
         model=loaded.name,
         policies=results,
@@ -169,7 +169,7 @@ def optimize(
         candidates=max((s.candidates for s in took), default=0),
         stages_measured=search.timer.stages_measured,
         complete=all(s.complete for s in took),
-        tuned=None if log is None else (len(log.matched), len(log.unmatched)),
+        tuned=search.compiler.log_use(),
         seconds=watch.laps,
     )
 

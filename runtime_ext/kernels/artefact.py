@@ -40,14 +40,11 @@ class Artefact:
         Its functions, in the order in which they run.
     scratch
         (shape, dtype) of the buffers that it needs while it runs.
-    source
-        ``"default"`` or ``"log"``.
     """
 
     key: str
     phases: tuple[KernelPhase, ...]
     scratch: tuple[tuple[tuple[int, ...], str], ...]
-    source: str
 
 
 def kernel_key(workload: str, target: str, schedule: str = "default") -> str:
@@ -82,7 +79,6 @@ class ArtefactCache:
                 key=key,
                 phases=tuple(KernelPhase(s, int(t), tuple(a)) for s, t, a in data["phases"]),
                 scratch=tuple((tuple(shape), dtype) for shape, dtype in data["scratch"]),
-                source=data["source"],
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -96,7 +92,6 @@ class ArtefactCache:
                 "key": artefact.key,
                 "phases": [[p.symbol, p.tiles, p.arguments] for p in artefact.phases],
                 "scratch": artefact.scratch,
-                "source": artefact.source,
                 "sha256": hashlib.sha256(made.read_bytes()).hexdigest(),
             }
             text = Path(folder) / "kernel.json"

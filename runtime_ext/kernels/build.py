@@ -45,7 +45,6 @@ def build_kernel(
             for name, phase in zip(names, phases.phases, strict=True)
         ),
         scratch=phases.scratch,
-        source=spec.source if isinstance(spec, Scheduled) else "default",
     )
     return artefact, compiled
 

@@ -18,8 +18,6 @@ from runtime_ext.kernels.vector_unit import VectorUnit
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
 _RESIDENT_WEIGHTS = 384 * 1024
-#: Tiles to aim at: enough to balance lanes, few enough to keep the calls long.
-_TILES = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class TilePlan:
     """How tile numbers map to the grid."""
 
     runs: tuple[Run, ...]
@@ -46,12 +44,13 @@ class _Plan:
 
     @property
     def tiles(self) -> int:
+        """How many there are."""
         return self.blocks * self.rows * self.strips
 
 
 def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a contraction and its number of tiles."""
-    plan = _plan(spec, unit)
+    plan = plan_tiles(spec, unit)
     buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
     begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
     code = Code()
@@ -60,7 +59,8 @@ def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
     return code.function(buffers, begin, end), plan.tiles
 
 
-def _plan(spec: Contraction, unit: VectorUnit) -> _Plan:
+def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
+    """How the tiles of a contraction lie, as its blocking or rules of thumb say."""
     width = spec.blocking.vectors * unit.lanes
     parts: list[_Part] = []
     block = channel = 0
@@ -72,12 +72,14 @@ def _plan(spec: Contraction, unit: VectorUnit) -> _Plan:
     rows = spec.batch * spec.window.output[0]
     strips, strip = 1, runs[0].tiles
     borderless = all(len(run.valid) == run.pixels * spec.window.kernel[1] for run in runs)
-    if borderless and rows * block < _TILES // 2:
-        strip = max(1, runs[0].tiles * rows * block // _TILES)
+    if borderless and rows * block < spec.blocking.tiles // 2:
+        strip = max(1, runs[0].tiles * rows * block // spec.blocking.tiles)
         strips = ceil(runs[0].tiles / strip)
-    weights = block * width * spec.channels * spec.window.kernel[0] * spec.window.kernel[1] * 4
-    outer = weights > _RESIDENT_WEIGHTS
-    return _Plan(runs, tuple(parts), block, rows, strips, strip, outer)
+    outer = spec.blocking.blocks_outer
+    if outer is None:
+        weights = block * width * spec.channels * spec.window.kernel[0] * spec.window.kernel[1] * 4
+        outer = weights > _RESIDENT_WEIGHTS
+    return TilePlan(runs, tuple(parts), block, rows, strips, strip, outer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class _Place:
 
 class _Writer:
     def __init__(
-        self, spec: Contraction, plan: _Plan, unit: VectorUnit, buffers: list[Any], code: Code
+        self, spec: Contraction, plan: TilePlan, unit: VectorUnit, buffers: list[Any], code: Code
     ) -> None:
         self.spec, self.plan, self.unit, self.buffers, self.code = spec, plan, unit, buffers, code
 
@@ -201,6 +203,8 @@ class _Writer:
         """Input channels a loop step: some 32 multiply-adds make the loop's own work small."""
         if self.spec.channels <= UNROLLED:
             return self.spec.channels
+        if self.spec.blocking.unroll is not None:
+            return self.spec.blocking.unroll
         limit = max(1, 32 // accumulators)
         return max(u for u in range(1, limit + 1) if self.spec.channels % u == 0)
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from runtime_ext.kernels.blocking import choose_blocking
 from runtime_ext.kernels.expression import Access, Expr, loads, substitute, windows
-from runtime_ext.kernels.spec import Contraction, Mean, Pointwise, Pooling, Spec, Statement
+from runtime_ext.kernels.spec import (
+    Blocking,
+    Contraction,
+    Mean,
+    Pointwise,
+    Pooling,
+    Spec,
+    Statement,
+)
 from runtime_ext.kernels.transform import packing
 from runtime_ext.kernels.values import Storage, shift
 from runtime_ext.kernels.vector_unit import VectorUnit
@@ -48,7 +57,13 @@ class Draft:
         return self.axes[3]
 
 
-def finish(draft: Draft, storages: list[Storage], unit: VectorUnit) -> tuple[Spec, tuple[int, ...]]:
+#: The blocking that a contraction should have instead of its own, if any.
+Tuned = Callable[[Contraction], Blocking | None]
+
+
+def finish(
+    draft: Draft, storages: list[Storage], unit: VectorUnit, tuned: Tuned | None = None
+) -> tuple[Spec, tuple[int, ...]]:
     """The kernel's spec, and the storages that its buffers are; packs a contraction's weights."""
     order: list[int] = []
 
@@ -91,11 +106,14 @@ def finish(draft: Draft, storages: list[Storage], unit: VectorUnit) -> tuple[Spe
         depth = spec.channels * window.kernel[0] * window.kernel[1]
         pixel = abs(spec.data.strides[2]) * window.strides[1] * 4
         blocking = choose_blocking(parts, window.output[1], depth, spec.channels, pixel, unit)
+        spec = replace(spec, parts=parts, blocking=blocking)
+        if tuned is not None:
+            spec = replace(spec, blocking=tuned(spec) or blocking)
         packed = storages[order[weight]]
-        packed.transform = packing(packed.shape, parts, blocking.vectors * unit.lanes)
+        packed.transform = packing(packed.shape, parts, spec.blocking.vectors * unit.lanes)
         packed.shape = packed.transform.shape(packed.shape)
         buffers = tuple(storages[s].shape for s in order)
-        spec = replace(spec, buffers=buffers, parts=parts, blocking=blocking)
+        spec = replace(spec, buffers=buffers)
     elif isinstance(spec, Pooling):
         spec = replace(spec, weight=weight)
     return spec, tuple(order)

@@ -46,15 +46,14 @@ class Generic:
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A scheduled PrimFunc, in the model's layouts; ``source`` says where it comes from."""
+    """A scheduled PrimFunc, in the model's layouts."""
 
     function: Any
     shapes: tuple[tuple[tuple[int, ...], str], ...]
-    source: str
 
     def __repr__(self) -> str:
         digest = tvm_ffi.structural_hash(self.function, map_free_vars=True)
-        return f"Scheduled({digest}, {self.shapes}, {self.source})"
+        return f"Scheduled({digest}, {self.shapes})"
 
 
 def generic_rule(planner: Planner, var: Any, call: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,26 @@ from runtime_ext.kernels.build import build_kernel
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.tuning_log import TuningLog
-from runtime_ext.kernels.unit import CompiledUnit, UnitPlan, UnitSource, plan_unit
+from runtime_ext.kernels.unit import (
+    CompiledUnit,
+    UnitPlan,
+    UnitSource,
+    plan_unit,
+    tuned_plans,
+)
 from runtime_ext.kernels.vector_unit import VectorUnit
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
 Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogUse:
+    """Kernels that a tuning log has, that run as it says, and that it has not."""
+
+    found: int
+    used: int
+    missing: int
 
 
 class KernelCompiler:
@@ -36,8 +52,8 @@ class KernelCompiler:
     cache_dir
         Folder of compiled kernels; several processes may share it.
     database
-        A MetaSchedule database or its folder. A unit all of whose functions are in it runs
-        these, in the model's layouts; the others get the default schedules.
+        A MetaSchedule database or its folder. A unit that it has gets the database's schedules,
+        unless :meth:`keep` says that others are faster; the others get the default schedules.
 
     Raises
     ------
@@ -53,7 +69,7 @@ class KernelCompiler:
         database: Any | None = None,
     ) -> None:
         self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
-        #: The tuning log, which counts the functions that it has and has not.
+        #: The tuning log, which counts what it has and has not.
         self.log = TuningLog(database, self.target) if database is not None else None
         self.lanes = lanes
         self._unit = VectorUnit.of(self.target)
@@ -63,6 +79,8 @@ class KernelCompiler:
         self._functions: dict[str, Any] = {}
         self._unloaded: set[str] = set()
         self._loaded: list[Any] = []
+        self._plans: dict[str, tuple[UnitPlan, ...]] = {}
+        self._kept: dict[str, CompiledUnit] = {}
         #: Kernels compiled by this object (not found in the cache).
         self.compiled = 0
 
@@ -78,13 +96,44 @@ class KernelCompiler:
         progress
             Told (kernels done, kernels in all) after each.
         """
-        plans = {name: plan_unit(source, self._unit, self.log) for name, source in units.items()}
+        forms = self.compile_forms(units, progress)
+        return {name: self._kept.get(made[-1].key, made[0]) for name, made in forms.items()}
+
+    def compile_forms(
+        self, units: Mapping[str, UnitSource], progress: Progress | None = None
+    ) -> dict[str, tuple[CompiledUnit, ...]]:
+        """Compile each unit in every form that it can have: as in the log, and by default.
+
+        Returns
+        -------
+        dict
+            For each unit its different forms; the default comes last.
+        """
+        plans = {name: self._plan(source) for name, source in units.items()}
         wanted: dict[str, Spec | Generic | Scheduled] = {}
-        for plan in plans.values():
-            for kernel in plan.kernels:
-                wanted.setdefault(self._key(kernel.spec), kernel.spec)
+        for kernel in (k for forms in plans.values() for plan in forms for k in plan.kernels):
+            wanted.setdefault(self._key(kernel.spec), kernel.spec)
         self._make({k: s for k, s in wanted.items() if k not in self._artefacts}, progress)
-        return {name: self._unit_code(plan) for name, plan in plans.items()}
+        result: dict[str, tuple[CompiledUnit, ...]] = {}
+        for name, forms in plans.items():
+            made: dict[str, CompiledUnit] = {}
+            for unit in map(self._unit_code, forms):
+                # Where the log's best is the default, it counts as the log's.
+                made[unit.key] = made.pop(unit.key, unit)
+            result[name] = tuple(made.values())
+            self._kept.setdefault(result[name][-1].key, result[name][0])
+        return result
+
+    def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
+        """Give :meth:`compile` one of the forms of a unit to return from now on."""
+        self._kept[forms[-1].key] = best
+
+    def log_use(self) -> LogUse | None:
+        """How much of the tuning log is used; None without one."""
+        if self.log is None:
+            return None
+        used = {name for unit in self._kept.values() for name in unit.tuned}
+        return LogUse(len(self.log.matched), len(used), len(self.log.unmatched))
 
     def function(self, symbol: str) -> Any:
         """The callable of a phase: ``function(*buffers, begin, end)``.
@@ -102,6 +151,15 @@ class KernelCompiler:
         """Write a shared library with these symbols, for ``tvm.runtime.load_module``."""
         keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
         _link(Path(path), [self._cache.object_file(key) for key in keys])
+
+    def _plan(self, source: UnitSource) -> tuple[UnitPlan, ...]:
+        default = plan_unit(source, self._unit)
+        if self.log is None:
+            return (default,)
+        key = repr(default)
+        if key not in self._plans:
+            self._plans[key] = (*tuned_plans(source, self._unit, self.log), default)
+        return self._plans[key]
 
     def _key_of_symbol(self, symbol: str) -> str:
         key = symbol[1:].rsplit("_", 1)[0]
@@ -166,11 +224,9 @@ class KernelCompiler:
         scratch = list(plan.scratch)
         calls: list[PhaseCall] = []
         keys: list[str] = []
-        source = "default"
         for kernel in plan.kernels:
             artefact = self._artefacts[self._key(kernel.spec)]
             keys.append(artefact.key)
-            source = "log" if artefact.source == "log" else source
             own = [*kernel.buffers]
             for shape, dtype in artefact.scratch:
                 own.append(len(parameters) + len(scratch))
@@ -180,7 +236,7 @@ class KernelCompiler:
                 calls.append(PhaseCall(phase.symbol, phase.tiles, arguments))
         code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
         key = kernel_key(repr((code, plan.constants)), str(self.target))
-        return CompiledUnit(code, plan.constants, key, tuple(keys), source)
+        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned)
 
 
 def _link(path: Path, objects: list[Path]) -> None:

@@ -199,8 +199,7 @@ class Planner:
             return
         if var in self._steps:
             step = self._steps[var]
-            source = "log" if step.tuned else "default"
-            opaque(self, var, step.arguments, lambda s: Scheduled(step.function, s, source))
+            opaque(self, var, step.arguments, lambda s: Scheduled(step.function, s))
             return
         name = operator_name(expr)
         if all(is_float(t) for t in tensor_types(var.ty)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tvm import tirx
 
@@ -32,6 +33,7 @@ class Run:
     valid: frozenset[tuple[int, int]]
 
 
+@lru_cache(1024)
 def row_runs(window: Window, pixels: int) -> tuple[Run, ...]:
     """Tiles of a row from left to right, equal neighbours joined; only the last is shorter."""
     runs: list[Run] = []

@@ -52,10 +52,26 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """A register tile of a contraction: output pixels by vectors of output channels."""
+    """How the work of a contraction is cut.
+
+    Attributes
+    ----------
+    pixels, vectors
+        The register tile: output pixels by vectors of output channels.
+    unroll
+        Input channels a step of the innermost loop, a divisor of all; None for a rule of thumb.
+    tiles
+        Tiles to aim at where rows are few: enough to balance lanes, few enough to keep the
+        calls long.
+    blocks_outer
+        Whether all pixels pass before the next block of weights; None for a rule of thumb.
+    """
 
     pixels: int
     vectors: int
+    unroll: int | None = None
+    tiles: int = 96
+    blocks_outer: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

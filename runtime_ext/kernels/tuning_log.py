@@ -1,8 +1,7 @@
-"""Tuned kernels: find a unit's functions in a MetaSchedule database."""
+"""Tuned kernels: what a MetaSchedule database has for a unit."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +11,19 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import relax, s_tir
-from tvm.s_tir import meta_schedule
 
+from runtime_ext.kernels.contraction_space import blocking_of, explicit, in_space
+from runtime_ext.kernels.contraction_workload import contraction_workload
 from runtime_ext.kernels.generic import default_schedule
 from runtime_ext.kernels.relax_function import calling_module, operator_name
-from tvm_ios.errors import UserError
-
-#: What two targets must agree on for the schedules of one to be used for the other.
-_TARGET_KEYS = ("kind", "mcpu", "num-cores")
+from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.tuning_folder import (
+    mean_seconds,
+    read_database,
+    require_same_target,
+    workload_name,
+)
+from runtime_ext.kernels.vector_unit import VectorUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,12 @@ class TunedStep:
     arguments
         Variables of the lowered function that it reads.
     tuned
-        True if the schedule comes from the database.
+        Its name in the database, empty if the schedule does not come from there.
     """
 
     function: Any
     arguments: tuple[Any, ...]
-    tuned: bool
+    tuned: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class TunedUnit:
 
 
 class TuningLog:
-    """A MetaSchedule database for one target.
+    """A MetaSchedule database for one target, of contractions, of TVM's functions or of both.
 
     Parameters
     ----------
@@ -63,20 +67,41 @@ class TuningLog:
     Raises
     ------
     UserError
-        If the folder holds no database, or one made for another target.
+        If the folder holds no database, or one made for another target or TVM.
     """
 
     def __init__(self, database: Any, target: Any) -> None:
         if isinstance(database, (str, os.PathLike)):
-            database = _open(Path(database))
+            database = read_database(Path(database))
         self.database = database
         self.target = target
-        records = list(database.get_all_tuning_records())
-        for record in records:
-            _require_same(record.target, target)
-        #: Functions found in the database, and heavy ones not found, by structural hash.
-        self.matched: set[int] = set()
-        self.unmatched: set[int] = set()
+        self._blockings: dict[str, tuple[float, Blocking]] = {}
+        self._has_functions = False
+        for record in database.get_all_tuning_records():
+            require_same_target(record.target, target)
+            blocking = blocking_of(record.trace.as_json())
+            if blocking is None:
+                self._has_functions = True
+            else:
+                best = (_seconds(record), blocking)
+                name = workload_name(record.workload.mod)
+                known = self._blockings.setdefault(name, best)
+                self._blockings[name] = min(known, best, key=lambda pair: pair[0])
+        #: Names of what was found in the database, and of heavy work that was not.
+        self.matched: set[str] = set()
+        self.unmatched: set[str] = set()
+
+    def blocking(self, spec: Contraction, unit: VectorUnit) -> tuple[str, Blocking] | None:
+        """A contraction's name in the database and its best blocking there, if it is in it."""
+        if not self._blockings:
+            return None
+        name = workload_name(contraction_workload(spec))
+        _, best = self._blockings.get(name, (0.0, None))
+        if best is None or not in_space(spec, unit, best):
+            self.unmatched.add(name)
+            return None
+        self.matched.add(name)
+        return name, spec.blocking if best == explicit(spec, unit) else best
 
     def find(self, function: Any) -> TunedUnit | None:
         """A unit's functions with the database's schedules.
@@ -86,6 +111,8 @@ class TuningLog:
         TunedUnit or None
             None unless all of the unit's functions that need a schedule are in the database.
         """
+        if not self._has_functions:
+            return None
         lowered = _lower(function, self.target)
         unit = lowered["unit"]
         steps: dict[Any, TunedStep] = {}
@@ -97,20 +124,19 @@ class TuningLog:
             if not _is_call_tir(call):
                 return None
             prim_func = lowered[call.args[0]]
-            name = call.args[0].name_hint
-            scheduled, heavy = self._schedule(prim_func, name), _is_heavy(prim_func)
-            digest = tvm_ffi.structural_hash(prim_func, map_free_vars=True)
+            scheduled = self._schedule(prim_func, call.args[0].name_hint)
+            name = workload_name(prim_func)
             if scheduled is not None:
-                self.matched.add(digest)
+                self.matched.add(name)
                 any_tuned = True
-            elif heavy:
-                self.unmatched.add(digest)
+            elif _is_heavy(prim_func):
+                self.unmatched.add(name)
                 complete = False
             made = default_schedule(prim_func) if scheduled is None else scheduled
             arguments = tuple(call.args[1].fields)
             # Weights are folded into nothing here, so a constant argument is a rare operator's.
             complete = complete and all(isinstance(a, relax.Var) for a in arguments)
-            steps[binding.var] = TunedStep(made, arguments, scheduled is not None)
+            steps[binding.var] = TunedStep(made, arguments, name if scheduled is not None else "")
         return TunedUnit(unit, steps) if complete and any_tuned else None
 
     def _schedule(self, prim_func: Any, name: str) -> Any | None:
@@ -123,44 +149,9 @@ class TuningLog:
         return functions[0] if len(functions) == 1 else None
 
 
-def _open(folder: Path) -> Any:
-    workloads, records = (
-        folder / "database_workload.json",
-        folder / "database_tuning_record.json",
-    )
-    for path in (workloads, records):
-        if not path.is_file():
-            raise UserError(
-                f"{folder} is no tuning log: it has no {path.name}; give the folder that "
-                "`tvm-ios tune` or MetaSchedule wrote"
-            )
-    try:
-        return meta_schedule.database.JSONDatabase(
-            str(workloads), str(records), allow_missing=False
-        )
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise UserError(f"the tuning log {folder} cannot be read: {error}") from error
-
-
-def _require_same(recorded: Any, wanted: Any) -> None:
-    if recorded is None:
-        raise UserError("the tuning log does not say for which target it was made; tune again")
-    have, want = _description(recorded), _description(wanted)
-    if have != want:
-        raise UserError(
-            f"the tuning log was made for {_text(have)}, but kernels are made for {_text(want)}; "
-            "tune on this target or leave the log out"
-        )
-
-
-def _description(target: Any) -> dict[str, Any]:
-    exported = {k: v for k, v in json.loads(json.dumps(dict(target.export()), default=str)).items()}
-    described = {key: exported.get(key) for key in _TARGET_KEYS}
-    return {key: value for key, value in described.items() if value is not None}
-
-
-def _text(description: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in description.items())
+def _seconds(record: Any) -> float:
+    """The mean of a record's run times, by which MetaSchedule ranks; infinite without any."""
+    return mean_seconds([float(s) for s in record.run_secs or ()])
 
 
 def _lower(function: Any, target: Any) -> Any:

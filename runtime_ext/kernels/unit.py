@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from runtime_ext.kernels.draft import finish
+from runtime_ext.kernels.draft import Tuned, finish
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.planner import Planner
-from runtime_ext.kernels.spec import Spec
+from runtime_ext.kernels.spec import Blocking, Contraction, Spec
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.vector_unit import VectorUnit
@@ -54,15 +54,15 @@ class CompiledUnit:
         Equal for units of equal code.
     kernels
         The keys of its kernels.
-    source
-        ``"log"`` if a tuning log served at least one kernel, else ``"default"``.
+    tuned
+        Names of what a tuning log had for it.
     """
 
     code: UnitCode
     constants: tuple[ConstantUse, ...]
     key: str
     kernels: tuple[str, ...]
-    source: str
+    tuned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,10 @@ class PlannedKernel:
 
 @dataclass(frozen=True)
 class UnitPlan:
-    """A unit cut into kernels; buffers are data inputs, constants, outputs, scratch."""
+    """A unit cut into kernels; buffers are data inputs, constants, outputs, scratch.
+
+    ``tuned`` names what of it a tuning log has.
+    """
 
     inputs: tuple[BufferType, ...]
     constants: tuple[ConstantUse, ...]
@@ -83,27 +86,49 @@ class UnitPlan:
     outputs: tuple[BufferType, ...]
     scratch: tuple[BufferType, ...]
     kernels: tuple[PlannedKernel, ...]
+    tuned: frozenset[str] = frozenset()
 
 
-def plan_unit(source: UnitSource, unit: VectorUnit, log: TuningLog | None = None) -> UnitPlan:
-    """Cut a unit into kernels; a unit whose functions are in the log gets those.
+def plan_unit(source: UnitSource, unit: VectorUnit) -> UnitPlan:
+    """Cut a unit into kernels.
 
     Raises
     ------
     ValueError
         If the function and its layouts do not fit, or it holds what is no operator.
     """
-    tuned = log.find(source.function) if log is not None else None
-    if tuned is not None:
-        planner = Planner(tuned.function, source.layouts, tuned.steps)
-    else:
-        planner = Planner(source.function, source.layouts)
+    return _plan(Planner(source.function, source.layouts), unit)
+
+
+def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> tuple[UnitPlan, ...]:
+    """A unit as a tuning log would have it: with its blockings, and with its functions."""
+    names: set[str] = set()
+
+    def blocking(spec: Contraction) -> Blocking | None:
+        found = log.blocking(spec, unit)
+        if found is None:
+            return None
+        name, made = found
+        names.add(name)
+        return made
+
+    made = _plan(Planner(source.function, source.layouts), unit, blocking)
+    plans = [replace(made, tuned=frozenset(names))] if names else []
+    functions = log.find(source.function)
+    if functions is not None:
+        planner = Planner(functions.function, source.layouts, functions.steps)
+        tuned = frozenset(step.tuned for step in functions.steps.values() if step.tuned)
+        plans.append(replace(_plan(planner, unit), tuned=tuned))
+    return tuple(plans)
+
+
+def _plan(planner: Planner, unit: VectorUnit, tuned: Tuned | None = None) -> UnitPlan:
     kernels: list[tuple[Spec | Generic | Scheduled, tuple[int, ...]]] = []
     for draft in planner.drafts:
         if draft.generic is not None:
             kernels.append(draft.generic)
         elif draft.statements:
-            kernels.append(finish(draft, planner.storages, unit))
+            kernels.append(finish(draft, planner.storages, unit, tuned))
     used = {s for _, buffers in kernels for s in buffers}
     order: list[int] = []
     for role in ("input", "constant", "output", "scratch"):

@@ -10,6 +10,7 @@ from tvm_ios.cli.optimize import optimize
 from tvm_ios.cli.run import run
 from tvm_ios.cli.schedule import schedule
 from tvm_ios.cli.stats import stats
+from tvm_ios.cli.tune import tune
 
 app = typer.Typer(
     name="tvm-ios",
@@ -18,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (models, stats, schedule, optimize, run, bench):
+for command in (models, stats, schedule, optimize, run, bench, tune):
     app.command()(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,7 +113,7 @@ def _json(done: Optimized) -> dict[str, Any]:
             "candidates": done.candidates,
             "stages_measured": done.stages_measured,
             "complete": done.complete,
-            "tuned": done.tuned,
+            "tuned": None if done.tuned is None else asdict(done.tuned),
         },
         "seconds": done.seconds,
         "executable": str(done.executable),
@@ -133,8 +134,8 @@ def _print(done: Optimized) -> None:
         f"TVM's own {done.seconds['tvm']:.1f} s"
     )
     if done.tuned is not None:
-        found, missing = done.tuned
-        out.print(f"tuning log: {found} functions found, {missing} not: default schedules")
+        found, used, missing = done.tuned.found, done.tuned.used, done.tuned.missing
+        out.print(f"tuning log: {found} kernels found, {used} used, {missing} not in it")
     table = Table("policy", "stages", "latency", "to sequential", "largest error")
     for row in done.policies:
         style = "bold green" if row.policy == done.kept else ""

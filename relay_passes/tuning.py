@@ -1,0 +1,136 @@
+"""Tune a model's kernels into a log, or go on where an earlier run stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relay_passes.load import load_model
+from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.prepare import prepare
+from relay_passes.tuning_tasks import tuning_tasks
+from runtime_ext.kernels.tuning_folder import compact, open_log
+from runtime_ext.measure import Progress
+from runtime_ext.tuning.cost_model import CostModel
+from runtime_ext.tuning.kernel_timer import KernelTimer
+from runtime_ext.tuning.tuner import Limits, Tuned, tune
+from tvm_ios.models import Shapes
+
+#: Called with trials done, all of them, and the model's seconds as tuned and by default.
+Tuning = Callable[[int, int, float, float], None]
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What :func:`tune_model` did.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    log
+        The folder of the tuning log.
+    kernels
+        The contractions, those of units first.
+    default, tuned
+        Seconds of all units one after another, with default kernels and with the log's best.
+    untouched
+        Merge candidates that no trial was spent on.
+    mended
+        Unfinished lines of a killed run that were removed from the log.
+    seconds
+        That tuning took.
+    """
+
+    model: str
+    log: Path
+    kernels: tuple[Tuned, ...]
+    default: float
+    tuned: float
+    untouched: int
+    mended: int
+    seconds: float
+
+
+def tune_model(
+    model: str,
+    log: Path,
+    *,
+    options: MeasuringOptions | None = None,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    trials: int = 64,
+    time_limit: float | None = None,
+    compacted: bool = False,
+    progress: Progress | None = None,
+    tuning: Tuning | None = None,
+) -> TuningResult:
+    """Tune the kernels of a model into a log, or go on where an earlier run stopped.
+
+    Parameters
+    ----------
+    model
+        Zoo name or file.
+    log
+        Folder of the log; written after every round.
+    options
+        Lanes, target, and the limits of the search whose merge candidates are tuned too.
+    random_weights
+        Seed of the weights that replace constant-valued ones.
+    shapes
+        Of inputs with dynamic dimensions, by name.
+    trials
+        Variants of each kernel that are timed, at most, earlier runs included.
+    time_limit
+        Seconds after which no further round begins; None for no limit.
+    compacted
+        Keep only each kernel's default and best at the end.
+    progress
+        Called with (what, done, total) while the model is prepared.
+    tuning
+        Called with trials done, all of them, and the model's seconds as tuned and by default.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read, xgboost is missing, or the log belongs to another target, TVM
+        or running process.
+    """
+    options = replace(options or MeasuringOptions(), database=None)
+    target = options.resolved_target
+    cost_model = CostModel(options.lanes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    search = MeasuredSearch(prepare(loaded.module, loaded.name), options, progress)
+    with open_log(log, target) as opened:
+        tasks = tuning_tasks(search)
+        default = search.sequential_latency()
+        begin = time.perf_counter()
+
+        def report(done: int, total: int, saved: float) -> None:
+            if tuning is not None:
+                tuning(done, total, default - saved, default)
+
+        kernels = tune(
+            tasks,
+            opened,
+            target,
+            KernelTimer(target, options.lanes),
+            cost_model,
+            Limits(trials, time_limit),
+            report,
+        )
+        if compacted:
+            compact(opened)
+    saved = sum(row.task.weight * (row.default - row.best) for row in kernels)
+    return TuningResult(
+        model=loaded.name,
+        log=log,
+        kernels=kernels,
+        default=default,
+        tuned=default - saved,
+        untouched=len(tasks) - len(kernels),
+        mended=opened.mended,
+        seconds=time.perf_counter() - begin,
+    )

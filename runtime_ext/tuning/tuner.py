@@ -1,0 +1,284 @@
+"""Tune the contractions of a model: rounds of trials where the model's latency falls most."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from tvm.s_tir import meta_schedule
+
+from runtime_ext.kernels.contraction_space import (
+    blocked,
+    blocking_of,
+    in_space,
+    points,
+    scheduled,
+)
+from runtime_ext.kernels.contraction_workload import contraction_workload
+from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.tuning_folder import OpenLog, recorded, workload_name
+from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.tuning.cost_model import CostModel, features_of
+from runtime_ext.tuning.task import Task
+
+#: Trials a round, and how many of them are drawn at random and not by the cost model; after
+#: short rounds the model knows more when it chooses the next ones.
+_ROUND, _RANDOM = 8, 1
+#: How much the last round's gain counts for where the next one goes; the rest is hope, which
+#: every round makes smaller.
+_RECENT = 0.2
+#: Merge candidates may never be used: what they gain counts for less.
+_MERGED_SHARE = 0.25
+#: Floating-point operations a second, for where to look first.
+_GUESS = 2e11
+
+
+class Timer(Protocol):
+    """What times blockings, see :class:`runtime_ext.tuning.kernel_timer.KernelTimer`."""
+
+    def measure(self, specs: Sequence[Contraction]) -> list[float]:
+        """Seconds of each; the first is what the others are compared with."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When tuning ends: trials of each contraction, and seconds in all or None."""
+
+    trials: int = 64
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What is known of a contraction.
+
+    Attributes
+    ----------
+    task
+        The contraction.
+    default, best
+        Seconds of the blocking by rules of thumb and of the fastest one.
+    blocking
+        The fastest.
+    trials
+        Blockings that were timed, now and before.
+    new_trials
+        Those of them that were timed now.
+    """
+
+    task: Task
+    default: float
+    best: float
+    blocking: Blocking
+    trials: int
+    new_trials: int
+
+
+#: Called after every round with trials done, all that there will be at most, and the seconds of
+#: a run of the model that they saved.
+Progress = Callable[[int, int, float], None]
+
+
+def tune(
+    tasks: Sequence[Task],
+    log: OpenLog,
+    target: Any,
+    timer: Timer,
+    model: CostModel,
+    limits: Limits,
+    progress: Progress,
+) -> tuple[Tuned, ...]:
+    """Tune contractions into a log; what it already holds is not timed again.
+
+    Parameters
+    ----------
+    tasks
+        Different contractions.
+    log
+        Gets every trial at once, as a record.
+    target
+        What the kernels are for.
+    timer
+        Times them.
+    model
+        Says which to time.
+    limits
+        When to end; every contraction of a unit gets at least its default timed.
+    progress
+        Told how it goes.
+    """
+    begin = time.perf_counter()
+    unit = VectorUnit.of(target)
+    trials = _recorded(log)
+    rng = np.random.default_rng(sum(map(len, trials.values())))
+    states = [_State.of(task, unit, log, trials) for task in tasks]
+
+    def report() -> None:
+        done = sum(state.trials for state in states)
+        total = sum(max(state.trials, min(limits.trials, state.most)) for state in states)
+        known = (state for state in states if state.seconds)
+        progress(done, total, sum(s.task.weight * (s.default - s.best) for s in known))
+
+    report()
+    fresh = [state for state in states if state.task.weight and not state.seconds]
+    for first in range(0, len(fresh), _ROUND):
+        batch = fresh[first : first + _ROUND]
+        specs = [state.spec_of(state.reference) for state in batch]
+        for state, seconds in zip(batch, timer.measure(specs), strict=True):
+            state.record([seconds], [state.reference], target)
+        report()
+    while open_states := [state for state in states if state.room(limits.trials)]:
+        if limits.seconds is not None and time.perf_counter() - begin >= limits.seconds:
+            break
+        state = max(open_states, key=lambda s: s.promise)
+        model.fit([s.samples for s in states if s.seconds])
+        chosen = state.choose(model, min(_ROUND, state.room(limits.trials)), rng)
+        reference, *seconds = timer.measure([state.spec_of(p) for p in (state.reference, *chosen)])
+        if not state.seconds or reference < state.default:
+            # What else runs on the machine only ever adds: the fastest time is the true one.
+            state.record([reference], [state.reference], target)
+        state.record(seconds, chosen, target)
+        report()
+    return tuple(state.result() for state in states if state.seconds)
+
+
+@dataclass
+class _State:
+    """A contraction while it is tuned; ``seconds`` are by index into ``points``."""
+
+    task: Task
+    unit: VectorUnit
+    log: OpenLog
+    workload: Any
+    points: tuple[Blocking, ...]
+    reference: Blocking
+    forgotten: int
+    seconds: dict[int, float]
+    features: Any
+    new: int = 0
+    gain: float = 0.0
+    _index: dict[Blocking, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        task: Task, unit: VectorUnit, log: OpenLog, trials: dict[str, list[tuple[Blocking, float]]]
+    ) -> _State:
+        """What the log knows of a task."""
+        workload = contraction_workload(task.spec)
+        name = workload_name(workload)
+        found = [trial for trial in trials.get(name, []) if in_space(task.spec, unit, trial[0])]
+        # With other rules of thumb another of two blockings of equal code would be listed.
+        every = tuple(dict.fromkeys((*points(task.spec, unit), *(b for b, _ in found))))
+        index = {point: i for i, point in enumerate(every)}
+        seconds: dict[int, float] = {}
+        for blocking, measured in found:
+            i = index[blocking]
+            seconds[i] = min(measured, seconds.get(i, measured))
+        return _State(
+            task=task,
+            unit=unit,
+            log=log,
+            workload=workload,
+            points=every,
+            reference=found[0][0] if found else every[0],
+            forgotten=log.forgotten.get(name, 0),
+            seconds=seconds,
+            features=features_of(task.spec, unit, every),
+            _index=index,
+        )
+
+    @property
+    def trials(self) -> int:
+        """Blockings timed so far."""
+        return len(self.seconds) + self.forgotten
+
+    @property
+    def most(self) -> int:
+        """Blockings that there are."""
+        return len(self.points)
+
+    @property
+    def default(self) -> float:
+        """Seconds of the reference, which was timed first."""
+        return self.seconds[self._index[self.reference]]
+
+    @property
+    def best(self) -> float:
+        """Seconds of the fastest."""
+        return min(self.seconds.values())
+
+    @property
+    def promise(self) -> float:
+        """Seconds of the model that another round may save."""
+        weight = self.task.weight + _MERGED_SHARE * self.task.merged
+        best = self.best if self.seconds else self.task.flops / _GUESS
+        hope = best / (1 + self.trials / _ROUND) ** 2
+        return weight * (_RECENT * self.gain + (1 - _RECENT) * hope)
+
+    @property
+    def samples(self) -> tuple[Any, Any]:
+        """Features and seconds of what was timed."""
+        return self.features[list(self.seconds)], np.array([*self.seconds.values()])
+
+    def room(self, trials: int) -> int:
+        """Trials that are left."""
+        known = max(1, len(self.seconds))
+        return max(0, min(trials - known - self.forgotten, len(self.points) - known))
+
+    def spec_of(self, point: Blocking) -> Contraction:
+        """The contraction cut as a point says."""
+        return blocked(self.task.spec, point, self.unit)
+
+    def choose(self, model: CostModel, count: int, rng: np.random.Generator) -> list[Blocking]:
+        """Points to time next: the most promising by the model, and a few at random."""
+        known = {*self.seconds, self._index[self.reference]}
+        left = np.array([i for i in range(len(self.points)) if i not in known])
+        order = rng.permutation(left)
+        speeds = model.predict(self.features[order])
+        if speeds is not None:
+            drawn = min(_RANDOM, count - 1) if count > 1 else 0
+            ranked = order[np.argsort(-speeds, kind="stable")]
+            order = np.concatenate([order[:drawn], ranked[~np.isin(ranked, order[:drawn])]])
+        return [self.points[i] for i in order[:count]]
+
+    def record(self, seconds: Sequence[float], chosen: Sequence[Blocking], target: Any) -> None:
+        """Take in what was timed, and write it down."""
+        before = self.best if self.seconds else None
+        database = self.log.database
+        workload = database.commit_workload(self.workload)
+        arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(self.workload, False)
+        for point, measured in zip(chosen, seconds, strict=True):
+            trace = scheduled(self.task.spec, self.unit, self.workload, point).trace
+            database.commit_tuning_record(
+                meta_schedule.database.TuningRecord(trace, workload, [measured], target, arguments)
+            )
+            number = self._index[point]
+            self.new += number not in self.seconds
+            self.seconds[number] = min(measured, self.seconds.get(number, measured))
+        self.gain = before - self.best if before is not None else 0.0
+
+    def result(self) -> Tuned:
+        """What is known now."""
+        fastest = min(self.seconds, key=lambda i: self.seconds[i])
+        return Tuned(
+            task=self.task,
+            default=self.default,
+            best=self.best,
+            blocking=self.points[fastest],
+            trials=self.trials,
+            new_trials=self.new,
+        )
+
+
+def _recorded(log: OpenLog) -> dict[str, list[tuple[Blocking, float]]]:
+    """The trials of a log by workload, in the order in which they were made."""
+    found: dict[str, list[tuple[Blocking, float]]] = {}
+    for record in recorded(log.folder):
+        blocking = blocking_of(record.trace)
+        if blocking is not None:
+            found.setdefault(record.workload, []).append((blocking, record.seconds))
+    return found

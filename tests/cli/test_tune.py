@@ -1,0 +1,126 @@
+"""``tvm-ios tune``: a small real run, killed and continued, and what it refuses."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import tvm_ios, tvm_ios_process
+from onnx_sketch import Sketch
+
+from runtime_ext.kernels.tuning_folder import RECORDS, WORKLOADS, open_log, recorded
+from runtime_ext.machine import host_target
+
+pytest.importorskip("xgboost")
+SCRIPT = "from tvm_ios.cli import main; main()"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two convolutions that can be merged."""
+    sketch = Sketch(1, 8, 6, 7)
+    outputs = sketch.conv("x", 8, 16), sketch.conv("x", 8, 24, kernel=1)
+    path = tmp_path_factory.mktemp("model") / "small.onnx"
+    path.write_bytes(sketch.model(*outputs).SerializeToString())
+    return path
+
+
+def test_tune_and_continue(model: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    options = ["--log", log, "--lanes", 2, "--json"]
+    first = tvm_ios("tune", model, *options, "--trials", 3).json
+    assert list(first) == [
+        "model",
+        "log",
+        "latency_ms",
+        "kernels",
+        "untouched",
+        "mended",
+        "seconds",
+    ]
+    assert first["model"] == "small"
+    assert 0 < first["latency_ms"]["tuned"] <= first["latency_ms"]["default"]
+    row = first["kernels"][0]
+    keys = ["name", "kernel", "weight", "merged", "default_ms", "tuned_ms", "gflops", "trials"]
+    assert list(row) == [*keys, "new_trials"]
+    trials = [row["trials"] for row in first["kernels"]]
+    assert trials == [3] * len(trials)
+    assert any(row["merged"] for row in first["kernels"])
+    assert len(recorded(log)) == sum(trials)
+
+    second = tvm_ios("tune", model, *options, "--trials", 4, "--compact").json
+    assert [row["new_trials"] for row in second["kernels"]] == [1] * len(trials)
+    for before, after in zip(first["kernels"], second["kernels"], strict=True):
+        assert after["tuned_ms"] <= before["tuned_ms"]
+        assert after["default_ms"] == before["default_ms"]
+    assert len(recorded(log)) <= 2 * len(trials)
+
+    third = tvm_ios("tune", model, "--log", log, "--lanes", 2, "--trials", 4)
+    assert third.code == 0
+    assert "0 trials in" in third.stdout
+    assert f"{sum(trials) + len(trials)} were in the log before" in third.stdout
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_continued(model: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    options = ["tune", model, "--log", log, "--lanes", "2", "--trials", "500"]
+    running = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *map(str, options)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 240
+        while not (log / RECORDS).is_file() or (log / RECORDS).stat().st_size < 20_000:
+            assert running.poll() is None, "it ended before it was killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        busy = tvm_ios("tune", model, "--log", log, "--lanes", 2)
+        assert "another process is tuning into" in busy.sentence
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    with (log / RECORDS).open("ab") as stream:
+        stream.write(b'[0,[[[["SampleCat')
+    held = len((log / RECORDS).read_bytes().splitlines()) - 1
+    assert held > 5
+    found = tvm_ios("tune", model, "--log", log, "--lanes", 2, "--trials", 2, "--json").json
+    assert sum(row["trials"] for row in found["kernels"]) >= held
+    assert sum(row["new_trials"] for row in found["kernels"]) <= len(found["kernels"])
+    assert found["mended"] == 1
+    assert (log / RECORDS).read_bytes().endswith(b"\n")
+
+    output = ["-o", tmp_path / "out", "--max-measurements", 0, "--lanes", 2]
+    optimized = tvm_ios_process("optimize", model, "--log", log, *output, "--json").json
+    use = optimized["search"]["tuned"]
+    assert use["found"] == 3
+    assert 0 <= use["used"] <= 3
+    assert use["missing"] == 0
+    assert max(row["max_rel_error"] for row in optimized["policies"]) <= 1e-4
+
+
+def test_refusals(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_log(tmp_path / "four", host_target(4)):
+        pass
+    four = tvm_ios("tune", model, "--log", tmp_path / "four", "--lanes", 2)
+    assert "num-cores 4" in four.sentence
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / WORKLOADS).write_text("nonsense\n")
+    assert "cannot be read" in tvm_ios("tune", model, "--log", damaged, "--lanes", 2).sentence
+    taken = tmp_path / "file"
+    taken.touch()
+    assert str(taken) in tvm_ios("tune", model, "--log", taken, "--lanes", 2).sentence
+    missing = tvm_ios("tune", "nothing.onnx", "--log", tmp_path / "new")
+    assert "nothing.onnx" in missing.sentence
+    assert not (tmp_path / "new").exists()
+    assert tvm_ios("tune", model, "--log", tmp_path / "new", "--trials", 0).code == 2
+    assert tvm_ios("tune", model).code == 2
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    found = tvm_ios("tune", model, "--log", tmp_path / "new")
+    assert "pip install 'tvm-ios[tune]'" in found.sentence

@@ -1,0 +1,180 @@
+"""Trials go where the model gains, are kept in the log, and are not made twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from kernel_harness import host_target, make_unit
+from tvm import relax
+
+from runtime_ext.kernels.contraction_space import blocked, explicit, points
+from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.tuning_folder import compact, open_log, recorded
+from runtime_ext.kernels.tuning_log import TuningLog
+from runtime_ext.kernels.unit import UnitSource, plan_unit
+from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.tuning.cost_model import CostModel, features_of
+from runtime_ext.tuning.kernel_timer import KernelTimer
+from runtime_ext.tuning.task import Task
+from runtime_ext.tuning.tuner import Limits, Tuned, tune
+from tvm_ios.errors import UserError
+
+pytest.importorskip("xgboost")
+TARGET = tvm.target.Target(host_target())
+UNIT = VectorUnit.of(TARGET)
+
+
+def task(channels: int, out: int, weight: int = 1, merged: int = 0) -> Task:
+    def body(emit: Any, x: Any, w: Any) -> Any:
+        return relax.op.nn.conv2d(x, w)
+
+    function = make_unit([(1, channels, 9, 10)], [(out, channels, 1, 1)], body)
+    (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), UNIT).kernels
+    assert isinstance(kernel.spec, Contraction)
+    return Task(f"{channels}to{out}", kernel.spec, weight, merged)
+
+
+class Bowl:
+    """A timer with one fastest tile in a smooth landscape; counts and slows down."""
+
+    def __init__(self, slower: float = 1.0) -> None:
+        self.timed: list[tuple[int, Blocking]] = []
+        self.batches: list[int] = []
+        self.slower = slower
+
+    def seconds(self, spec: Contraction) -> float:
+        tile = spec.blocking
+        distance = abs(tile.pixels - 5) / 5 + abs(tile.vectors - 2) + (tile.unroll != 4) / 4
+        return 1e-6 * spec.channels * (1 + distance)
+
+    def measure(self, specs: Sequence[Contraction]) -> list[float]:
+        self.batches.append(len(specs))
+        self.timed += [(spec.channels, spec.blocking) for spec in specs]
+        return [self.seconds(spec) * self.slower for spec in specs]
+
+
+def run(
+    folder: Path, tasks: Sequence[Task], timer: Any, limits: Limits
+) -> tuple[tuple[Tuned, ...], list[tuple[int, int, float]]]:
+    told: list[tuple[int, int, float]] = []
+    with open_log(folder, TARGET) as log:
+        model = CostModel(threads=1)
+        done = tune(tasks, log, TARGET, timer, model, limits, lambda *now: told.append(now))
+    return done, told
+
+
+def test_the_cost_model_finds_the_fast_ones(tmp_path: Path) -> None:
+    timer = Bowl()
+    (done,), told = run(tmp_path, [task(32, 64)], timer, Limits(trials=64))
+    every = points(done.task.spec, UNIT)
+    assert len(every) > 300
+
+    costs = sorted(timer.seconds(blocked(done.task.spec, p, UNIT)) for p in every)
+    assert done.best <= costs[len(costs) // 200], "among the fastest two hundredth"
+    assert done.best < done.default
+    assert (done.trials, done.new_trials) == (64, 64)
+    assert told[-1][:2] == (64, 64)
+    saved = [now[2] for now in told]
+    assert saved == sorted(saved)
+    assert saved[-1] == pytest.approx(done.default - done.best)
+
+
+def test_what_is_in_the_log_is_not_timed_again(tmp_path: Path) -> None:
+    both = [task(32, 64), task(48, 64)]
+    first = Bowl()
+    run(tmp_path, both, first, Limits(trials=20))
+    assert len(recorded(tmp_path)) == 40
+    second = Bowl(slower=1.5)
+    done, told = run(tmp_path, both, second, Limits(trials=24))
+    assert told[0][:2] == (40, 48)
+    assert [(row.trials, row.new_trials) for row in done] == [(24, 4), (24, 4)]
+    assert len(recorded(tmp_path)) == 48
+    defaults = {(t.spec.channels, explicit(t.spec, UNIT)) for t in both}
+    again = {pair for pair in second.timed if pair in first.timed}
+    assert again == defaults, "the defaults, for comparison only"
+    third = Bowl()
+    run(tmp_path, both, third, Limits(trials=24))
+    assert third.timed == []
+
+
+def test_the_default_counts_as_it_was_timed_best(tmp_path: Path) -> None:
+    one = task(32, 64)
+    (before,), _ = run(tmp_path, [one], Bowl(slower=4.0), Limits(trials=9))
+    (after,), _ = run(tmp_path, [one], Bowl(), Limits(trials=17))
+    assert after.default == pytest.approx(before.default / 4)
+    assert (after.trials, after.new_trials) == (17, 8)
+    assert after.best <= after.default
+    (later,), _ = run(tmp_path, [one], Bowl(slower=4.0), Limits(trials=25))
+    assert later.default == after.default
+
+
+def test_a_compact_log_remembers_its_trials(tmp_path: Path) -> None:
+    one = [task(32, 64)]
+    (before,), _ = run(tmp_path, one, Bowl(), Limits(trials=20))
+    with open_log(tmp_path, TARGET) as log:
+        compact(log)
+    assert len(recorded(tmp_path)) == 2
+    timer = Bowl()
+    (after,), _ = run(tmp_path, one, timer, Limits(trials=20))
+    assert timer.timed == []
+    assert (after.best, after.default) == (before.best, before.default)
+    assert (after.trials, after.new_trials) == (20, 0)
+
+
+def test_trials_go_where_the_model_gains(tmp_path: Path) -> None:
+    heavy, light, merge = task(128, 64, weight=4), task(8, 16), task(16, 32, 0, merged=1)
+    timer = Bowl()
+    done, _ = run(tmp_path, [light, merge, heavy], timer, Limits(trials=33))
+    channels = [c for c, _ in timer.timed]
+    assert channels[:2] == [8, 128], "defaults of the units first"
+    assert set(channels[2:11]) == {128}, "then the first round"
+    assert [row.trials for row in done] == [33, 33, 33]
+
+
+def test_no_round_begins_after_the_time_is_up(tmp_path: Path) -> None:
+    tasks = [task(32, 64), task(16, 32, 0, merged=1)]
+    timer = Bowl()
+    done, _ = run(tmp_path, tasks, timer, Limits(trials=64, seconds=0.0))
+    assert [(row.task.name, row.trials) for row in done] == [("32to64", 1)]
+
+
+def test_a_small_space_is_exhausted(tmp_path: Path) -> None:
+    tiny = task(2, 8)
+    every = points(tiny.spec, UNIT)
+    (done,), told = run(tmp_path, [tiny], Bowl(), Limits(trials=10_000))
+    assert done.trials == len(every) == told[-1][1]
+
+
+def test_real_kernels_are_timed_and_used(tmp_path: Path) -> None:
+    one = task(24, 48)
+    (done,), _ = run(tmp_path, [one], KernelTimer(TARGET, 2), Limits(trials=4))
+    assert 0 < done.best <= done.default < 1
+    assert done.trials == 4
+    log = TuningLog(tmp_path, TARGET)
+    found = log.blocking(one.spec, UNIT)
+    assert found is not None
+    default = explicit(one.spec, UNIT)
+    assert found[1] == (one.spec.blocking if done.blocking == default else done.blocking)
+    assert log.blocking(task(25, 48).spec, UNIT) is None
+    assert (len(log.matched), len(log.unmatched)) == (1, 1)
+
+
+def test_features_tell_points_apart() -> None:
+    spec = task(32, 64).spec
+    every = points(spec, UNIT)
+    features = features_of(spec, UNIT, every)
+    assert np.isfinite(features).all()
+    assert len(np.unique(features, axis=0)) == len(every)
+
+
+def test_without_xgboost(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(UserError, match=r"pip install 'tvm-ios\[tune\]'"):
+        CostModel(1)

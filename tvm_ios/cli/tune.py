@@ -1,0 +1,190 @@
+"""``tvm-ios tune``: find faster kernels for a model, and keep them in a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from tvm_ios.cli.output import (
+    Debug,
+    Json,
+    Model,
+    RandomWeights,
+    Shapes,
+    console,
+    input_shapes,
+    print_json,
+    reports_errors,
+)
+from tvm_ios.cli.search_options import (
+    GroupsAStage,
+    Lanes,
+    MaxBlock,
+    MeasureMode,
+    OperatorsAGroup,
+    measuring_options,
+)
+
+if TYPE_CHECKING:
+    from relay_passes.tuning import TuningResult
+
+#: A line tells every fall of the model's latency by so much.
+_WORTH_TELLING = 0.01
+
+
+@reports_errors
+def tune(
+    model: Model,
+    log: Annotated[
+        Path,
+        typer.Option(help="Folder of the tuning log (a MetaSchedule database); made or continued."),
+    ],
+    trials: Annotated[
+        int, typer.Option(min=1, help="Variants of each kernel to time, at most.")
+    ] = 64,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds of tuning, at most; the round under way ends.")
+    ] = None,
+    shape: Shapes = None,
+    lanes: Lanes = None,
+    random_weights: RandomWeights = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Keep only each kernel's default and best at the end.")
+    ] = False,
+    r: OperatorsAGroup = 3,
+    s: GroupsAStage = 8,
+    max_block: MaxBlock = 40,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find faster kernels for a model on this machine, and keep them in a log.
+
+    The convolutions and matrix products of the model, and those of operators that the search may
+    merge, are timed in many variants; a learned cost model chooses which, and the trials go where
+    the model's latency falls most. The log can be killed, continued and given to `optimize --log`.
+    """
+    fixed = input_shapes(shape)
+    options = measuring_options(lanes, MeasureMode.lazy, None, None, r, s, max_block)
+    from relay_passes.tuning import tune_model
+
+    shown = _Bars()
+    with shown.bars:
+        done = tune_model(
+            model,
+            log,
+            options=options,
+            random_weights=random_weights,
+            shapes=fixed,
+            trials=trials,
+            time_limit=time_limit,
+            compacted=compact,
+            progress=shown.prepare,
+            tuning=shown.tune,
+        )
+    if as_json:
+        print_json(_json(done))
+    else:
+        _print(done)
+
+
+class _Bars:
+    """Progress on stderr: bars, and lines that tell how the model's latency falls."""
+
+    def __init__(self) -> None:
+        self.bars = Progress(
+            TextColumn("{task.description:24}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._told: float | None = None
+
+    def prepare(self, what: str, done: int, total: int) -> None:
+        """Show what is done before the tuning."""
+        self._show(what, done, total, "")
+
+    def tune(self, done: int, total: int, latency: float, default: float) -> None:
+        """Show trials, and the model's seconds with tuned and with default kernels."""
+        self._show("tuning kernels", done, total, f"model {latency * 1e3:.3f} ms")
+        if self._told is None or latency < self._told * (1 - _WORTH_TELLING):
+            self._told = latency
+            self.bars.console.print(
+                f"{done} trials: model {latency * 1e3:.3f} ms, "
+                f"{latency / default:.3f} of that with default kernels"
+            )
+
+    def _show(self, what: str, done: int, total: int, note: str) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = self.bars.add_task(what, total=total, note=note)
+        self.bars.update(self._tasks[what], completed=done, total=total, note=note)
+
+
+def _json(done: TuningResult) -> dict[str, Any]:
+    return {
+        "model": done.model,
+        "log": str(done.log),
+        "latency_ms": {"default": done.default * 1e3, "tuned": done.tuned * 1e3},
+        "kernels": [
+            {
+                "name": row.task.name,
+                "kernel": row.task.text,
+                "weight": row.task.weight,
+                "merged": row.task.merged,
+                "default_ms": row.default * 1e3,
+                "tuned_ms": row.best * 1e3,
+                "gflops": row.task.flops / row.best / 1e9,
+                "trials": row.trials,
+                "new_trials": row.new_trials,
+            }
+            for row in done.kernels
+        ],
+        "untouched": done.untouched,
+        "mended": done.mended,
+        "seconds": done.seconds,
+    }
+
+
+def _print(done: TuningResult) -> None:
+    out = console()
+    table = Table("kernel", "weight", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials")
+    for row in done.kernels:
+        table.add_row(
+            row.task.text,
+            str(row.task.weight) if row.task.weight else f"merge of {row.task.merged}",
+            f"{row.default * 1e3:.4f}",
+            f"{row.best * 1e3:.4f}",
+            f"{row.default / row.best:.2f}",
+            f"{row.task.flops / row.best / 1e9:.0f}",
+            str(row.trials),
+            style="" if row.task.weight else "dim",
+        )
+    out.print(table)
+    new = sum(row.new_trials for row in done.kernels)
+    known = sum(row.trials for row in done.kernels) - new
+    out.print(
+        f"{done.model}: {done.default * 1e3:.3f} ms with default kernels, "
+        f"[bold green]{done.tuned * 1e3:.3f} ms[/bold green] with tuned ones (sum of its units, "
+        "one after another)"
+    )
+    if done.mended:
+        out.print(
+            "[yellow]an unfinished line that a killed run left in the log was removed[/yellow]"
+        )
+    rest = f"; {done.untouched} merge candidates were left" if done.untouched else ""
+    out.print(f"{new} trials in {done.seconds:.0f} s, {known} were in the log before{rest}")
+    out.print(f"tuning log: {done.log}  (tvm-ios optimize {done.model} --log {done.log})")
