@@ -90,6 +90,31 @@ def plot_profile(spans: Sequence[Any], names: Sequence[str], *, ax: Any = None) 
     return ax
 
 
+def plot_blocks(steps: Sequence[Any], blocks: Sequence[Sequence[int]], *, ax: Any = None) -> Any:
+    """Draw what every lane did in one run, a bar a launch, coloured by block.
+
+    Parameters
+    ----------
+    steps
+        :attr:`tvm_ios.explain.timeline.Timeline.steps`.
+    blocks
+        The units of each block, whose numbers stand above where they begin.
+    ax
+        Matplotlib axes to draw into; a new figure otherwise.
+    """
+    block_of = {unit: number for number, units in enumerate(blocks) for unit in units}
+    # Two digits give neighbours different colours.
+    names = [f"block {block_of[step.unit]:02}" for step in steps]
+    ax = plot_profile(steps, names, ax=ax)
+    top = max(step.lane for step in steps) + 0.45
+    for number, units in enumerate(blocks):
+        begins = [step.begin for step in steps if step.unit in units]
+        if begins:
+            ax.text(min(begins) * 1e3, top, str(number), fontsize=7, va="bottom")
+    ax.set_ylim(-0.6, top + 0.35)
+    return ax
+
+
 def _label(ax: Any, name: str, x: float, y: float, share: float) -> None:
     """The last part of a name, upright in a narrow box, left out in a very narrow one."""
     if share > 0.008:

@@ -135,7 +135,7 @@ class Schedule:
             raise ScheduleError(f"{where} merges a group of more than one unit")
 
     def to_json(self, graph: OpGraph) -> dict[str, Any]:
-        """Plain data with unit numbers, and the units' names for people."""
+        """Plain data with unit numbers; the units' names, kinds and FLOPs are for people."""
         return {
             "format": "tvm-ios schedule",
             "version": 1,
@@ -144,6 +144,8 @@ class Schedule:
             "device": self.device,
             "batch": self.batch,
             "units": [op.name for op in graph.operators],
+            "kinds": [op.kind for op in graph.operators],
+            "flops": [op.flops for op in graph.operators],
             "stages": [{"strategy": s.strategy.value, "groups": s.groups} for s in self.stages],
             "latencies": self.latencies,
         }

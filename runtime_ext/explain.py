@@ -1,0 +1,135 @@
+"""Run an executable and find out what bounds it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.executable import load
+from runtime_ext.hardware import last_level_cache
+from runtime_ext.peak import measured_peak
+from tvm_ios.explain.advice import advise
+from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
+from tvm_ios.explain.hot_units import HotUnits, hot_units
+from tvm_ios.explain.tasks import find_work
+from tvm_ios.explain.timeline import Timeline, read_timeline
+from tvm_ios.program import Program
+from tvm_ios.schedule import Schedule, Strategy
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where the time of an executable goes.
+
+    Attributes
+    ----------
+    policy
+        That made its schedule.
+    names
+        For each unit of the program what to call it: its name and what it computes.
+    latency
+        Median seconds of runs that were not profiled.
+    disturbance
+        That median over the fastest of these runs: far above one if something else keeps the
+        machine busy.
+    lanes
+        Of its program.
+    peaks
+        What this machine can do with so many lanes.
+    total
+        The whole program.
+    blocks
+        Block by block.
+    advice
+        For the total and then for each block a sentence.
+    hot
+        The code that takes most of the time.
+    timeline
+        The fastest run.
+    """
+
+    policy: str
+    names: tuple[str, ...]
+    latency: float
+    disturbance: float
+    lanes: int
+    peaks: Peaks
+    total: Region
+    blocks: tuple[Region, ...]
+    advice: tuple[str, ...]
+    hot: tuple[HotUnits, ...]
+    timeline: Timeline
+
+
+def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
+    """Profile an executable on random inputs, and account for its time.
+
+    Parameters
+    ----------
+    path
+        What :meth:`runtime_ext.executable.Executable.save` wrote.
+    repeat
+        Runs to profile. Each block's numbers are medians over the quarter of them in which it
+        was fastest.
+    seed
+        Of the inputs.
+
+    Raises
+    ------
+    ExecutableError
+        If it cannot be loaded.
+    """
+    executable = load(path)
+    program = executable.program
+    lanes = len(program.lanes)
+    # First, because it leaves the caches full of its own data.
+    measured = measured_peak(lanes)
+    peaks = Peaks(measured.gflops * 1e9, measured.gbps * 1e9, last_level_cache())
+    session = executable.session()
+    session.run(**session.random_inputs(seed))
+    samples = session.benchmark(number=1, repeat=repeat)
+    latency = statistics.median(samples)
+    runs = [read_timeline(program, session.profile()) for _ in range(repeat)]
+    session.close()
+
+    work = find_work(program)
+    names, flops = _units(program, executable.schedule)
+    blocks = split_blocks(work)
+    everything = tuple(range(len(program.units)))
+    regions = [measure_region(work, units, runs, flops, peaks) for units in (everything, *blocks)]
+    policy = str(executable.schedule["policy"])
+    return Explanation(
+        policy=policy,
+        names=names,
+        latency=latency,
+        disturbance=latency / min(samples),
+        lanes=lanes,
+        peaks=peaks,
+        total=regions[0],
+        blocks=tuple(regions[1:]),
+        advice=tuple(advise(region, names, peaks, lanes, policy) for region in regions),
+        hot=hot_units(work, runs, flops),
+        timeline=min(runs, key=lambda run: run.seconds),
+    )
+
+
+def _units(
+    program: Program, schedule: Mapping[str, Any]
+) -> tuple[tuple[str, ...], Sequence[int] | None]:
+    """What to call the program's units, and their FLOPs if the schedule says them."""
+    if "flops" not in schedule:
+        return program.units, None
+    kinds: dict[str, str] = {}
+    flops: dict[str, int] = {}
+    for stage in Schedule.from_json(schedule).stages:
+        together = stage.strategy is Strategy.MERGE
+        for units in [stage.units] if together else [(unit,) for unit in stage.units]:
+            name = "+".join(schedule["units"][unit] for unit in units)
+            kinds[name] = schedule["kinds"][units[0]]
+            flops[name] = sum(schedule["flops"][unit] for unit in units)
+    names = tuple(f"{name} ({kinds[name]})" if name in kinds else name for name in program.units)
+    known = all(name in flops for name in program.units)
+    return names, [flops[name] for name in program.units] if known else None

@@ -1,0 +1,202 @@
+"""What bounds each block of a program: lower bounds on its time, and what it took."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tvm_ios.blocks import cut_blocks
+from tvm_ios.explain.intervals import common, length, union
+from tvm_ios.explain.memory_traffic import memory_traffic
+from tvm_ios.explain.tasks import Work
+from tvm_ios.explain.timeline import Timeline, quietest
+from tvm_ios.graph import bits
+
+
+class Bound(StrEnum):
+    """What a block cannot be faster than."""
+
+    #: The longest chain of kernels that need each other's results, as they ran.
+    CRITICAL_PATH = "critical path"
+    #: The time of all kernels, shared evenly by the lanes.
+    LANES = "work over lanes"
+    #: The floating-point operations at the machine's peak.
+    ARITHMETIC = "arithmetic"
+    #: The bytes that the caches do not hold, at the memory's peak.
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """What the machine can do at most with the program's lanes.
+
+    Attributes
+    ----------
+    flops
+        Floating-point operations a second.
+    bandwidth
+        Bytes a second from and to memory.
+    cache
+        Bytes that can stay near the cores from one run to the next.
+    """
+
+    flops: float
+    bandwidth: float
+    cache: int
+
+
+@dataclass(frozen=True)
+class Region:
+    """A block of the program, or all of it; each number is a median over runs.
+
+    Attributes
+    ----------
+    units
+        Numbers of its units.
+    seconds
+        What it took: the time in which it was what the program did
+        (:meth:`tvm_ios.explain.timeline.Timeline.instants`).
+    bounds
+        Lower bounds, in seconds. With the same kernels on the same lanes no schedule beats the
+        critical path and the work over lanes. With the same operators and tensors no kernels
+        beat the arithmetic and the memory traffic; these two are left out where they are zero,
+        cannot be told, or contradict what was seen.
+    path
+        The units of the longest chain, in one of the runs.
+    busy, waiting, launching
+        Shares of its lanes' time: running its kernels, waiting for data, launching. What is
+        missing to one went to kernels of other blocks.
+    launches
+        How many.
+    flops
+        Floating-point operations; None if the executable does not say.
+    nbytes
+        Bytes that its kernels read and write, each tensor once a kernel.
+    memory_bytes
+        Those of them that the caches have lost (:func:`memory_traffic`).
+    """
+
+    units: tuple[int, ...]
+    seconds: float
+    bounds: Mapping[Bound, float]
+    path: tuple[int, ...]
+    busy: float
+    waiting: float
+    launching: float
+    launches: int
+    flops: int | None
+    nbytes: int
+    memory_bytes: int
+
+    @property
+    def bound(self) -> Bound:
+        """The largest of the lower bounds."""
+        return max(self.bounds, key=lambda bound: self.bounds[bound])
+
+    @property
+    def ratio(self) -> float:
+        """What was seen over the largest lower bound; at least one."""
+        largest = self.bounds[self.bound]
+        return self.seconds / largest if largest else 1.0
+
+
+def split_blocks(work: Work) -> tuple[tuple[int, ...], ...]:
+    """The units of each block of a program, cut where searches cut."""
+    return tuple(tuple(bits(block)) for block in cut_blocks(work.unit_graph))
+
+
+def measure_region(
+    work: Work,
+    units: Sequence[int],
+    runs: Sequence[Timeline],
+    flops: Sequence[int] | None,
+    peaks: Peaks,
+) -> Region:
+    """What some units took, and what bounds them.
+
+    Parameters
+    ----------
+    work
+        The program's tasks.
+    units
+        Of a block, or all.
+    runs
+        At least one; medians are taken over those that were fastest here.
+    flops
+        For each unit of the program.
+    peaks
+        Of the machine.
+    """
+    inside = frozenset(units)
+    tasks = [number for number, task in enumerate(work.tasks) if task.unit in inside]
+    runs = quietest(runs, lambda run: length(run.instants(inside)))
+    instants = [run.instants(inside) for run in runs]
+    seconds = statistics.median(map(length, instants))
+    paths = [critical_path(work, tasks, run) for run in runs]
+    bounds = {
+        Bound.CRITICAL_PATH: statistics.median(path[0] for path in paths),
+        Bound.LANES: statistics.median(run.busy(inside) / run.lanes for run in runs),
+    }
+    total = None if flops is None else sum(flops[unit] for unit in units)
+    traffic = memory_traffic(work, peaks.cache)
+    memory_bytes = sum(traffic[number] for number in tasks)
+    machine = {
+        Bound.ARITHMETIC: (total or 0) / peaks.flops,
+        Bound.MEMORY: memory_bytes / peaks.bandwidth,
+    }
+    bounds |= {bound: least for bound, least in machine.items() if 0 < least <= seconds}
+
+    def share(lane_seconds: Sequence[float]) -> float:
+        whole = [length(when) * run.lanes for when, run in zip(instants, runs, strict=True)]
+        return statistics.median(
+            part / all_of_it if all_of_it else 0.0
+            for part, all_of_it in zip(lane_seconds, whole, strict=True)
+        )
+
+    def within(kind: str) -> list[float]:
+        return [
+            sum(common(lane, when) for lane in getattr(run, kind))
+            for when, run in zip(instants, runs, strict=True)
+        ]
+
+    return Region(
+        units=tuple(units),
+        seconds=seconds,
+        bounds=bounds,
+        path=paths[0][1],
+        busy=share([run.busy(inside) for run in runs]),
+        waiting=share(within("waiting")),
+        launching=share(within("launching")),
+        launches=sum(len(work.tasks[number].launches) for number in tasks),
+        flops=total,
+        nbytes=sum(map(work.nbytes, tasks)),
+        memory_bytes=memory_bytes,
+    )
+
+
+def critical_path(
+    work: Work, tasks: Collection[int], run: Timeline
+) -> tuple[float, tuple[int, ...]]:
+    """The longest chain of tasks that need each other: its seconds and its units, in order.
+
+    A task takes the time in which at least one lane works on it.
+    """
+    when = {(step.lane, step.place): (step.begin, step.end) for step in run.steps}
+    longest: dict[int, tuple[float, int]] = {}
+    for number in sorted(tasks):
+        task = work.tasks[number]
+        before = max(
+            ((longest[need][0], need) for need in task.needs if need in longest),
+            default=(0.0, -1),
+        )
+        own = length(union(when[place] for place in task.launches))
+        longest[number] = (before[0] + own, before[1])
+    at = max(longest, key=lambda number: longest[number][0], default=-1)
+    seconds = longest[at][0] if longest else 0.0
+    units: dict[int, None] = {}
+    while at >= 0:
+        units[work.tasks[at].unit] = None
+        at = longest[at][1]
+    return seconds, tuple(reversed(units))

@@ -1,0 +1,86 @@
+"""The code that takes most of the time, and how near it comes to what the machine can do."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.explain.tasks import Work
+from tvm_ios.explain.timeline import Timeline, quietest
+
+
+@dataclass(frozen=True, slots=True)
+class HotUnits:
+    """Units that run the same kernels.
+
+    Attributes
+    ----------
+    units
+        Their numbers.
+    kernels
+        Symbols in the kernel library.
+    seconds
+        Kernel time of all of them in a run, divided by the number of lanes; the median over
+        the runs in which it was least.
+    share
+        Of the kernel time of the program.
+    flops
+        Floating-point operations of all of them; None if not known.
+    nbytes
+        Bytes that all of them read and write.
+    """
+
+    units: tuple[int, ...]
+    kernels: tuple[str, ...]
+    seconds: float
+    share: float
+    flops: int | None
+    nbytes: int
+
+
+def hot_units(
+    work: Work, runs: Sequence[Timeline], flops: Sequence[int] | None, most: int = 5
+) -> tuple[HotUnits, ...]:
+    """Where the kernel time goes, longest first; units of equal code count as one.
+
+    Parameters
+    ----------
+    work
+        The program's tasks.
+    runs
+        At least one.
+    flops
+        For each unit.
+    most
+        How many entries.
+    """
+    kernels: dict[int, list[str]] = defaultdict(list)
+    nbytes: dict[int, int] = defaultdict(int)
+    for number, task in enumerate(work.tasks):
+        kernels[task.unit].append(task.kernel)
+        nbytes[task.unit] += work.nbytes(number)
+    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for unit, symbols in kernels.items():
+        alike[tuple(symbols)].append(unit)
+    everything = _seconds(runs, kernels)
+    rows = [
+        HotUnits(
+            units=tuple(units),
+            kernels=symbols,
+            seconds=(seconds := _seconds(runs, set(units))),
+            share=seconds / everything if everything else 0.0,
+            flops=None if flops is None else sum(flops[unit] for unit in units),
+            nbytes=sum(nbytes[unit] for unit in units),
+        )
+        for symbols, units in alike.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.seconds)[:most])
+
+
+def _seconds(runs: Sequence[Timeline], units: Collection[int]) -> float:
+    def busy(run: Timeline) -> float:
+        return run.busy(units) / run.lanes
+
+    return statistics.median(map(busy, quietest(runs, busy)))

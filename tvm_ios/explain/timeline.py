@@ -1,0 +1,159 @@
+"""Where the time of one run went: kernels, waits for data, launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from tvm_ios.explain.intervals import Interval, gaps, union
+from tvm_ios.program import Program, Wait
+
+
+class TimedLaunch(Protocol):
+    """When a launch ran: what :meth:`runtime_ext.session.Session.profile` returns.
+
+    ``launch`` is its place in its lane, waits not counted; times are seconds since the run began.
+    """
+
+    @property
+    def lane(self) -> int: ...  # noqa: D102
+    @property
+    def launch(self) -> int: ...  # noqa: D102
+    @property
+    def begin(self) -> float: ...  # noqa: D102
+    @property
+    def end(self) -> float: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A launch as it ran; times are seconds since the run began.
+
+    Attributes
+    ----------
+    lane, place
+        Which launch.
+    unit
+        Whose work it is.
+    free
+        When its lane had finished the launch before.
+    ready
+        When the launches were done, too, that the program makes it wait for. From ``free`` to
+        here the lane had nothing to do.
+    begin, end
+        When the kernel ran. From ``ready`` to ``begin`` the lane was told, and launched it.
+    """
+
+    lane: int
+    place: int
+    unit: int
+    free: float
+    ready: float
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One run.
+
+    Attributes
+    ----------
+    steps
+        All launches, lane by lane, in order.
+    lanes
+        How many lanes there are.
+    """
+
+    steps: tuple[Step, ...]
+    lanes: int
+
+    @cached_property
+    def seconds(self) -> float:
+        """From the start of the run to the end of the last launch."""
+        return max((step.end for step in self.steps), default=0.0)
+
+    def instants(self, units: Collection[int]) -> list[Interval]:
+        """When some units were what the program was doing.
+
+        That is whenever a lane ran one of their kernels, and whenever no lane ran any kernel
+        and one of theirs began next.
+        """
+        return union(
+            [*(self._running(units)), *(gap for unit, gap in self._pauses if unit in units)]
+        )
+
+    def busy(self, units: Collection[int]) -> float:
+        """Seconds that kernels of some units ran, summed over the lanes."""
+        return sum(end - begin for begin, end in self._running(units))
+
+    @cached_property
+    def waiting(self) -> tuple[list[Interval], ...]:
+        """For each lane when it waited for data, or had nothing left to do."""
+        waits: list[list[Interval]] = [[] for _ in range(self.lanes)]
+        last = [0.0] * self.lanes
+        for step in self.steps:
+            waits[step.lane].append((step.free, step.ready))
+            last[step.lane] = step.end
+        return tuple(
+            union([*found, (end, self.seconds)]) for found, end in zip(waits, last, strict=True)
+        )
+
+    @cached_property
+    def launching(self) -> tuple[list[Interval], ...]:
+        """For each lane when it launched kernels, or was told that it could."""
+        found: list[list[Interval]] = [[] for _ in range(self.lanes)]
+        for step in self.steps:
+            found[step.lane].append((step.ready, step.begin))
+        return tuple(map(union, found))
+
+    def _running(self, units: Collection[int]) -> list[Interval]:
+        return [(step.begin, step.end) for step in self.steps if step.unit in units]
+
+    @cached_property
+    def _pauses(self) -> list[tuple[int, Interval]]:
+        """When no lane ran a kernel, with the unit whose kernel came next."""
+        starts = sorted((step.begin, step.unit) for step in self.steps)
+        running = union((step.begin, step.end) for step in self.steps)
+        found: list[tuple[int, Interval]] = []
+        place = 0
+        for gap in gaps(running, self.seconds):
+            while starts[place][0] < gap[1]:
+                place += 1
+            found.append((starts[place][1], gap))
+        return found
+
+
+def quietest(runs: Sequence[Timeline], seconds: Callable[[Timeline], float]) -> list[Timeline]:
+    """The fastest quarter of some runs: what else runs on a machine only ever adds time."""
+    return sorted(runs, key=seconds)[: -(-len(runs) // 4)]
+
+
+def read_timeline(program: Program, spans: Iterable[TimedLaunch]) -> Timeline:
+    """Account for the time between the launches of a run.
+
+    Parameters
+    ----------
+    program
+        What ran.
+    spans
+        One for each of its launches.
+    """
+    ran = {(span.lane, span.launch): span for span in spans}
+    steps: list[Step] = []
+    for lane, items in enumerate(program.lanes):
+        place, free, ready = 0, 0.0, 0.0
+        for item in items:
+            if isinstance(item, Wait):
+                if item.launches:
+                    ready = max(ready, ran[item.lane, item.launches - 1].end)
+                continue
+            span = ran[lane, place]
+            # Clocks of two CPUs may differ a little.
+            ready = max(free, min(ready, span.begin))
+            steps.append(Step(lane, place, item.unit, free, ready, span.begin, span.end))
+            free = ready = span.end
+            place += 1
+    return Timeline(tuple(steps), len(program.lanes))
