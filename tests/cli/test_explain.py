@@ -1,0 +1,95 @@
+"""``explain`` of a real executable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import tvm_ios
+from onnx_sketch import Sketch
+
+from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.relax.importer import import_onnx
+from runtime_ext.build import build
+from runtime_ext.executable import load
+from tvm_ios.explain.bounds import Bound
+from tvm_ios.schedule import Schedule, Stage, Strategy
+
+
+@pytest.fixture(scope="module")
+def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two merged convolutions, their sum, and a third: three units of the program."""
+    sketch = Sketch(1, 8, 12, 12)
+    left, right = (sketch.op("Relu", sketch.conv("x", 8, 16)) for _ in range(2))
+    last = sketch.conv(sketch.op("Add", left, right), 16, 4)
+    prepared = prepare(import_onnx(sketch.model(last)), "small")
+    stages = (
+        Stage(Strategy.MERGE, ((0,), (1,))),
+        *(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(2, len(prepared.units))),
+    )
+    schedule = Schedule(prepared.units.fingerprint, stages, policy="ios-merge")
+    path = tmp_path_factory.mktemp("explain") / "small"
+    build(apply_schedule(prepared, schedule), lanes=2).save(path)
+    return path
+
+
+def test_json(executable: Path) -> None:
+    found = tvm_ios("explain", executable, "--repeat", 4, "--json").json
+    keys = ["policy", "lanes", "latency_ms", "disturbance", "peak", "total", "blocks", "hot"]
+    assert list(found) == keys
+    assert (found["policy"], found["lanes"]) == ("ios-merge", 2)
+    assert found["disturbance"] >= 1
+    assert min(found["peak"].values()) > 0
+    total = found["total"]
+    # Two merged 3x3 convolutions of 8 to 16 channels, and one of 16 to 4; a multiply-add is two.
+    multiply_adds = 144 * 9 * (2 * 8 * 16 + 16 * 4)
+    assert 2 * multiply_adds < total["flops"] < 2.1 * multiply_adds
+    assert total["bytes"] > 144 * 4 * (8 + 4)
+    assert total["launches"] == sum(block["launches"] for block in found["blocks"])
+    assert total["flops"] == sum(block["flops"] for block in found["blocks"])
+    names = [name for block in found["blocks"] for name in block["units"]]
+    assert sorted(names) == sorted(total["units"])
+    assert sum("conv2d" in name for name in names) == 2
+    for region in (total, *found["blocks"]):
+        bounds = region["bounds_ms"]
+        assert {"critical_path", "work_over_lanes"} <= set(bounds)
+        assert set(bounds) <= {bound.value.replace(" ", "_") for bound in Bound}
+        assert region["bound"] in bounds
+        assert 0 < max(bounds.values()) <= region["ms"]
+        assert region["ratio"] == pytest.approx(region["ms"] / max(bounds.values()))
+        assert region["advice"]
+    assert 1 <= len(found["hot"]) <= 5
+    for row in found["hot"]:
+        assert row["ms"] > 0
+        assert row["gflops"] >= 0
+        assert row["gbps"] > 0
+        assert len(row["kernels"]) >= 1
+
+
+def test_the_table_names_blocks_bounds_and_kernels(executable: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "timeline.svg"
+    found = tvm_ios("explain", executable, "--repeat", 2, "--plot", picture)
+    assert found.code == 0, found.stderr
+    for word in ("ios-merge", "3 units on 2 lanes", "critical", "seen/bound", "GFLOP/s", "conv2d"):
+        assert word in found.stdout
+    assert picture.read_text().startswith("<?xml")
+
+
+def test_an_executable_that_does_not_say_its_flops(executable: Path, tmp_path: Path) -> None:
+    whole = load(executable)
+    schedule = {key: value for key, value in whole.schedule.items() if key != "flops"}
+    replace(whole, schedule=schedule).save(tmp_path / "old")
+    found = tvm_ios("explain", tmp_path / "old", "--repeat", 2, "--json").json
+    assert found["total"]["flops"] is None
+    assert "arithmetic" not in found["total"]["bounds_ms"]
+    assert all(row["gflops"] is None for row in found["hot"])
+    assert tvm_ios("explain", tmp_path / "old", "--repeat", 1).code == 0
+
+
+def test_what_cannot_be_explained(executable: Path, tmp_path: Path) -> None:
+    assert "there is no executable" in tvm_ios("explain", tmp_path / "nothing").sentence
+    found = tvm_ios("explain", executable, "--plot", "picture.jpeg2000")
+    assert "must end in .svg or .png" in found.sentence
+    assert tvm_ios("explain", executable, "--repeat", 0).code == 2
