@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-
-import tvm
+from typing import TYPE_CHECKING
 
 from runtime_ext.cpu_features import host_flags
 from tvm_ios.errors import UserError
+
+if TYPE_CHECKING:
+    import tvm
 
 #: Instruction-set levels, best first, with the CPU flags (as Linux names them) they need.
 LEVELS: dict[str, frozenset[str]] = {
@@ -22,13 +24,26 @@ LEVELS: dict[str, frozenset[str]] = {
 def available_lanes() -> int:
     """Threads that can run at once: CPUs of the affinity mask, within the container's quota."""
     cpus = len(os.sched_getaffinity(0))
+    quota = cpu_quota()
+    return cpus if quota is None else max(1, min(cpus, int(quota)))
+
+
+def cpu_quota(groups: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """CPUs' worth of time that the container allows, or None without a limit.
+
+    Control groups of version 2 and of version 1 are looked at, as containers see them.
+    """
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            return max(1, min(cpus, int(quota) // int(period)))
-    except (OSError, ValueError):
+        quota, period = (groups / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):
         pass
-    return cpus
+    try:
+        microseconds = int((groups / "cpu/cpu.cfs_quota_us").read_text())
+        period_of_one = int((groups / "cpu/cpu.cfs_period_us").read_text())
+        return microseconds / period_of_one if microseconds > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
 
 
 @cache
@@ -58,6 +73,8 @@ def instruction_level() -> str:
 
 def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
     """A TVM target for this machine, or for an instruction-set level."""
+    import tvm
+
     mcpu = level or instruction_level()
     return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
 

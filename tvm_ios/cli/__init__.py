@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tvm_ios.cli.bench import bench
+from tvm_ios.cli.doctor import doctor
 from tvm_ios.cli.explain import explain
 from tvm_ios.cli.models import models
 from tvm_ios.cli.optimize import optimize
@@ -20,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (models, stats, schedule, optimize, run, explain, bench, tune):
+for command in (models, stats, schedule, optimize, run, explain, bench, doctor, tune):
     app.command()(command)
 
 

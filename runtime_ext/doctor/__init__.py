@@ -1,0 +1,1 @@
+"""Checks of an installation that work, too, where it does not."""

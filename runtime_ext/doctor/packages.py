@@ -1,0 +1,110 @@
+"""Versions of what is installed, and whether they are those that tvm-ios was made for."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from runtime_ext.doctor.check import Check, Status
+
+_OURS = "tvm-ios"
+
+
+def check_python() -> Iterator[Check]:
+    """The interpreter, and the system that the kernels are made for."""
+    version, machine = platform.python_version(), platform.machine()
+    detail = f"{platform.python_implementation()} {version} on {platform.system()} {machine}"
+    wanted = ",".join(_metadata("Requires-Python"))
+    if not SpecifierSet(wanted).contains(version, prereleases=True):
+        remedy = f"make a virtual environment with Python {wanted} and install tvm-ios there"
+        yield Check("python", Status.PROBLEM, detail, remedy)
+    elif (platform.system(), machine) != ("Linux", "x86_64"):
+        remedy = "use Linux on x86-64: kernels and the executor are made for it"
+        yield Check("python", Status.PROBLEM, detail, remedy)
+    else:
+        yield Check("python", Status.OK, detail)
+
+
+def check_packages() -> Iterator[Check]:
+    """tvm-ios itself, what it requires, and what its extras would."""
+    try:
+        version, texts = metadata.version(_OURS), metadata.requires(_OURS) or []
+    except metadata.PackageNotFoundError:
+        yield Check(
+            _OURS,
+            Status.WARNING,
+            "runs from its source and is not installed: the versions it needs are not known",
+            "run `pip install -e .` in the folder of its source",
+        )
+        return
+    yield Check(_OURS, Status.OK, version)
+    optional: dict[str, list[str]] = {}
+    for requirement in map(Requirement, texts):
+        if _applies(requirement, ""):
+            yield _required(requirement)
+        elif requirement.name != _OURS:
+            extras = [
+                extra for extra in _metadata("Provides-Extra") if _applies(requirement, extra)
+            ]
+            optional.setdefault(str(_without_marker(requirement)), []).extend(extras)
+    for text, extras in optional.items():
+        if extras:
+            yield _optional(Requirement(text), extras)
+
+
+def _required(requirement: Requirement) -> Check:
+    install = f"run `pip install '{_without_marker(requirement)}'`"
+    found = _version(requirement.name)
+    if found is None:
+        return Check(requirement.name, Status.PROBLEM, "is not installed", install)
+    if not _holds(requirement, found):
+        detail = f"{found}, but tvm-ios needs {requirement.specifier}"
+        return Check(requirement.name, Status.PROBLEM, detail, install)
+    return Check(requirement.name, Status.OK, found)
+
+
+def _optional(requirement: Requirement, extras: list[str]) -> Check:
+    found = _version(requirement.name)
+    where = ", ".join(extras)
+    if found is None:
+        detail = (
+            f"is not installed; the extra {where} brings it (pip install 'tvm-ios[{extras[0]}]')"
+        )
+        return Check(requirement.name, Status.OK, detail)
+    if not _holds(requirement, found):
+        detail = f"{found}, but the extra {where} needs {requirement.specifier}"
+        return Check(requirement.name, Status.WARNING, detail, f"run `pip install '{requirement}'`")
+    return Check(requirement.name, Status.OK, f"{found} (extra {where})")
+
+
+def _holds(requirement: Requirement, version: str) -> bool:
+    return requirement.specifier.contains(version, prereleases=True)
+
+
+def _applies(requirement: Requirement, extra: str) -> bool:
+    """Whether it is required here with an extra, or without one."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _without_marker(requirement: Requirement) -> Requirement:
+    bare = Requirement(str(requirement))
+    bare.marker = None
+    return bare
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _metadata(key: str) -> list[str]:
+    try:
+        return [str(value) for value in metadata.metadata(_OURS).get_all(key) or []]
+    except metadata.PackageNotFoundError:
+        return []

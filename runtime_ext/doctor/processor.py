@@ -1,0 +1,86 @@
+"""The processor, how much of it this process may use, and what else is there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+
+from runtime_ext.cpu_features import host_flags
+from runtime_ext.doctor.check import Check, Status
+from runtime_ext.machine import LEVELS, available_lanes, cpu_quota, instruction_level, processor
+from tvm_ios.errors import UserError
+
+
+def check_processor() -> Iterator[Check]:
+    """Whether kernels can be made for it, and for which instructions."""
+    try:
+        level = instruction_level()
+    except UserError as error:
+        remedy = "use a machine with x86-64 and SSE 4.2, better AVX2 or AVX-512"
+        yield Check("processor", Status.PROBLEM, f"{processor()}: {error}", remedy)
+        return
+    detail = f"{processor()}: kernels are made for {level}"
+    best, *_ = LEVELS
+    if level == best:
+        yield Check("processor", Status.OK, detail)
+        return
+    lacking = ", ".join(sorted(LEVELS[best] - host_flags()))
+    if level == "x86-64-v2":
+        remedy = "expect slow kernels: without AVX2 vectors have four numbers"
+        yield Check("processor", Status.WARNING, f"{detail}; it lacks AVX2 and FMA", remedy)
+    else:
+        yield Check("processor", Status.OK, f"{detail} (it lacks {lacking})")
+
+
+def check_lanes() -> Iterator[Check]:
+    """How many threads can run at once, and whether anything else does."""
+    machine, allowed = os.cpu_count() or 1, len(os.sched_getaffinity(0))
+    quota = cpu_quota()
+    limit = "no container quota" if quota is None else f"a container quota of {quota:g}"
+    detail = f"{available_lanes()}: {machine} CPUs, {allowed} allowed to this process, {limit}"
+    if quota is not None and quota < allowed and quota != int(quota):
+        remedy = (
+            "give the container a whole number of CPUs: a lane that is stopped delays the others"
+        )
+        yield Check("lanes", Status.WARNING, detail, remedy)
+    else:
+        yield Check("lanes", Status.OK, detail)
+    load = os.getloadavg()[0]
+    busy = f"{load:.1f} threads wanted a CPU in the last minute"
+    # This process and what it started count too.
+    if load > allowed / 2 + 1:
+        remedy = "optimize, tune and bench when nothing else runs, or the wrong schedule wins"
+        yield Check("load", Status.WARNING, busy, remedy)
+    else:
+        yield Check("load", Status.OK, busy)
+
+
+def check_gpu() -> Iterator[Check]:
+    """NVIDIA GPUs that the driver tells of."""
+    names = gpu_names()
+    if names is None:
+        yield Check("gpu", Status.OK, "no NVIDIA driver; none is needed")
+    elif not names:
+        yield Check("gpu", Status.OK, "an NVIDIA driver, but no GPU; none is needed")
+    else:
+        detail = f"{', '.join(names)}: not used yet; programs run on the CPU"
+        yield Check("gpu", Status.OK, detail)
+
+
+def gpu_names() -> list[str] | None:
+    """The GPUs by name, or None without a driver (``libcuda``)."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return []
+    names: list[str] = []
+    for number in range(count.value):
+        device, text = ctypes.c_int(0), ctypes.create_string_buffer(256)
+        if driver.cuDeviceGet(ctypes.byref(device), number) == 0:
+            driver.cuDeviceGetName(text, len(text), device)
+            names.append(text.value.decode(errors="replace"))
+    return names

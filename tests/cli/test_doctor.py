@@ -1,0 +1,38 @@
+"""``doctor``, where all is well and where it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from command_line import tvm_ios, tvm_ios_process
+
+
+def test_json() -> None:
+    found = tvm_ios("doctor", "--json").json
+    assert list(found) == ["checks", "problems", "warnings"]
+    assert found["problems"] == 0
+    names = [check["name"] for check in found["checks"]]
+    wanted = {"python", "compiler", "processor", "lanes", "gpu", "cache", "kernel"}
+    assert wanted <= set(names)
+    for check in found["checks"]:
+        assert list(check) == ["name", "status", "detail", "remedy"]
+        assert bool(check["remedy"]) == (check["status"] != "ok")
+
+
+def test_a_missing_tvm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command itself must not need what it looks for."""
+    (tmp_path / "tvm").mkdir()
+    (tmp_path / "tvm" / "__init__.py").write_text("raise ImportError('no [tvm] here')\n")
+    before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *before]))
+    table = tvm_ios_process("doctor")
+    assert table.code == 1
+    assert "no [tvm] here" in table.stdout
+    assert "Traceback" not in table.stderr
+    found = tvm_ios_process("doctor", "--json")
+    assert found.code == 1
+    problems = [c for c in json.loads(found.stdout)["checks"] if c["status"] == "problem"]
+    assert [check["name"] for check in problems] == ["tvm", "kernel"]
