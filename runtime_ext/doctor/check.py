@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -37,21 +36,3 @@ class Check:
     status: Status
     detail: str
     remedy: str = ""
-
-
-#: Looks at one thing, or at several of a kind.
-Checker = Callable[[], Iterable[Check]]
-
-
-def run_checks(checkers: Iterable[tuple[str, Checker]]) -> list[Check]:
-    """Run named checkers; one that fails is a problem and keeps no other from running."""
-    found: list[Check] = []
-    for name, checker in checkers:
-        try:
-            found += checker()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            found.append(
-                Check(name, Status.PROBLEM, f"could not be looked at: {reason}", "report this")
-            )
-    return found

@@ -13,8 +13,9 @@ import pytest
 
 from runtime_ext import machine
 from runtime_ext.doctor import processor, surroundings
-from runtime_ext.doctor.check import Check, Status, run_checks
+from runtime_ext.doctor.check import Check, Status
 from runtime_ext.doctor.compiler import check_compiler
+from runtime_ext.doctor.examine import examine
 from runtime_ext.doctor.processor import check_gpu, check_lanes, check_processor
 from runtime_ext.doctor.surroundings import check_cache, check_environment
 from tvm_ios.errors import UserError
@@ -223,7 +224,7 @@ def test_a_check_that_fails_itself_is_a_problem_and_stops_no_other() -> None:
         yield Check("first", Status.OK, "seen")
         raise UserError("no /proc here\nat all")
 
-    checks = run_checks([("broken", fails), ("fine", lambda: [Check("fine", Status.OK, "")])])
-    assert [check.name for check in checks] == ["broken", "fine"]
-    assert checks[0].status is Status.PROBLEM
-    assert checks[0].detail == "could not be looked at: UserError: no /proc here"
+    checks = examine({"broken": fails, "fine": lambda: [Check("fine", Status.OK, "")]})
+    assert [check.name for check in checks] == ["first", "broken", "fine"]
+    assert checks[1].status is Status.PROBLEM
+    assert checks[1].detail == "could not be looked at: UserError: no /proc here"

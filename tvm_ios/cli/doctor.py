@@ -12,31 +12,10 @@ from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 @reports_errors
 def doctor(as_json: Json = False, debug: Debug = False) -> None:
     """Look at this installation and machine, and say what to do about what is wrong."""
-    try:
-        from runtime_ext.doctor.check import Status, run_checks
-        from runtime_ext.doctor.compiled_code import check_compiled_code
-        from runtime_ext.doctor.compiler import check_compiler
-        from runtime_ext.doctor.packages import check_packages, check_python
-        from runtime_ext.doctor.processor import check_gpu, check_lanes, check_processor
-        from runtime_ext.doctor.surroundings import check_cache, check_environment
-    except ImportError as error:
-        from tvm_ios.errors import UserError
+    from runtime_ext.doctor.check import Status
+    from runtime_ext.doctor.examine import examine
 
-        raise UserError(f"{error}: install tvm-ios again (pip install .)") from error
-
-    found = run_checks(
-        [
-            ("python", check_python),
-            ("packages", check_packages),
-            ("compiler", check_compiler),
-            ("processor", check_processor),
-            ("lanes", check_lanes),
-            ("gpu", check_gpu),
-            ("cache", check_cache),
-            ("environment", check_environment),
-            ("compiled code", check_compiled_code),
-        ]
-    )
+    found = examine()
     counts = {status: sum(check.status is status for check in found) for status in Status}
     if as_json:
         checks = [
