@@ -7,6 +7,7 @@ import typer
 from tvm_ios.cli.bench import bench
 from tvm_ios.cli.doctor import doctor
 from tvm_ios.cli.explain import explain
+from tvm_ios.cli.help_pages import add_command
 from tvm_ios.cli.models import models
 from tvm_ios.cli.optimize import optimize
 from tvm_ios.cli.run import run
@@ -16,15 +17,17 @@ from tvm_ios.cli.tune import tune
 
 app = typer.Typer(
     name="tvm-ios",
-    help="Inter-operator scheduling for Apache TVM.",
+    help="Inter-operator scheduling for Apache TVM: which operators of a model run together, where "
+    "and in what order.",
+    epilog="Start with: tvm-ios doctor, then tvm-ios optimize squeezenet -o out/",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
 )
 for command in (models, stats, schedule, optimize, run, explain, bench, doctor, tune):
-    app.command()(command)
+    add_command(app, command)
 
 
 def main() -> None:
     """Entry point of ``tvm-ios``."""
-    app()
+    app(prog_name="tvm-ios")

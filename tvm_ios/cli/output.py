@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tvm_ios.cli.completion import complete_model
 from tvm_ios.errors import UserError
 from tvm_ios.input_shapes import InputShapeError, parse_shapes
 
@@ -21,7 +22,10 @@ R = TypeVar("R")
 
 Model = Annotated[
     str,
-    typer.Argument(help="A zoo name, or an .onnx, .pt2 (torch.export) or Relax .json file."),
+    typer.Argument(
+        help="A zoo name, or an .onnx, .pt2 (torch.export) or Relax .json file.",
+        autocompletion=complete_model,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

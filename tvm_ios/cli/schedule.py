@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from tvm_ios.cli.completion import complete_cost, complete_policy
 from tvm_ios.cli.output import (
     Debug,
     Json,
@@ -43,10 +44,18 @@ if TYPE_CHECKING:
 def schedule(
     model: Model,
     policy: Annotated[
-        str, typer.Option(help="sequential, greedy, ios-merge, ios-parallel or ios-both.")
+        str,
+        typer.Option(
+            help="sequential, greedy, ios-merge, ios-parallel or ios-both.",
+            autocompletion=complete_policy,
+        ),
     ] = "ios-both",
     cost: Annotated[
-        str, typer.Option(help="measured, a log (.jsonl) of measurements, or a device: v100, cpu.")
+        str,
+        typer.Option(
+            help="measured, a log (.jsonl) of measurements, or a device: v100, cpu.",
+            autocompletion=complete_cost,
+        ),
     ] = "v100",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the schedule as JSON.")

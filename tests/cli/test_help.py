@@ -1,0 +1,104 @@
+"""Help pages teach, and shells complete."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from command_line import tvm_ios
+
+from tvm_ios import zoo
+from tvm_ios.cli import app
+from tvm_ios.cli.completion import complete_cost, complete_model, complete_policy
+from tvm_ios.cli.help_pages import PAGES, PANELS
+
+COMMANDS = typer.main.get_group(app).commands
+
+
+def test_every_command_has_a_page() -> None:
+    assert set(COMMANDS) <= set(PAGES)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_pages(name: str) -> None:
+    found = tvm_ios(name, "--help")
+    assert found.code == 0
+    assert f"$ tvm-ios {name}" in found.stdout
+    assert "Next:" in found.stdout
+    assert "╭─ Output" in found.stdout
+    for parameter in COMMANDS[name].params:
+        assert parameter.name in PANELS or parameter.param_type_name == "argument", (
+            f"--{parameter.name} has no panel in tvm_ios/cli/help_pages.py"
+        )
+    assert " ".join(_first_sentence(name).split()) in tvm_ios("--help").stdout
+
+
+def _first_sentence(name: str) -> str:
+    return str(COMMANDS[name].help).partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_examples_are_of_the_command_and_its_options(name: str) -> None:
+    if name not in COMMANDS:
+        pytest.skip(f"there is no command {name}")
+    known = {flag for parameter in COMMANDS[name].params for flag in parameter.opts}
+    for example in PAGES[name].examples:
+        assert example.startswith(f"tvm-ios {name}")
+        assert set(re.findall(r"\s(--?[a-z-]+)", example)) <= known
+    for mentioned in re.findall(r"`tvm-ios ([a-z]+)", PAGES[name].then):
+        assert mentioned in PAGES
+
+
+def test_models_policies_and_costs_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("my.onnx", "my.pt2", "my.txt", "log.jsonl", "[odd].onnx"):
+        Path(name).touch()
+    Path("mymodels").mkdir()
+    assert set(zoo.names()) < set(complete_model(""))
+    assert complete_model("squ") == ["squeezenet"]
+    assert complete_model("my") == ["my.onnx", "my.pt2", "mymodels/"]
+    assert complete_model("[o") == ["[odd].onnx"]
+    assert complete_policy("ios-") == ["ios-merge", "ios-parallel", "ios-both"]
+    assert complete_policy("g") == ["greedy"]
+    assert complete_cost("v") == ["v100"]
+    assert complete_cost("l") == ["log.jsonl"]
+    assert "measured" in complete_cost("")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("tvm-ios sch", {"schedule"}),
+        ("tvm-ios stats squ", {"squeezenet"}),
+        ("tvm-ios schedule squeezenet --policy ios-p", {"ios-parallel"}),
+        ("tvm-ios schedule squeezenet --measure f", {"full"}),
+    ],
+)
+def test_bash_completes(words: str, offered: set[str]) -> None:
+    count = len(words.split()) - 1
+    shell = {"_TVM_IOS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+    found = subprocess.run(
+        [sys.executable, "-c", "from tvm_ios.cli import main; main()"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **shell},
+    )
+    assert set(found.stdout.split()) == offered, found.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_shown(shell: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", "from tvm_ios.cli import main; main()", "--show-completion", shell],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )
+    assert "_TVM_IOS_COMPLETE" in found.stdout, found.stderr

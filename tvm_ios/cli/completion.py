@@ -1,0 +1,45 @@
+"""What the shell offers where a model, a policy or a cost is to be named."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+
+#: Forms of models, by their suffixes.
+_MODELS = (".onnx", ".pt2", ".json")
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Zoo names, files of models, and folders on the way to them."""
+    from tvm_ios import zoo
+
+    return [*_starting(zoo.names(), incomplete), *_files(incomplete, _MODELS)]
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    """Policies of schedules."""
+    from tvm_ios.search.policies import POLICIES
+
+    return _starting(("sequential", "greedy", *POLICIES), incomplete)
+
+
+def complete_cost(incomplete: str) -> list[str]:
+    """``measured``, devices, and logs of measurements."""
+    from tvm_ios.devices import device_names
+
+    return [*_starting(("measured", *device_names()), incomplete), *_files(incomplete, (".jsonl",))]
+
+
+def _starting(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
+    found: list[str] = []
+    for path in sorted(glob.glob(f"{glob.escape(incomplete)}*")):
+        if os.path.isdir(path):
+            found.append(f"{path}/")
+        elif path.endswith(suffixes):
+            found.append(path)
+    return found
