@@ -11,7 +11,12 @@ from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 
 @reports_errors
 def doctor(as_json: Json = False, debug: Debug = False) -> None:
-    """Look at this installation and machine, and say what to do about what is wrong."""
+    """Look at this installation and machine, and say what to do about what is wrong.
+
+    Versions and pins, the compiler, the processor, lanes and quotas, GPUs, the cache, environment
+    variables; TVM, the executor and a small kernel are tried in a process of their own. The exit
+    code is 1 if there is a problem.
+    """
     from runtime_ext.doctor.check import Status
     from runtime_ext.doctor.examine import examine
 

@@ -32,7 +32,14 @@ def explain(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say what bounds an executable, block by block, and what would help."""
+    """Say what bounds an executable, block by block, and what would help.
+
+    It runs on random inputs, and the time of every launch is taken. No block can be faster than
+    the longest chain of kernels that need each other's results (critical path) or than all its
+    kernels shared evenly by the lanes; whatever the kernels, not faster than its arithmetic and
+    the memory traffic at this machine's measured peaks. The largest of these bounds, and what the
+    lanes did besides, say what would help.
+    """
     from runtime_ext.explain import explain as find_out
 
     if plot is not None and plot.suffix not in (".svg", ".png"):

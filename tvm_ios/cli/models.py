@@ -11,7 +11,10 @@ from tvm_ios.cli.output import Debug, Json, console, print_json, progress_bars, 
 
 @reports_errors
 def models(as_json: Json = False, debug: Debug = False) -> None:
-    """List the networks that can be named instead of a file."""
+    """List the networks that can be named instead of a file.
+
+    Each is built as an ONNX model with seeded weights; the table says how large it is.
+    """
     from tvm_ios import zoo
     from tvm_ios.blocks import cut_blocks
     from tvm_ios.models import load_graph

@@ -27,7 +27,10 @@ def run(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run an executable on given or random inputs, and time it."""
+    """Run an executable on given or random inputs, and time it.
+
+    It runs where the processor, TVM's version and every checksum fit what it was made for.
+    """
     from runtime_ext.executable import load
 
     session = load(executable).session()

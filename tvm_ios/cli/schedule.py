@@ -76,7 +76,11 @@ def schedule(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Find a schedule, without building anything (except for --cost measured)."""
+    """Find a schedule, without building anything (except for --cost measured).
+
+    For a described device the search needs neither TVM nor a compiler; measured, the stages that
+    may matter are compiled and timed on this machine. What is found can be drawn and saved.
+    """
     from tvm_ios.api import load_units
     from tvm_ios.search.endings import Pruning
 

@@ -44,7 +44,11 @@ def stats(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Count operators, width, states, transitions and schedules of every block."""
+    """Count operators, width, states, transitions and schedules of every block.
+
+    These say how long a search takes: a state is a set of units that may have run, a transition
+    a stage that may come next. Width is the most units of a block that could run side by side.
+    """
     from tvm_ios.api import load_units
     from tvm_ios.models import Form, blocks_of, form_of, load_blocks
     from tvm_ios.search.counts import BlockCounts, count_block

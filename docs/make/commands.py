@@ -1,0 +1,130 @@
+"""Writes docs/commands.md: every command with its options and its real output.
+
+    python docs/make/commands.py           run the examples (minutes), write the page
+    python docs/make/commands.py --check   fail if the page lacks a command or an option
+
+Run it on a quiet machine in an environment where tvm-ios is installed: what the examples print
+goes into the page as it is, except for the paths of folders.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tvm_ios.cli import app
+from tvm_ios.cli.help_pages import PAGES
+
+PAGE = Path(__file__).parents[1] / "commands.md"
+
+#: What is run for each command, one after another in one folder; later ones use earlier results.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "models": ("tvm-ios models",),
+    "stats": ("tvm-ios stats inception_v3", "tvm-ios stats inception_block --json"),
+    "schedule": ("tvm-ios schedule inception_block --cost v100",),
+    "optimize": ("tvm-ios optimize squeezenet -o out --max-measurements 100",),
+    "run": ("tvm-ios run out", "tvm-ios run out --repeat 100 --json"),
+    "explain": ("tvm-ios explain out",),
+    "tune": ("tvm-ios tune inception_block --log log --trials 8",),
+    "bench": ("tvm-ios bench inception_block --against onnxruntime,tvm --seconds 5",),
+    "doctor": ("tvm-ios doctor",),
+}
+
+INTRODUCTION = """# Commands
+
+Every command prints a table for people and, with `--json`, one JSON object alone on stdout.
+Progress goes to stderr. The exit code is 0, 1 for a failure that one sentence on stderr states,
+or 2 for a wrong use. `tvm-ios COMMAND --help` shows what stands here, too.
+
+`tvm-ios --install-completion` makes bash, zsh or fish complete commands, options, zoo names,
+policies and costs; `--show-completion` only shows what it would install.
+
+The output below is real, as of the machine that `tvm-ios doctor` describes at the end. Times
+differ from machine to machine. Made by `python docs/make/commands.py`.
+"""
+
+
+def main() -> None:
+    """Write or check the page."""
+    if "--check" in sys.argv[1:]:
+        faults = list(find_faults(PAGE.read_text()))
+        print("\n".join(faults) or f"{PAGE.name} documents every command and option")
+        raise SystemExit(bool(faults))
+    parts = [INTRODUCTION]
+    with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
+        for name in commands():
+            outputs = [_run(line, Path(folder)) for line in EXAMPLES[name]]
+            parts.append("\n".join([reference(name), *outputs]))
+    PAGE.write_text("\n".join(parts))
+
+
+def commands() -> dict[str, Any]:
+    """The commands by name."""
+    return dict(typer.main.get_group(app).commands)
+
+
+def reference(name: str) -> str:
+    """What a command is for and what its options are."""
+    command = commands()[name]
+    lines = [f"## tvm-ios {name}", "", inspect.getdoc(command.callback) or "", ""]
+    lines += ["| option | default | |", "|---|---|---|"]
+    for parameter in command.params:
+        default = parameter.default
+        shown = "" if default is None or default is False or callable(default) else default
+        help_text = re.sub(r"\s+", " ", str(parameter.help or "")).replace("|", "\\|")
+        lines.append(f"| {_spelling(parameter)} | {getattr(shown, 'value', shown)} | {help_text} |")
+    return "\n".join([*lines, "", PAGES[name].then, ""])
+
+
+def find_faults(page: str) -> Iterator[str]:
+    """What the page should say and does not, one sentence each."""
+    for name in commands():
+        if name not in EXAMPLES:
+            yield f"docs/make/commands.py has no example of `tvm-ios {name}`"
+        elif reference(name) not in page:
+            yield f"docs/commands.md does not say what `tvm-ios {name}` is now: write it again"
+        for line in EXAMPLES.get(name, ()):
+            if f"$ {line}\n" not in page:
+                yield f"docs/commands.md lacks the output of `{line}`"
+    for name in re.findall(r"^## tvm-ios (\S+)$", page, re.MULTILINE):
+        if name not in commands():
+            yield f"docs/commands.md tells of `tvm-ios {name}`, which does not exist"
+
+
+def _spelling(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.name.upper()}`"
+    return ", ".join(f"`{flag}`" for flag in (*parameter.opts, *parameter.secondary_opts))
+
+
+def _run(line: str, folder: Path) -> str:
+    """A command line and what it printed, as Markdown."""
+    print(line, file=sys.stderr)
+    program = [sys.executable, "-c", "from tvm_ios.cli import main; main()"]
+    found = subprocess.run(
+        [*program, *shlex.split(line)[1:]],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "110", "TERM": "dumb"},
+    )
+    # A doctor that finds a problem is worth showing, too.
+    if found.returncode not in (0, 1):
+        raise SystemExit(f"{line} failed with exit code {found.returncode}")
+    text = found.stdout.replace(str(folder), ".").replace(str(Path.home()), "~")
+    shown = "\n".join(row.rstrip() for row in text.rstrip().splitlines())
+    return f"```console\n$ {line}\n{shown}\n```\n"
+
+
+if __name__ == "__main__":
+    main()
