@@ -28,6 +28,8 @@ class Explanation:
     ----------
     policy
         That made its schedule.
+    measured
+        What the policies took when the executable was made, in seconds, if it says so.
     names
         For each unit of the program what to call it: its name and what it computes.
     latency
@@ -52,6 +54,7 @@ class Explanation:
     """
 
     policy: str
+    measured: Mapping[str, float]
     names: tuple[str, ...]
     latency: float
     disturbance: float
@@ -103,6 +106,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     policy = str(executable.schedule["policy"])
     return Explanation(
         policy=policy,
+        measured={row["policy"]: row["latency"] for row in executable.notes.get("policies", ())},
         names=names,
         latency=latency,
         disturbance=latency / min(samples),

@@ -16,6 +16,8 @@ from runtime_ext.executable import load
 from tvm_ios.explain.bounds import Bound
 from tvm_ios.schedule import Schedule, Stage, Strategy
 
+NOTES = {"policies": [{"policy": "sequential", "latency": 2e-3}]}
+
 
 @pytest.fixture(scope="module")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,14 +32,19 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     schedule = Schedule(prepared.units.fingerprint, stages, policy="ios-merge")
     path = tmp_path_factory.mktemp("explain") / "small"
-    build(apply_schedule(prepared, schedule), lanes=2).save(path)
+    build(apply_schedule(prepared, schedule), lanes=2).save(
+        path, {"policies": [{"policy": "sequential", "latency": 2e-3}]}
+    )
     return path
 
 
 def test_json(executable: Path) -> None:
     found = tvm_ios("explain", executable, "--repeat", 4, "--json").json
-    keys = ["policy", "lanes", "latency_ms", "disturbance", "peak", "total", "blocks", "hot"]
-    assert list(found) == keys
+    assert list(found) == [
+        *("policy", "measured_ms", "lanes", "latency_ms", "disturbance", "peak"),
+        *("total", "blocks", "hot"),
+    ]
+    assert found["measured_ms"] == {"sequential": 2.0}
     assert (found["policy"], found["lanes"]) == ("ios-merge", 2)
     assert found["disturbance"] >= 1
     assert min(found["peak"].values()) > 0
@@ -80,9 +87,10 @@ def test_the_table_names_blocks_bounds_and_kernels(executable: Path, tmp_path: P
 def test_an_executable_that_does_not_say_its_flops(executable: Path, tmp_path: Path) -> None:
     whole = load(executable)
     schedule = {key: value for key, value in whole.schedule.items() if key != "flops"}
-    replace(whole, schedule=schedule).save(tmp_path / "old")
+    replace(whole, schedule=schedule, notes={}).save(tmp_path / "old")
     found = tvm_ios("explain", tmp_path / "old", "--repeat", 2, "--json").json
     assert found["total"]["flops"] is None
+    assert found["measured_ms"] == {}
     assert "arithmetic" not in found["total"]["bounds_ms"]
     assert all(row["gflops"] is None for row in found["hot"])
     assert tvm_ios("explain", tmp_path / "old", "--repeat", 1).code == 0

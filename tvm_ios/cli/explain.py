@@ -63,6 +63,7 @@ def _json(found: Explanation) -> dict[str, Any]:
     ]
     return {
         "policy": found.policy,
+        "measured_ms": {policy: seconds * 1e3 for policy, seconds in found.measured.items()},
         "lanes": found.lanes,
         "latency_ms": found.latency * 1e3,
         "disturbance": found.disturbance,
@@ -115,6 +116,9 @@ def _print(path: Path, found: Explanation) -> None:
         f"{found.latency * 1e3:.3f} ms; this machine reaches {found.peaks.flops / 1e9:.0f} GFLOP/s "
         f"and {found.peaks.bandwidth / 1e9:.1f} GB/s on them"
     )
+    if found.measured:
+        latencies = (f"{policy} {seconds * 1e3:.3f}" for policy, seconds in found.measured.items())
+        out.print(f"when it was made, in ms: {', '.join(latencies)}")
     columns = ("block", "units", "ms", *Bound, "seen/bound", "busy", "waiting", "launching")
     table = Table(*columns, caption="bounds in ms, the largest in bold; shares of the lanes' time")
     for column in table.columns[1:]:
