@@ -10,6 +10,7 @@ from typing import Any
 
 from runtime_ext.executable import load
 from runtime_ext.hardware import last_level_cache
+from runtime_ext.package import ExecutableError
 from runtime_ext.peak import measured_peak
 from tvm_ios.explain.advice import advise
 from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
@@ -83,7 +84,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     Raises
     ------
     ExecutableError
-        If it cannot be loaded.
+        If it cannot be loaded, or says something impossible of its units.
     """
     executable = load(path)
     program = executable.program
@@ -99,7 +100,10 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     session.close()
 
     work = find_work(program)
-    names, flops = _units(program, executable.schedule)
+    try:
+        names, flops = _units(program, executable.schedule)
+    except (IndexError, KeyError, TypeError, AttributeError) as error:
+        raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
     blocks = split_blocks(work)
     everything = tuple(range(len(program.units)))
     regions = [measure_region(work, units, runs, flops, peaks) for units in (everything, *blocks)]

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.files import write_atomically
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule, Strategy
+
+
+def require_picture(path: Path) -> None:
+    """Find out before long work whether a picture can have this name.
+
+    Raises
+    ------
+    UserError
+        If not.
+    """
+    if path.suffix not in (".svg", ".png"):
+        raise UserError(f"{path} cannot be drawn: its name must end in .svg or .png")
+
+
+def save_picture(ax: Any, path: Path) -> None:
+    """Write the figure of some axes, whole or not at all."""
+    drawn = io.BytesIO()
+    ax.figure.savefig(drawn, format=path.suffix[1:])
+    write_atomically(path, drawn.getvalue())
 
 
 def plot_schedule(

@@ -96,6 +96,16 @@ def test_an_executable_that_does_not_say_its_flops(executable: Path, tmp_path: P
     assert tvm_ios("explain", tmp_path / "old", "--repeat", 1).code == 0
 
 
+@pytest.mark.parametrize("flops", [[1], ["many"] * 9, 7, {"a": 1}])
+def test_an_executable_that_misstates_its_flops(
+    flops: object, executable: Path, tmp_path: Path
+) -> None:
+    whole = load(executable)
+    replace(whole, schedule={**whole.schedule, "flops": flops}).save(tmp_path / "odd")
+    sentence = tvm_ios("explain", tmp_path / "odd", "--repeat", 1).sentence
+    assert "misstates its units" in sentence
+
+
 def test_what_cannot_be_explained(executable: Path, tmp_path: Path) -> None:
     assert "there is no executable" in tvm_ios("explain", tmp_path / "nothing").sentence
     found = tvm_ios("explain", executable, "--plot", "picture.jpeg2000")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
@@ -44,4 +43,4 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
         console().print(table)
         console().print(f"{counts[Status.PROBLEM]} problems, {counts[Status.WARNING]} warnings")
     if counts[Status.PROBLEM]:
-        raise typer.Exit(1)
+        raise SystemExit(1)

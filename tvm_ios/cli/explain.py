@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
-from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:
     from runtime_ext.explain import Explanation
@@ -41,15 +40,14 @@ def explain(
     lanes did besides, say what would help.
     """
     from runtime_ext.explain import explain as find_out
+    from tvm_ios.plot import plot_blocks, require_picture, save_picture
 
-    if plot is not None and plot.suffix not in (".svg", ".png"):
-        raise UserError(f"{plot} cannot be drawn: its name must end in .svg or .png")
+    if plot is not None:
+        require_picture(plot)
     found = find_out(executable, repeat)
     if plot is not None:
-        from tvm_ios.plot import plot_blocks
-
         blocks = [region.units for region in found.blocks]
-        plot_blocks(found.timeline.steps, blocks).figure.savefig(plot)
+        save_picture(plot_blocks(found.timeline.steps, blocks), plot)
     if as_json:
         print_json(_json(found))
     else:
