@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from tvm_ios.cli import app
+from tvm_ios.cli.help_pages import PAGES
 from tvm_ios.models import load_onnx
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +44,8 @@ def test_commands_md_documents_every_command_and_option() -> None:
     assert list(maker.find_faults(page)) == []
     assert list(maker.find_faults(page.replace("`--lanes`", "`--threads`")))
     assert list(maker.find_faults(page + "\n## tvm-ios fly\n"))
+    examples = [line for name in COMMANDS for line in maker.EXAMPLES[name]]
+    assert list(maker.known_outputs(page)) == examples
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
@@ -57,10 +60,12 @@ def test_command_lines_use_commands_and_options_that_exist(document: Path) -> No
             continue
         if words[1] in ("COMMAND", "--install-completion", "--help"):
             continue
-        assert words[1] in COMMANDS, line
-        known = {flag for p in COMMANDS[words[1]].params for flag in (*p.opts, *p.secondary_opts)}
-        used = {word.partition("=")[0] for word in words[2:] if re.match(r"--?[a-z]", word)}
-        assert used <= known | {"--help"}, line
+        assert words[1] in PAGES, line
+        if words[1] in COMMANDS:
+            parameters = COMMANDS[words[1]].params
+            known = {flag for p in parameters for flag in (*p.opts, *p.secondary_opts)}
+            used = {word.partition("=")[0] for word in words[2:] if re.match(r"--?[a-z]", word)}
+            assert used <= known | {"--help"}, line
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
@@ -79,6 +84,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(load_onnx("inception_block").SerializeToString())
     given = """
 import numpy as np
+from tvm_ios.cli.help_pages import PAGES
 from tvm_ios.models import load_onnx
 from relay_passes.relax.importer import import_onnx
 model = load_onnx("inception_block")

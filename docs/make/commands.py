@@ -1,6 +1,7 @@
 """Writes docs/commands.md: every command with its options and its real output.
 
     python docs/make/commands.py           run the examples (minutes), write the page
+    python docs/make/commands.py --words   write all but the outputs that are there already
     python docs/make/commands.py --check   fail if the page lacks a command or an option
 
 Run it on a quiet machine in an environment where tvm-ios is installed: what the examples print
@@ -60,12 +61,19 @@ def main() -> None:
         faults = list(find_faults(PAGE.read_text()))
         print("\n".join(faults) or f"{PAGE.name} documents every command and option")
         raise SystemExit(bool(faults))
+    kept = known_outputs(PAGE.read_text()) if "--words" in sys.argv[1:] else {}
     parts = [INTRODUCTION]
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
         for name in commands():
-            outputs = [_run(line, Path(folder)) for line in EXAMPLES[name]]
+            outputs = [kept.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]
             parts.append("\n".join([reference(name), *outputs]))
     PAGE.write_text("\n".join(parts))
+
+
+def known_outputs(page: str) -> dict[str, str]:
+    """For each command line of a page the block that it stands in."""
+    blocks = re.findall(r"^```console\n\$ .*?^```\n", page, re.DOTALL | re.MULTILINE)
+    return {block.splitlines()[1].removeprefix("$ "): block for block in blocks}
 
 
 def commands() -> dict[str, Any]:

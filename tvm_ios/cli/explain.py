@@ -169,7 +169,8 @@ def _print_advice(found: Explanation) -> None:
     if found.disturbance > _DISTURBED:
         out.print(
             f"[yellow]something else keeps this machine busy: half of the runs took "
-            f"{found.disturbance:.1f} times as long as the fastest, or longer[/yellow]"
+            f"{found.disturbance:.1f} times as long as the fastest, or longer. What follows may be "
+            "about that: repeat it when nothing else runs, or with a larger --repeat[/yellow]"
         )
     overall, *advice = found.advice
     out.print(f"[bold]{overall}[/bold]")
