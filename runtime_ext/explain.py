@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ class Explanation:
     disturbance
         That median over the fastest of these runs: far above one if something else keeps the
         machine busy.
+    preemptions
+        How often a run the system stopped a lane to run something else.
     lanes
         Of its program.
     peaks
@@ -59,6 +62,7 @@ class Explanation:
     names: tuple[str, ...]
     latency: float
     disturbance: float
+    preemptions: float
     lanes: int
     peaks: Peaks
     total: Region
@@ -76,8 +80,8 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     path
         What :meth:`runtime_ext.executable.Executable.save` wrote.
     repeat
-        Runs to profile. Each block's numbers are medians over the quarter of them in which it
-        was fastest.
+        Runs to profile. Each block's numbers are medians over the tenth of them in which it was
+        fastest.
     seed
         Of the inputs.
 
@@ -94,7 +98,9 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     peaks = Peaks(measured.gflops * 1e9, measured.gbps * 1e9, last_level_cache())
     session = executable.session()
     session.run(**session.random_inputs(seed))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
     samples = session.benchmark(number=1, repeat=repeat)
+    preempted = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
     latency = statistics.median(samples)
     runs = [read_timeline(program, session.profile()) for _ in range(repeat)]
     session.close()
@@ -114,6 +120,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         names=names,
         latency=latency,
         disturbance=latency / min(samples),
+        preemptions=preempted / repeat,
         lanes=lanes,
         peaks=peaks,
         total=regions[0],

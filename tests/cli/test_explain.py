@@ -41,12 +41,13 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_json(executable: Path) -> None:
     found = tvm_ios("explain", executable, "--repeat", 4, "--json").json
     assert list(found) == [
-        *("policy", "measured_ms", "lanes", "latency_ms", "disturbance", "peak"),
+        *("policy", "measured_ms", "lanes", "latency_ms", "disturbance", "preemptions", "peak"),
         *("total", "blocks", "hot"),
     ]
     assert found["measured_ms"] == {"sequential": 2.0}
     assert (found["policy"], found["lanes"]) == ("ios-merge", 2)
     assert found["disturbance"] >= 1
+    assert found["preemptions"] >= 0
     assert min(found["peak"].values()) > 0
     total = found["total"]
     # Two merged 3x3 convolutions of 8 to 16 channels, and one of 16 to 4; a multiply-add is two.

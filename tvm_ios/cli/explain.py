@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from runtime_ext.explain import Explanation
     from tvm_ios.explain.bounds import Region
 
-#: Median over fastest run from which the numbers deserve a warning.
-_DISTURBED = 1.3
+#: Median over fastest run, and times that the lanes are stopped a run, that deserve a warning.
+_DISTURBED, _PREEMPTED = 1.3, 0.5
 
 
 @reports_errors
 def explain(
     executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
     repeat: Annotated[
-        int, typer.Option(min=1, help="Runs to profile; of each block the fastest quarter counts.")
+        int, typer.Option(min=1, help="Runs to profile; of each block the fastest tenth counts.")
     ] = 40,
     plot: Annotated[
         Path | None,
@@ -65,6 +65,7 @@ def _json(found: Explanation) -> dict[str, Any]:
         "lanes": found.lanes,
         "latency_ms": found.latency * 1e3,
         "disturbance": found.disturbance,
+        "preemptions": found.preemptions,
         "peak": {
             "gflops": found.peaks.flops / 1e9,
             "gbps": found.peaks.bandwidth / 1e9,
@@ -166,9 +167,10 @@ def _hot_table(found: Explanation) -> Table:
 def _print_advice(found: Explanation) -> None:
     """Of the program, and of the blocks that matter and differ from it."""
     out = console()
-    if found.disturbance > _DISTURBED:
+    if found.disturbance > _DISTURBED or found.preemptions > _PREEMPTED:
         out.print(
-            f"[yellow]something else keeps this machine busy: half of the runs took "
+            "[yellow]something else keeps this machine busy: lanes were stopped "
+            f"{found.preemptions:.1f} times a run, and half of the runs took "
             f"{found.disturbance:.1f} times as long as the fastest, or longer. What follows may be "
             "about that: repeat it when nothing else runs, or with a larger --repeat[/yellow]"
         )
