@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 
 from runtime_ext.doctor.check import Check, Status
-from runtime_ext.doctor.compiled_code import check_compiled_code
-from runtime_ext.doctor.compiler import check_compiler
-from runtime_ext.doctor.packages import check_packages, check_python
-from runtime_ext.doctor.processor import check_gpu, check_lanes, check_processor
-from runtime_ext.doctor.surroundings import check_cache, check_environment
 
 #: Looks at one thing, or at several of a kind.
 Checker = Callable[[], Iterable[Check]]
 
+
+def _named(module: str, function: str) -> Checker:
+    """A function that is imported when it is called: a broken import is a finding, too."""
+    return lambda: getattr(import_module(f"runtime_ext.doctor.{module}"), function)()
+
+
 #: By the names that failures of their own go under.
 CHECKERS: Mapping[str, Checker] = {
-    "python": check_python,
-    "packages": check_packages,
-    "compiler": check_compiler,
-    "processor": check_processor,
-    "lanes": check_lanes,
-    "gpu": check_gpu,
-    "cache": check_cache,
-    "environment": check_environment,
-    "compiled code": check_compiled_code,
+    "python": _named("packages", "check_python"),
+    "packages": _named("packages", "check_packages"),
+    "compiler": _named("compiler", "check_compiler"),
+    "processor": _named("processor", "check_processor"),
+    "lanes": _named("processor", "check_lanes"),
+    "gpu": _named("processor", "check_gpu"),
+    "cache": _named("surroundings", "check_cache"),
+    "environment": _named("surroundings", "check_environment"),
+    "compiled code": _named("compiled_code", "check_compiled_code"),
 }
 
 
@@ -38,5 +40,6 @@ def examine(checkers: Mapping[str, Checker] = CHECKERS) -> list[Check]:
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             detail = f"could not be looked at: {reason}"
-            found.append(Check(name, Status.PROBLEM, detail, "report this"))
+            remedy = "install tvm-ios again (`pip install .`), then report this"
+            found.append(Check(name, Status.PROBLEM, detail, remedy))
     return found

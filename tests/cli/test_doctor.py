@@ -23,9 +23,11 @@ def test_json() -> None:
 
 
 def test_a_missing_tvm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command itself must not need what it looks for."""
+    """The command itself must not need what it looks for, nor what it looks with."""
     (tmp_path / "tvm").mkdir()
     (tmp_path / "tvm" / "__init__.py").write_text("raise ImportError('no [tvm] here')\n")
+    (tmp_path / "packaging").mkdir()
+    (tmp_path / "packaging" / "__init__.py").write_text("raise ImportError('nor packaging')\n")
     before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *before]))
     table = tvm_ios("doctor")
@@ -35,4 +37,5 @@ def test_a_missing_tvm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = tvm_ios_process("doctor", "--json")
     assert found.code == 1
     problems = [c for c in json.loads(found.stdout)["checks"] if c["status"] == "problem"]
-    assert [check["name"] for check in problems] == ["tvm", "kernel"]
+    assert [check["name"] for check in problems] == ["python", "packages", "tvm", "kernel"]
+    assert "nor packaging" in problems[0]["detail"]
