@@ -20,6 +20,7 @@ from tvm_ios.explain.tasks import find_work
 from tvm_ios.explain.timeline import Timeline, read_timeline
 from tvm_ios.program import Program
 from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.search.policies import POLICIES
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,18 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     work = find_work(program)
     try:
         names, flops = _units(program, executable.schedule)
-    except (IndexError, KeyError, TypeError, AttributeError) as error:
+        notes = executable.notes.get("policies", ())
+        measured = {str(row["policy"]): float(row["latency"]) for row in notes}
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
     blocks = split_blocks(work)
     everything = tuple(range(len(program.units)))
     regions = [measure_region(work, units, runs, flops, peaks) for units in (everything, *blocks)]
     policy = str(executable.schedule["policy"])
+    searched = any(Strategy.CONCURRENT in POLICIES.get(name, ()) for name in (policy, *measured))
     return Explanation(
         policy=policy,
-        measured={row["policy"]: row["latency"] for row in executable.notes.get("policies", ())},
+        measured=measured,
         names=names,
         latency=latency,
         disturbance=latency / min(samples),
@@ -125,7 +129,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         peaks=peaks,
         total=regions[0],
         blocks=tuple(regions[1:]),
-        advice=tuple(advise(region, names, peaks, lanes, policy) for region in regions),
+        advice=tuple(advise(region, names, peaks, lanes, searched) for region in regions),
         hot=hot_units(work, runs, flops),
         timeline=min(runs, key=lambda run: run.seconds),
     )

@@ -79,8 +79,8 @@ def _json(found: Explanation) -> dict[str, Any]:
                 "kernels": row.kernels,
                 "ms": row.seconds * 1e3,
                 "share": row.share,
-                "gflops": None if row.flops is None else row.flops / row.seconds / 1e9,
-                "gbps": row.nbytes / row.seconds / 1e9,
+                "gflops": None if row.flops_per_second is None else row.flops_per_second / 1e9,
+                "gbps": row.bytes_per_second / 1e9,
             }
             for row in found.hot
         ],
@@ -152,14 +152,14 @@ def _hot_table(found: Explanation) -> Table:
         column.justify = "right"
     for row in found.hot:
         count = len(row.units)
-        speed = None if row.flops is None else row.flops / row.seconds
+        speed = row.flops_per_second
         table.add_row(
             found.names[row.units[0]] + (f" x {count}" if count > 1 else ""),
             f"{row.seconds * 1e3:.3f}",
             f"{row.share:.0%}",
             "-" if speed is None else f"{speed / 1e9:.0f}",
             "-" if speed is None else f"{speed / found.peaks.flops:.0%}",
-            f"{row.nbytes / row.seconds / 1e9:.0f}",
+            f"{row.bytes_per_second / 1e9:.0f}",
         )
     return table
 

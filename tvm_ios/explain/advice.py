@@ -13,7 +13,7 @@ _FULL = 0.7
 _MOVES_DATA = 1.0
 
 
-def advise(region: Region, names: tuple[str, ...], peaks: Peaks, lanes: int, policy: str) -> str:
+def advise(region: Region, names: tuple[str, ...], peaks: Peaks, lanes: int, searched: bool) -> str:
     """One sentence: what keeps the region from being faster, and what helps.
 
     Parameters
@@ -26,13 +26,15 @@ def advise(region: Region, names: tuple[str, ...], peaks: Peaks, lanes: int, pol
         Of the machine.
     lanes
         How many the program has.
-    policy
-        That made the schedule.
+    searched
+        Whether a search has looked for faster groups side by side.
     """
+    if not region.seconds:
+        return "it runs no kernels"
     if region.launching >= max(_MUCH, region.waiting):
         return _about_launches(region, lanes)
     if region.waiting >= _MUCH:
-        return _about_waits(region, names, lanes, policy)
+        return _about_waits(region, names, lanes, searched)
     return _about_kernels(region, peaks, lanes)
 
 
@@ -45,12 +47,12 @@ def _about_launches(region: Region, lanes: int) -> str:
     )
 
 
-def _about_waits(region: Region, names: tuple[str, ...], lanes: int, policy: str) -> str:
+def _about_waits(region: Region, names: tuple[str, ...], lanes: int, searched: bool) -> str:
     idle = f"{_lanes(lanes)} wait{'s' if lanes == 1 else ''} {region.waiting:.0%} of the time"
     if region.bounds[Bound.CRITICAL_PATH] < _NEAR * region.seconds:
         more = (
-            "a wider search may fill them (--measure full, larger -r and -s)"
-            if policy in ("ios-parallel", "ios-both")
+            "the search found no better groups; a wider one may (--measure full, larger -r and -s)"
+            if searched
             else "groups side by side may fill them (ios-parallel)"
         )
         share = region.bounds[Bound.CRITICAL_PATH] / region.seconds

@@ -39,6 +39,16 @@ class HotUnits:
     flops: int | None
     nbytes: int
 
+    @property
+    def flops_per_second(self) -> float | None:
+        """Floating-point operations a second of all lanes together."""
+        return None if self.flops is None or not self.seconds else self.flops / self.seconds
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes a second, from the caches or from memory."""
+        return self.nbytes / self.seconds if self.seconds else 0.0
+
 
 def hot_units(
     work: Work, runs: Sequence[Timeline], flops: Sequence[int] | None, most: int = 5
