@@ -94,9 +94,15 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     executable = load(path)
     program = executable.program
     lanes = len(program.lanes)
-    # First, because it leaves the caches full of its own data.
-    measured = measured_peak(lanes)
-    peaks = Peaks(measured.gflops * 1e9, measured.gbps * 1e9, last_level_cache())
+    try:
+        names, flops = _units(program, executable.schedule)
+        notes = executable.notes.get("policies", ())
+        measured = {str(row["policy"]): float(row["latency"]) for row in notes}
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
+    # Before the runs, because it leaves the caches full of its own data.
+    peak = measured_peak(lanes)
+    peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
     session = executable.session()
     session.run(**session.random_inputs(seed))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
@@ -107,12 +113,6 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     session.close()
 
     work = find_work(program)
-    try:
-        names, flops = _units(program, executable.schedule)
-        notes = executable.notes.get("policies", ())
-        measured = {str(row["policy"]): float(row["latency"]) for row in notes}
-    except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
     blocks = split_blocks(work)
     everything = tuple(range(len(program.units)))
     regions = [measure_region(work, units, runs, flops, peaks) for units in (everything, *blocks)]
