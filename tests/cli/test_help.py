@@ -14,7 +14,12 @@ from command_line import tvm_ios
 
 from tvm_ios import zoo
 from tvm_ios.cli import app
-from tvm_ios.cli.completion import complete_cost, complete_model, complete_policy
+from tvm_ios.cli.completion import (
+    complete_cost,
+    complete_model,
+    complete_policy,
+    complete_runners,
+)
 from tvm_ios.cli.help_pages import PAGES, PANELS
 
 COMMANDS = typer.main.get_group(app).commands
@@ -70,6 +75,8 @@ def test_models_policies_and_costs_complete(
     assert complete_cost("v") == ["v100"]
     assert complete_cost("l") == ["log.jsonl"]
     assert "measured" in complete_cost("")
+    assert complete_runners("tv") == ["tvm"]
+    assert complete_runners("tvm,t") == ["tvm,torch", "tvm,torch-compile"]
 
 
 @pytest.mark.parametrize(

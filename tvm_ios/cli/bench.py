@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from tvm_ios.cli.completion import complete_model, complete_runners
 from tvm_ios.cli.output import (
     Debug,
     Json,
@@ -39,10 +40,19 @@ from tvm_ios.errors import UserError
 @reports_errors
 def bench(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Zoo names or .onnx files.")
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="Zoo names or .onnx files.",
+            autocompletion=complete_model,
+        ),
     ],
     against: Annotated[
-        str, typer.Option(help="Runners: onnxruntime, torch, torch-compile, tvm.")
+        str,
+        typer.Option(
+            help="Runners: onnxruntime, torch, torch-compile, tvm.",
+            autocompletion=complete_runners,
+        ),
     ] = "onnxruntime",
     policy: Annotated[
         str | None,

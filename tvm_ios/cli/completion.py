@@ -31,6 +31,15 @@ def complete_cost(incomplete: str) -> list[str]:
     return [*_starting(("measured", *device_names()), incomplete), *_files(incomplete, (".jsonl",))]
 
 
+def complete_runners(incomplete: str) -> list[str]:
+    """The last of some runners joined by commas."""
+    from runtime_ext.runners import RUNNERS
+
+    done, comma, last = incomplete.rpartition(",")
+    left = [name for name in RUNNERS if name not in done.split(",")]
+    return [f"{done}{comma}{name}" for name in _starting(left, last)]
+
+
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 

@@ -85,7 +85,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
         ),
         **dict.fromkeys(("max_measurements", "time_limit", "trials"), "Limits"),
         **dict.fromkeys(
-            ("lanes", "repeat", "rounds", "seconds", "against", "log"), "Running and measuring"
+            ("lanes", "log", "against", "repeat", "rounds", "seconds"), "Running and measuring"
         ),
         **dict.fromkeys(
             ("output", "plot", "keep", "resume", "compact", "as_json", "debug"), "Output"
