@@ -37,7 +37,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": ("tvm-ios run out", "tvm-ios run out --repeat 100 --json"),
     "explain": ("tvm-ios explain out",),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),
-    "bench": ("tvm-ios bench squeezenet --against onnxruntime,tvm --max-measurements 100",),
+    "bench": (
+        "tvm-ios bench inception_block --against onnxruntime,tvm --seconds 5 --max-measurements 20",
+    ),
     "doctor": ("tvm-ios doctor",),
 }
 
