@@ -26,7 +26,7 @@ COMMANDS = typer.main.get_group(app).commands
 
 
 def test_every_command_has_a_page() -> None:
-    assert set(COMMANDS) <= set(PAGES)
+    assert set(COMMANDS) == set(PAGES)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -49,8 +49,6 @@ def _first_sentence(name: str) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_examples_are_of_the_command_and_its_options(name: str) -> None:
-    if name not in COMMANDS:
-        pytest.skip(f"there is no command {name}")
     known = {flag for parameter in COMMANDS[name].params for flag in parameter.opts}
     for example in PAGES[name].examples:
         assert example.startswith(f"tvm-ios {name}")
