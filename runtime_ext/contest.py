@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
 
 Array = np.ndarray[Any, Any]
 
@@ -137,8 +137,8 @@ def hold_contest_elsewhere(
         "rules": [rules.rounds, rules.seconds, rules.minimum],
     }
     environment = {**os.environ, "TVM_NUM_THREADS": str(lanes)}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "task.json"
+    with temporary_folder() as folder:
+        file = folder / "task.json"
         file.write_text(json.dumps(task))
         command = [sys.executable, "-m", "runtime_ext.contest", str(file)]
         result = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -25,6 +25,8 @@ from runtime_ext.cpu_features import missing_features
 from runtime_ext.package import ExecutableError, open_package, write_package
 from runtime_ext.session import Port, Session
 from tvm_ios.errors import UserError
+from tvm_ios.happens_before import check_races
+from tvm_ios.json_text import json_object
 from tvm_ios.program import Program, Role
 from tvm_ios.schedule import Schedule
 
@@ -143,8 +145,9 @@ def load(path: Path | str) -> Executable:
     try:
         _check_versions(path, meta["versions"])
         _check_machine(path, meta["machine"], tuple(meta["features"]), meta["target"])
-        program = Program.from_json(json.loads((folder / "program.json").read_text()))
-        schedule = json.loads((folder / "schedule.json").read_text())
+        program = Program.from_json(json_object((folder / "program.json").read_bytes()))
+        check_races(program)
+        schedule = json_object((folder / "schedule.json").read_bytes())
         Schedule.from_json(schedule)
         for name in _constant_names(program):
             if name not in meta["constants"]:

@@ -7,16 +7,19 @@ import json
 import os
 import shutil
 import tarfile
-import tempfile
+import weakref
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
+from tvm_ios.json_text import JsonError, json_object
 
 FORMAT = "tvm-ios executable"
-VERSION = 1
+VERSION = 2
 _META = "meta.json"
 
 
@@ -56,7 +59,8 @@ def require_writable(path: Path) -> None:
         raise ExecutableError(f"{path} exists and is not an executable; choose another name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.").cleanup()
+        with temporary_folder(path.parent, f".{path.name}."):
+            pass
     except OSError as error:
         raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -81,20 +85,20 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
     path = Path(os.path.abspath(path))
     require_writable(path)
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as room:
-            folder = Path(room) / "new"
+        with temporary_folder(path.parent, f".{path.name}.") as room:
+            folder = room / "new"
             folder.mkdir()
             fill(folder)
             _seal(folder, meta)
             if path.suffix == ".tar":
-                packed = Path(room) / "new.tar"
+                packed = room / "new.tar"
                 with tarfile.open(packed, "w") as tar:
                     for file in sorted(folder.iterdir()):
                         tar.add(file, arcname=file.name)
                 _sync(packed)
                 os.replace(packed, path)
             else:
-                _swap_in(folder, path, Path(room) / "old")
+                _swap_in(folder, path, room / "old")
     except OSError as error:
         raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -109,12 +113,12 @@ def open_package(path: Path) -> Package:
     """
     if not path.exists():
         raise ExecutableError(f"there is no executable {path}")
-    keeper: tempfile.TemporaryDirectory[str] | None = None
+    keeper: _Keeper | None = None
     folder = path
     try:
         if not path.is_dir():
-            keeper = tempfile.TemporaryDirectory(prefix="tvm-ios-")
-            folder = Path(keeper.name)
+            keeper = _Keeper()
+            folder = keeper.folder
             _unpack(path, folder)
         meta = _read_meta(path, folder)
         for name, digest in meta["files"].items():
@@ -125,6 +129,15 @@ def open_package(path: Path) -> Package:
     except OSError as error:
         raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
     return Package(folder, meta, keeper)
+
+
+class _Keeper:
+    """A folder that goes when this does, or at the latest when the process ends."""
+
+    def __init__(self) -> None:
+        stack = ExitStack()
+        self.folder = stack.enter_context(temporary_folder())
+        weakref.finalize(self, stack.close)
 
 
 def meta_checksum(meta: Mapping[str, Any]) -> str:
@@ -147,12 +160,12 @@ def _seal(folder: Path, meta: Mapping[str, Any]) -> None:
 
 def _read_meta(path: Path, folder: Path) -> dict[str, Any]:
     try:
-        meta = json.loads((folder / _META).read_text())
+        meta = json_object((folder / _META).read_bytes())
     except FileNotFoundError:
         raise ExecutableError(f"{path} is not an executable: it lacks {_META}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except JsonError as error:
         raise ExecutableError(f"{_META} of {path} is damaged; save it again") from error
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+    if meta.get("format") != FORMAT:
         raise ExecutableError(f"{path} is not a {FORMAT}")
     if meta.get("version") != VERSION:
         raise ExecutableError(
@@ -179,14 +192,14 @@ def _replaceable(path: Path) -> bool:
         if path.is_dir():
             if not any(path.iterdir()):
                 return path.suffix != ".tar"
-            text = (path / _META).read_text()
-            return path.suffix != ".tar" and json.loads(text).get("format") == FORMAT
+            meta = json_object((path / _META).read_bytes())
+            return path.suffix != ".tar" and meta.get("format") == FORMAT
         with tarfile.open(path, "r:") as tar:
             member = tar.extractfile(_META)
             return (
                 path.suffix == ".tar"
                 and member is not None
-                and json.load(member).get("format") == FORMAT
+                and json_object(member.read()).get("format") == FORMAT
             )
     except (OSError, KeyError, ValueError, AttributeError, tarfile.TarError):
         return False

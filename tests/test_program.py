@@ -64,6 +64,6 @@ def test_malformed_json_is_rejected() -> None:
         del lacking[key]
         with pytest.raises(ProgramError):
             Program.from_json(lacking)
-    for key, value in {"version": 2, "lanes": [[["launch", 0]]], "buffers": [["x"]]}.items():
+    for key, value in {"version": 1, "lanes": [[["launch", 0]]], "buffers": [["x"]]}.items():
         with pytest.raises(ProgramError):
             Program.from_json(good | {key: value})

@@ -202,7 +202,7 @@ def test_malformed_data_is_refused(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(b"{", "cannot read"), (b"\xff\xfe\x00", "cannot read"), (b"[]", "is not a schedule")],
+    [(b"{", "cannot read"), (b"\xff\xfe\x00", "cannot read"), (b"[]", "holds a list")],
 )
 def test_malformed_files_are_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"

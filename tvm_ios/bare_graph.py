@@ -10,12 +10,12 @@ This is the form in which schedulers publish their benchmark networks::
 from __future__ import annotations
 
 import heapq
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.graph import GraphError
+from tvm_ios.json_text import JsonError, json_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def load_bare_graph(path: Path) -> BareGraph:
         unit that does not exist.
     """
     try:
-        data = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        data = json_object(path.read_bytes())
+    except (OSError, JsonError) as error:
         raise GraphError(f"cannot read the block graph {path}: {error}") from error
     if not is_bare_graph(data):
         raise GraphError(f'{path} is not a bare block graph: it has no list of "blocks"')

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import onnx
 
@@ -13,6 +12,7 @@ from tvm_ios.bare_graph import bare_graph, is_bare_graph
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph, bits
+from tvm_ios.json_text import JsonError, json_object
 from tvm_ios.onnx_graph import graph_from_onnx
 from tvm_ios.onnx_simplify import simplify
 from tvm_ios.random_weights import randomize_constant_weights
@@ -92,9 +92,6 @@ def load_blocks(model: str, max_block: int) -> tuple[str, list[tuple[int, ...]]]
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(f"{path} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise ModelError(f"{path} is not a graph")
-    return cast(dict[str, Any], data)
+        return json_object(path.read_bytes())
+    except JsonError as error:
+        raise ModelError(f"{path} is not a graph: {error}") from error

@@ -69,6 +69,25 @@ class UnitCode:
     calls: tuple[PhaseCall, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """How a kernel may be launched; anything else reads or writes memory that is not its own.
+
+    Attributes
+    ----------
+    tiles
+        Tile ranges lie in ``[0, tiles)``.
+    arguments
+        How many buffers it takes.
+    writes
+        Positions of those that it may write.
+    """
+
+    tiles: int
+    arguments: int
+    writes: tuple[int, ...]
+
+
 class Role(StrEnum):
     """What a buffer is for."""
 
@@ -125,14 +144,24 @@ class Program:
         All buffers.
     units
         Names of the units, for errors and traces.
+    uses
+        One a kernel; or empty in a program written by hand, whose launches are not checked
+        against the kernels then.
     """
 
     lanes: tuple[tuple[Launch | Wait, ...], ...]
     kernels: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     units: tuple[str, ...]
+    uses: tuple[KernelUse, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.lanes:
+            raise ProgramError("the program has no lane")
+        if self.uses and len(self.uses) != len(self.kernels):
+            raise ProgramError("the program does not say of every kernel how it may be launched")
+        if any(place >= use.arguments for use in self.uses for place in use.writes):
+            raise ProgramError("a kernel of the program writes an argument that it does not take")
         launches = [sum(isinstance(i, Launch) for i in lane) for lane in self.lanes]
         for number, lane in enumerate(self.lanes):
             for item in lane:
@@ -153,7 +182,26 @@ class Program:
                     raise ProgramError(f"lane {number} has the tile range {item.begin}, {item.end}")
                 if not 0 <= item.unit < len(self.units):
                     raise ProgramError(f"lane {number} launches for unit {item.unit} of none")
+                if self.uses:
+                    self._reject_misuse(number, item)
         self._reject_deadlock()
+
+    def _reject_misuse(self, lane: int, launch: Launch) -> None:
+        use, kernel = self.uses[launch.kernel], self.kernels[launch.kernel]
+        if launch.end > use.tiles:
+            raise ProgramError(
+                f"lane {lane} launches the tiles {launch.begin} to {launch.end} of kernel "
+                f"{kernel!r}, which has {use.tiles}"
+            )
+        if len(launch.buffers) != use.arguments:
+            raise ProgramError(
+                f"lane {lane} gives {len(launch.buffers)} buffers to kernel {kernel!r}, "
+                f"which takes {use.arguments}"
+            )
+        for place in use.writes:
+            buffer = self.buffers[launch.buffers[place]]
+            if buffer.role in (Role.INPUT, Role.CONSTANT):
+                raise ProgramError(f"lane {lane} writes the {buffer.role.value} {buffer.name!r}")
 
     def _reject_deadlock(self) -> None:
         """Run the lanes with instantaneous kernels; what stays behind waits for ever."""
@@ -178,8 +226,9 @@ class Program:
         """Plain data, the inverse of :meth:`from_json`."""
         return {
             "format": "tvm-ios program",
-            "version": 1,
+            "version": 2,
             "kernels": self.kernels,
+            "uses": [[u.tiles, u.arguments, u.writes] for u in self.uses],
             "units": self.units,
             "buffers": [[b.name, b.type.shape, b.type.dtype, b.role.value] for b in self.buffers],
             "lanes": [
@@ -202,27 +251,51 @@ class Program:
         ProgramError
             If the data is not a program of this version, or would not run.
         """
-        if data.get("format") != "tvm-ios program" or data.get("version") != 1:
-            raise ProgramError("this is not a tvm-ios program of version 1")
+        if data.get("format") != "tvm-ios program" or data.get("version") != 2:
+            raise ProgramError("this is not a tvm-ios program of version 2")
         try:
             return Program(
                 lanes=tuple(
                     tuple(
-                        Wait(int(item[1]), int(item[2]))
+                        Wait(_natural(item[1]), _natural(item[2]))
                         if item[0] == "wait"
-                        else Launch(item[1], tuple(item[2]), item[3], item[4], item[5])
+                        else Launch(
+                            _natural(item[1]), _naturals(item[2]), *_naturals(item[3:6])
+                        )
                         for item in lane
                     )
                     for lane in data["lanes"]
                 ),
                 kernels=tuple(map(str, data["kernels"])),
-                buffers=tuple(
-                    Buffer(name, BufferType(tuple(shape), dtype), Role(role))
-                    for name, shape, dtype, role in data["buffers"]
-                ),
+                buffers=_buffers(data["buffers"]),
                 units=tuple(map(str, data["units"])),
+                uses=tuple(
+                    KernelUse(_natural(tiles), _natural(arguments), _naturals(writes))
+                    for tiles, arguments, writes in data["uses"]
+                ),
             )
         except ProgramError:
             raise
         except (KeyError, TypeError, IndexError, ValueError) as error:
             raise ProgramError(f"the program file lacks or misstates {error}") from error
+
+
+def _buffers(data: Any) -> tuple[Buffer, ...]:
+    buffers = tuple(
+        Buffer(str(name), BufferType(_naturals(shape), str(dtype)), Role(role))
+        for name, shape, dtype, role in data
+    )
+    names = [buffer.name for buffer in buffers]
+    if len(set(names)) < len(names):
+        raise ProgramError("two buffers of the program have one name")
+    return buffers
+
+
+def _naturals(data: Any) -> tuple[int, ...]:
+    return tuple(map(_natural, data))
+
+
+def _natural(data: Any) -> int:
+    if isinstance(data, bool) or not isinstance(data, int) or not 0 <= data < 1 << 62:
+        raise ProgramError(f"the program file has {str(data)[:40]!r} where a count should be")
+    return data

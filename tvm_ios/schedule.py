@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
 from tvm_ios.graph import OpGraph, bits, mask_of
+from tvm_ios.json_text import JsonError, json_object
 
 
 class ScheduleError(UserError):
@@ -191,12 +192,10 @@ class Schedule:
             If the file is not a schedule.
         """
         try:
-            data = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            data = json_object(path.read_bytes())
+        except (OSError, JsonError) as error:
             raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
-        if not isinstance(data, dict):
-            raise ScheduleError(f"{path} is not a schedule")
-        return Schedule.from_json(cast(dict[str, Any], data))
+        return Schedule.from_json(data)
 
 
 def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tvm_ios.files import temporary_folder
+from tvm_ios.json_text import json_object
 
 #: Counts up whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 2
@@ -74,7 +76,7 @@ class ArtefactCache:
     def find(self, key: str) -> Artefact | None:
         """The artefact of a key; None if it is missing or damaged."""
         try:
-            data = json.loads((self.folder / f"{key}.json").read_text())
+            data = json_object((self.folder / f"{key}.json").read_bytes())
             content = self.object_file(key).read_bytes()
             if data["key"] != key or data["sha256"] != hashlib.sha256(content).hexdigest():
                 return None
@@ -89,8 +91,8 @@ class ArtefactCache:
 
     def add(self, artefact: Artefact, library: Any) -> None:
         """Write a compiled module's object file, then the description that makes it count."""
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as folder:
-            made = Path(folder) / "kernel.o"
+        with temporary_folder(self.folder, "new-") as folder:
+            made = folder / "kernel.o"
             library.write_to_file(str(made), "o")
             data = {
                 "key": artefact.key,
@@ -99,7 +101,7 @@ class ArtefactCache:
                 "source": artefact.source,
                 "sha256": hashlib.sha256(made.read_bytes()).hexdigest(),
             }
-            text = Path(folder) / "kernel.json"
+            text = folder / "kernel.json"
             text.write_text(json.dumps(data))
             made.rename(self.object_file(artefact.key))
             text.rename(self.folder / f"{artefact.key}.json")

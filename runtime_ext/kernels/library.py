@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -19,6 +18,7 @@ from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import CompiledUnit, UnitPlan, UnitSource, plan_unit
 from runtime_ext.kernels.vector_unit import VectorUnit
+from tvm_ios.files import temporary_folder
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
 Progress = Callable[[int, int], None]
@@ -151,8 +151,8 @@ class KernelCompiler:
         keys = sorted(self._unloaded)
         if not keys:
             return
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kernels.so"
+        with temporary_folder() as folder:
+            path = folder / "kernels.so"
             _link(path, [self._cache.object_file(key) for key in keys])
             module = tvm.runtime.load_module(str(path))
         self._loaded.append(module)

@@ -203,7 +203,7 @@ def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads 1"),
+        (lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads 2"),
         (lambda m: m | {"format": "a poem"}, "is not a tvm-ios executable"),
         (lambda m: m | {"machine": "riscv64"}, "made for riscv64 and this machine is"),
         (lambda m: m | {"features": ["warp-drive"]}, "'warp-drive'"),
