@@ -1,13 +1,15 @@
 """Runners side by side: interleaved runs, in this process or in a fresh one.
 
-``python -m runtime_ext.contest TASK.json`` is the fresh process: it loads executables and a
+``python -m runtime_ext.contest TASK.json PARENT`` is the fresh process: it loads executables and a
 compiled TVM module, runs them in turn on the same input and prints their samples as JSON.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +26,8 @@ from tvm_ios.files import temporary_folder
 Array = np.ndarray[Any, Any]
 
 _LONGEST_SETTLING_SECONDS = 0.2
+#: From <linux/prctl.h>.
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def hold_contest_elsewhere(
     with temporary_folder() as folder:
         file = folder / "task.json"
         file.write_text(json.dumps(task))
-        command = [sys.executable, "-m", "runtime_ext.contest", str(file)]
+        command = [sys.executable, "-m", "runtime_ext.contest", str(file), str(os.getpid())]
         result = subprocess.run(command, env=environment, capture_output=True, text=True)
     if result.returncode:
         last = (result.stderr.strip().splitlines() or ["no message"])[-1]
@@ -160,7 +164,11 @@ def virtual_machine(module: Path, inputs: list[Array]) -> Callable[[], Any]:
     return lambda: main(*tensors)
 
 
-def _main(file: str) -> None:
+def _main(file: str, parent: int) -> None:
+    # A parent that is killed takes this process along, or it would measure on for nobody.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("the process that wanted these measurements is gone")
     from runtime_ext.executable import load
 
     task = json.loads(Path(file).read_text())
@@ -177,4 +185,4 @@ def _main(file: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(sys.argv[1], int(sys.argv[2]))

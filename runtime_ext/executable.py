@@ -26,11 +26,12 @@ from runtime_ext.package import ExecutableError, open_package, write_package
 from runtime_ext.session import Port, Session
 from tvm_ios.errors import UserError
 from tvm_ios.happens_before import check_races
-from tvm_ios.json_text import json_object
+from tvm_ios.json_text import json_object, naturals
 from tvm_ios.program import Program, Role
 from tvm_ios.schedule import Schedule
 
 _VERSIONS = ("apache-tvm", "apache-tvm-ffi")
+_FILES = ("program.json", "kernels.so", "params.safetensors", "schedule.json")
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def load(path: Path | str) -> Executable:
         Naming the first thing that does not fit: format, checksum, version, CPU.
     """
     path = Path(path)
-    package = open_package(path)
+    package = open_package(path, _FILES)
     meta, folder = package.meta, package.folder
     try:
         _check_versions(path, meta["versions"])
@@ -169,7 +170,7 @@ def load(path: Path | str) -> Executable:
         raise
     except (UserError, SafetensorError) as error:
         raise ExecutableError(f"{path} cannot be used: {error}") from error
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, OSError) as error:
         raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
 
 
@@ -215,4 +216,4 @@ def _port_json(port: Port) -> dict[str, Any]:
 
 
 def _port(data: Mapping[str, Any]) -> Port:
-    return Port(data["name"], data["buffer"], tuple(data["shape"]), data["dtype"])
+    return Port(str(data["name"]), str(data["buffer"]), naturals(data["shape"]), str(data["dtype"]))

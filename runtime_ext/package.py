@@ -8,7 +8,7 @@ import os
 import shutil
 import tarfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,8 +103,15 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
         raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def open_package(path: Path) -> Package:
+def open_package(path: Path, names: Collection[str]) -> Package:
     """Open a package and check that every byte is as written.
+
+    Parameters
+    ----------
+    path
+        Of the package.
+    names
+        The files that it must hold; others are left alone.
 
     Raises
     ------
@@ -121,10 +128,10 @@ def open_package(path: Path) -> Package:
             folder = keeper.folder
             _unpack(path, folder)
         meta = _read_meta(path, folder)
-        for name, digest in meta["files"].items():
-            if not (folder / name).is_file():
+        for name in names:
+            if name not in meta["files"] or not (folder / name).is_file():
                 raise ExecutableError(f"{path} lacks {name}; save it again")
-            if _digest(folder / name) != digest:
+            if _digest(folder / name) != meta["files"][name]:
                 raise ExecutableError(f"{name} of {path} is damaged; save it again")
     except OSError as error:
         raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
@@ -181,8 +188,17 @@ def _read_meta(path: Path, folder: Path) -> dict[str, Any]:
 def _unpack(path: Path, folder: Path) -> None:
     try:
         with tarfile.open(path, "r:") as tar:
-            tar.extractall(folder, filter="data")
-    except (tarfile.TarError, EOFError) as error:
+            for member in tar:
+                plain = member.isreg() and not member.issparse()
+                if not plain or member.name != Path(member.name).name:
+                    raise ExecutableError(
+                        f"{path} holds {member.name!r}, which is no file of an executable; "
+                        "save it again"
+                    )
+                tar.extract(member, folder, filter="data")
+    except ExecutableError:
+        raise
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise ExecutableError(f"{path} is not a complete tar file: {error}") from error
 
 
@@ -190,10 +206,10 @@ def _replaceable(path: Path) -> bool:
     """Whether nothing is lost that we have not written: our own package, or an empty folder."""
     try:
         if path.is_dir():
-            if not any(path.iterdir()):
-                return path.suffix != ".tar"
-            meta = json_object((path / _META).read_bytes())
-            return path.suffix != ".tar" and meta.get("format") == FORMAT
+            found = {file.name for file in path.iterdir()}
+            meta = json_object((path / _META).read_bytes()) if found else {}
+            ours = not found or (meta["format"] == FORMAT and found <= {*meta["files"], _META})
+            return path.suffix != ".tar" and ours
         with tarfile.open(path, "r:") as tar:
             member = tar.extractfile(_META)
             return (
@@ -201,7 +217,7 @@ def _replaceable(path: Path) -> bool:
                 and member is not None
                 and json_object(member.read()).get("format") == FORMAT
             )
-    except (OSError, KeyError, ValueError, AttributeError, tarfile.TarError):
+    except (OSError, KeyError, ValueError, TypeError, EOFError, tarfile.TarError):
         return False
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
 from tvm_ios.paired import PairedRatio, paired_ratio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
@@ -189,8 +189,8 @@ def optimize(
         progress("building", len(schedules), len(schedules))
     watch.lap("build")
 
-    with tempfile.TemporaryDirectory() as folder:
-        baseline = Path(folder) / "tvm.so"
+    with temporary_folder() as folder:
+        baseline = folder / "tvm.so"
         compile_baseline(module, options.resolved_target, baseline, options.database)
         watch.lap("tvm")
 
@@ -222,7 +222,7 @@ def optimize(
             lambda paths: hold_contest_elsewhere(
                 paths, baseline, options.lanes, Rules(rounds=100, seconds=15.0)
             ),
-            Path(folder),
+            folder,
         )
         watch.lap("confirm")
     notes = {

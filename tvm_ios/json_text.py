@@ -28,3 +28,23 @@ def json_object(text: bytes | str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise JsonError(f"it holds a {type(data).__name__}, not an object")
     return cast(dict[str, Any], data)
+
+
+def natural(data: Any) -> int:
+    """A number that counts something.
+
+    Raises
+    ------
+    JsonError
+        If it is no integer, or below zero, or too large for 64 bits.
+    """
+    if isinstance(data, bool) or not isinstance(data, int) or not 0 <= data < 1 << 62:
+        raise JsonError(f"{str(data)[:40]!r} where a count should be")
+    return data
+
+
+def naturals(data: Any) -> tuple[int, ...]:
+    """Several of them; raises as :func:`natural`, and TypeError if the data is no list."""
+    if not isinstance(data, (list, tuple)):
+        raise TypeError(f"{str(data)[:40]!r} where a list should be")
+    return tuple(map(natural, cast(list[Any], data)))

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.json_text import natural, naturals
 
 
 class ProgramError(UserError):
@@ -257,11 +258,9 @@ class Program:
             return Program(
                 lanes=tuple(
                     tuple(
-                        Wait(_natural(item[1]), _natural(item[2]))
+                        Wait(natural(item[1]), natural(item[2]))
                         if item[0] == "wait"
-                        else Launch(
-                            _natural(item[1]), _naturals(item[2]), *_naturals(item[3:6])
-                        )
+                        else Launch(natural(item[1]), naturals(item[2]), *naturals(item[3:6]))
                         for item in lane
                     )
                     for lane in data["lanes"]
@@ -270,7 +269,7 @@ class Program:
                 buffers=_buffers(data["buffers"]),
                 units=tuple(map(str, data["units"])),
                 uses=tuple(
-                    KernelUse(_natural(tiles), _natural(arguments), _naturals(writes))
+                    KernelUse(natural(tiles), natural(arguments), naturals(writes))
                     for tiles, arguments, writes in data["uses"]
                 ),
             )
@@ -282,20 +281,10 @@ class Program:
 
 def _buffers(data: Any) -> tuple[Buffer, ...]:
     buffers = tuple(
-        Buffer(str(name), BufferType(_naturals(shape), str(dtype)), Role(role))
+        Buffer(str(name), BufferType(naturals(shape), str(dtype)), Role(role))
         for name, shape, dtype, role in data
     )
     names = [buffer.name for buffer in buffers]
     if len(set(names)) < len(names):
         raise ProgramError("two buffers of the program have one name")
     return buffers
-
-
-def _naturals(data: Any) -> tuple[int, ...]:
-    return tuple(map(_natural, data))
-
-
-def _natural(data: Any) -> int:
-    if isinstance(data, bool) or not isinstance(data, int) or not 0 <= data < 1 << 62:
-        raise ProgramError(f"the program file has {str(data)[:40]!r} where a count should be")
-    return data

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph, mask_of
 from tvm_ios.lane_writer import LaneWriter
-from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, PhaseCall, Program, Role, UnitCode
+from tvm_ios.program import (
+    Buffer,
+    BufferType,
+    KernelUse,
+    Launch,
+    PhaseCall,
+    Program,
+    Role,
+    UnitCode,
+)
 
 #: Names the constant buffer of a parameter: the units that share the code, the parameter.
 ConstantName = Callable[[tuple[int, ...], int], str]
@@ -93,9 +102,7 @@ class ProgramBuilder:
                 raise LoweringError(f"two units launch kernel {call.symbol!r} differently")
             # What is some unit's input is not written, whatever it is to other units.
             written = written & set(known.writes)
-        self._uses[call.symbol] = KernelUse(
-            call.tiles, len(call.arguments), tuple(sorted(written))
-        )
+        self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), tuple(sorted(written)))
 
     def program(self, writer: LaneWriter) -> Program:
         """The finished program."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.json_text import json_object
 
@@ -63,11 +64,25 @@ def kernel_key(workload: str, target: str, schedule: str = "default") -> str:
 
 
 class ArtefactCache:
-    """A folder of artefacts that several processes may share."""
+    """A folder of artefacts that several processes may share.
+
+    Raises
+    ------
+    UserError
+        If it cannot be made or written.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with temporary_folder(self.folder, "new-"):
+                pass
+        except OSError as error:
+            raise UserError(
+                f"the cache {self.folder} cannot be written: {error.strerror or error}; name "
+                "another folder in TVM_IOS_CACHE"
+            ) from error
 
     def object_file(self, key: str) -> Path:
         """Where the object file of a kernel lies."""
@@ -90,18 +105,39 @@ class ArtefactCache:
             return None
 
     def add(self, artefact: Artefact, library: Any) -> None:
-        """Write a compiled module's object file, then the description that makes it count."""
+        """Write a compiled module's object file, then the description that makes it count.
+
+        Raises
+        ------
+        OSError
+            If they cannot be written.
+        """
+        content = _object_code(library)
+        try:
+            self._add(artefact, content)
+        except OSError as error:
+            # Those of a full disk do not say where it is.
+            raise OSError(error.errno, error.strerror, str(self.folder)) from error
+
+    def _add(self, artefact: Artefact, content: bytes) -> None:
         with temporary_folder(self.folder, "new-") as folder:
             made = folder / "kernel.o"
-            library.write_to_file(str(made), "o")
+            made.write_bytes(content)
             data = {
                 "key": artefact.key,
                 "phases": [[p.symbol, p.tiles, p.arguments] for p in artefact.phases],
                 "scratch": artefact.scratch,
                 "source": artefact.source,
-                "sha256": hashlib.sha256(made.read_bytes()).hexdigest(),
+                "sha256": hashlib.sha256(content).hexdigest(),
             }
             text = folder / "kernel.json"
             text.write_text(json.dumps(data))
             made.rename(self.object_file(artefact.key))
             text.rename(self.folder / f"{artefact.key}.json")
+
+
+def _object_code(library: Any) -> bytes:
+    # In memory: LLVM ends the whole process when a file cannot be written.
+    with open(os.memfd_create("kernel.o"), "rb") as made:
+        library.write_to_file(f"/proc/self/fd/{made.fileno()}", "o")
+        return made.read()

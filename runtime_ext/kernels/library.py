@@ -18,6 +18,7 @@ from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import CompiledUnit, UnitPlan, UnitSource, plan_unit
 from runtime_ext.kernels.vector_unit import VectorUnit
+from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
@@ -133,13 +134,18 @@ class KernelCompiler:
             progress(done, len(wanted))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             jobs = [pool.submit(self._build, key, spec) for key, spec in missing.items()]
-            for job in as_completed(jobs):
-                artefact = job.result()
-                self._artefacts[artefact.key] = artefact
-                self.compiled += 1
-                done += 1
-                if progress is not None:
-                    progress(done, len(wanted))
+            try:
+                for job in as_completed(jobs):
+                    artefact = job.result()
+                    self._artefacts[artefact.key] = artefact
+                    self.compiled += 1
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(wanted))
+            except BaseException:
+                # An interrupt or a failure must not wait for all that was not begun yet.
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def _build(self, key: str, spec: Spec | Generic | Scheduled) -> Artefact:
         artefact, module = build_kernel(spec, key, self.target, self._unit)
@@ -184,4 +190,13 @@ class KernelCompiler:
 
 
 def _link(path: Path, objects: list[Path]) -> None:
-    cc.create_shared(str(path), [str(o) for o in objects])
+    if cc.get_cc() is None:
+        raise UserError("kernels are linked by a C++ compiler and there is none: install g++")
+    try:
+        cc.create_shared(str(path), [str(o) for o in objects])
+    except (RuntimeError, ValueError, OSError) as error:
+        # The linker's own complaint is the second line; the first is TVM's heading.
+        said = [line for line in str(error).splitlines() if line.strip()]
+        raise UserError(
+            f"the kernels cannot be linked into {path}: {said[min(1, len(said) - 1)]}"
+        ) from error

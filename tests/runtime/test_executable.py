@@ -254,7 +254,7 @@ def test_no_tar_half_a_tar_and_no_file_are_refused(executable: Executable, tmp_p
     with tarfile.open(tmp_path / "evil.tar", "w") as tar:
         member = tarfile.TarInfo("../escaped")
         tar.addfile(member)
-    refused(tmp_path / "evil.tar", "not a complete tar file")
+    refused(tmp_path / "evil.tar", r"holds '\.\./escaped', which is no file of an executable")
     assert not (tmp_path.parent / "escaped").exists()
 
 

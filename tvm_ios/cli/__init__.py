@@ -20,8 +20,3 @@ app = typer.Typer(
 )
 for command in (models, stats, schedule, optimize, run, bench):
     app.command()(command)
-
-
-def main() -> None:
-    """Entry point of ``tvm-ios``."""
-    app()
