@@ -109,13 +109,16 @@ def _device(origin: str, data: dict[str, Any]) -> Device:
             figure = data["figures"][key]
             values[key], sources[key] = float(figure["value"]), str(figure["source"])
             fits = not unit or figure["unit"] == unit
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DeviceError(
                 f"the device {origin} needs a value, unit and source for {key!r}"
             ) from error
         sign = values[key] >= 0 if key.endswith("overhead") else values[key] > 0
-        if not (fits and sign and math.isfinite(values[key])):
-            raise DeviceError(f"the device {origin} misstates {key!r}: give it in {unit or 'ones'}")
+        whole = unit or values[key] % 1 == 0
+        if not (fits and sign and whole and math.isfinite(values[key])):
+            raise DeviceError(
+                f"the device {origin} misstates {key!r}: give it in {unit or 'whole numbers'}"
+            )
     return Device(
         name=str(data.get("name", origin)),
         description=str(data.get("description", "")),

@@ -126,6 +126,10 @@ class OpGraph:
     outputs: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        named = [t for op in self.operators for t in (*op.inputs, *op.outputs)]
+        for tensor in (*self.inputs, *self.outputs, *named):
+            if not 0 <= tensor < len(self.tensors):
+                raise GraphError(f"the graph names tensor {tensor}, which does not exist")
         known = set(self.inputs) | {i for i, t in enumerate(self.tensors) if t.constant}
         for op in self.operators:
             for tensor in op.inputs:

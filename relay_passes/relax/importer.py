@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import warnings
 
@@ -27,8 +29,9 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     DialectError
         If TVM's importer does not support the model.
     """
-    with warnings.catch_warnings():
-        # The importer checks models strictly and only warns; the simplifier has checked already.
+    # The importer prints what it fails at, to where a command's result goes.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        # It also checks models strictly and only warns; the simplifier has checked already.
         warnings.simplefilter("ignore")
         try:
             module = from_onnx(model, keep_params_in_input=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
-from tvm_ios.json_text import json_object
+from tvm_ios.json_text import json_object, natural, naturals
 
 #: Counts up whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 2
@@ -93,13 +93,15 @@ class ArtefactCache:
         try:
             data = json_object((self.folder / f"{key}.json").read_bytes())
             content = self.object_file(key).read_bytes()
-            if data["key"] != key or data["sha256"] != hashlib.sha256(content).hexdigest():
+            if data["key"] != key or data.pop("sha256") != _digest(data, content):
                 return None
             return Artefact(
                 key=key,
-                phases=tuple(KernelPhase(s, int(t), tuple(a)) for s, t, a in data["phases"]),
-                scratch=tuple((tuple(shape), dtype) for shape, dtype in data["scratch"]),
-                source=data["source"],
+                phases=tuple(
+                    KernelPhase(str(s), natural(t), naturals(a)) for s, t, a in data["phases"]
+                ),
+                scratch=tuple((naturals(shape), str(dtype)) for shape, dtype in data["scratch"]),
+                source=str(data["source"]),
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -128,12 +130,18 @@ class ArtefactCache:
                 "phases": [[p.symbol, p.tiles, p.arguments] for p in artefact.phases],
                 "scratch": artefact.scratch,
                 "source": artefact.source,
-                "sha256": hashlib.sha256(content).hexdigest(),
             }
             text = folder / "kernel.json"
-            text.write_text(json.dumps(data))
+            text.write_text(json.dumps({**data, "sha256": _digest(data, content)}))
             made.rename(self.object_file(artefact.key))
             text.rename(self.folder / f"{artefact.key}.json")
+
+
+def _digest(description: Any, content: bytes) -> str:
+    """Of both, so that neither can be damaged alone."""
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    digest.update(content)
+    return digest.hexdigest()
 
 
 def _object_code(library: Any) -> bytes:

@@ -86,6 +86,9 @@ def flip(path: Path) -> None:
         ("json", truncate),
         ("json", Path.unlink),
         ("json", lambda p: p.write_text("[]")),
+        ("json", lambda p: p.write_text("[" * 100_000)),
+        ("json", lambda p: p.write_text(p.read_text().replace('", 9,', '", 10,'))),
+        ("json", lambda p: p.write_bytes(bytes(range(256)))),
     ],
 )
 def test_a_damaged_entry_is_compiled_again(
