@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
-from tvm_ios.files import temporary_folder
+from tvm_ios.files import make_folder, temporary_folder
 from tvm_ios.json_text import JsonError, json_object
 
 FORMAT = "tvm-ios executable"
@@ -58,7 +58,7 @@ def require_writable(path: Path) -> None:
     if path.exists() and not _replaceable(path):
         raise ExecutableError(f"{path} exists and is not an executable; choose another name")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with temporary_folder(path.parent, f".{path.name}."):
             pass
     except OSError as error:

@@ -39,16 +39,16 @@ def test_cyclic_waits_are_rejected(lanes: list[tuple[Launch | Wait, ...]]) -> No
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        (Wait(2, 0), "lane 2 of none"),
-        (Wait(-1, 0), "lane -1 of none"),
+        (Wait(2, 0), "lane 2, which does not exist"),
+        (Wait(-1, 0), "lane -1, which does not exist"),
         (Wait(1, 2), "launch 2 of lane 1, which has 1"),
         (Wait(1, -1), "launch -1"),
-        (Launch(1, (0,), 0, 4, 0), "kernel 1 of none"),
+        (Launch(1, (0,), 0, 4, 0), "kernel 1, which does not exist"),
         (Launch(0, (1,), 0, 4, 0), "buffer that does not exist"),
         (Launch(0, (-1,), 0, 4, 0), "buffer that does not exist"),
         (Launch(0, (0,), 3, 2, 0), "tile range 3, 2"),
         (Launch(0, (0,), -1, 2, 0), "tile range -1, 2"),
-        (Launch(0, (0,), 0, 4, 1), "unit 1 of none"),
+        (Launch(0, (0,), 0, 4, 1), "unit 1, which does not exist"),
     ],
 )
 def test_dangling_items_are_rejected(item: Launch | Wait, message: str) -> None:

@@ -17,6 +17,9 @@ from typing import Any, cast
 from tvm_ios.graph import GraphError
 from tvm_ios.json_text import JsonError, json_object
 
+#: Far more than can be counted; less than exhausts the memory.
+_MOST_UNITS = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class BareBlock:
@@ -95,6 +98,8 @@ def _block(data: Any, where: str) -> BareBlock:
         raise GraphError(f'{where} needs "operators" and "edges"') from error
     if not _is_count(units):
         raise GraphError(f"{where} has {units!r} operators: give their number")
+    if units > _MOST_UNITS:
+        raise GraphError(f"{where} has {units} operators: a block has {_MOST_UNITS} at most")
     if kinds and len(kinds) != units:
         raise GraphError(f"{where} has {len(kinds)} kinds for {units} operators")
     before: list[set[int]] = [set() for _ in range(units)]

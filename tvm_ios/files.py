@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -22,15 +23,42 @@ def write_atomically(path: Path, data: bytes) -> None:
     OSError
         If the folder cannot be written or the disk is full; nothing is left behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         made = folder / "new"
-        with made.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        try:
+            with made.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            # Those of a full disk do not say where it is.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         os.chmod(made, 0o644)
         os.replace(made, path)
+
+
+def require_writable(path: Path) -> None:
+    """Find out before long work whether :func:`write_atomically` could write here.
+
+    Raises
+    ------
+    OSError
+        If it could not.
+    """
+    make_folder(path.parent)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+    with temporary_folder(path.parent, f".{path.name}."):
+        pass
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing; raises OSError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory", error.filename) from error
 
 
 @contextmanager

@@ -57,10 +57,13 @@ def first_difference(described: dict[str, Any], graph: OpGraph) -> str | None:
         other = cast(dict[str, Any], there)
         name = graph.operators[number].name
         key = next(key for key in {**here, **other} if here.get(key) != other.get(key))
+        value, expected = here.get(key), other.get(key)
         verb = {"kind": "is", "reads": "reads"}.get(key, f"has {key}")
-        return (
-            f"unit {number} ({name!r}) {verb} {_text(here.get(key))}, there {_text(other.get(key))}"
-        )
+        if key.endswith("types") and len(value) == len(_list(expected)):
+            place = next(i for i, kind in enumerate(value) if kind != expected[i])
+            value, expected = value[place], expected[place]
+            verb = f"has {key.removesuffix('s')} {place}"
+        return f"unit {number} ({name!r}) {verb} {_text(value)}, there {_text(expected)}"
     if len(theirs) != len(graph):
         return f"it has {len(graph)} units, there {len(theirs)}"
     if described.get("outputs", ours["outputs"]) != ours["outputs"]:
@@ -71,6 +74,10 @@ def first_difference(described: dict[str, Any], graph: OpGraph) -> str | None:
 def _type(graph: OpGraph, tensor: int) -> str:
     made = graph.tensors[tensor]
     return f"{made.dtype}{list(made.shape)}"
+
+
+def _list(value: Any) -> list[Any]:
+    return cast(list[Any], value) if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

@@ -168,7 +168,9 @@ class Program:
             for item in lane:
                 if isinstance(item, Wait):
                     if not 0 <= item.lane < len(self.lanes):
-                        raise ProgramError(f"lane {number} waits for lane {item.lane} of none")
+                        raise ProgramError(
+                            f"lane {number} waits for lane {item.lane}, which does not exist"
+                        )
                     if not 0 <= item.launches <= launches[item.lane]:
                         raise ProgramError(
                             f"lane {number} waits for launch {item.launches} of lane {item.lane}, "
@@ -176,13 +178,17 @@ class Program:
                         )
                     continue
                 if not 0 <= item.kernel < len(self.kernels):
-                    raise ProgramError(f"lane {number} launches kernel {item.kernel} of none")
+                    raise ProgramError(
+                        f"lane {number} launches kernel {item.kernel}, which does not exist"
+                    )
                 if not all(0 <= b < len(self.buffers) for b in item.buffers):
                     raise ProgramError(f"lane {number} uses a buffer that does not exist")
                 if not 0 <= item.begin <= item.end:
                     raise ProgramError(f"lane {number} has the tile range {item.begin}, {item.end}")
                 if not 0 <= item.unit < len(self.units):
-                    raise ProgramError(f"lane {number} launches for unit {item.unit} of none")
+                    raise ProgramError(
+                        f"lane {number} launches for unit {item.unit}, which does not exist"
+                    )
                 if self.uses:
                     self._reject_misuse(number, item)
         self._reject_deadlock()

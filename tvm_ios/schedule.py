@@ -193,7 +193,7 @@ class Schedule:
         write_atomically(path, json.dumps(self.to_json(graph), indent=1).encode())
 
     @staticmethod
-    def load(path: Path) -> Schedule:
+    def load(path: Path | str) -> Schedule:
         """Read a file that :meth:`save` wrote.
 
         Raises
@@ -202,7 +202,7 @@ class Schedule:
             If the file is not a schedule.
         """
         try:
-            data = json_object(path.read_bytes())
+            data = json_object(Path(path).read_bytes())
         except (OSError, JsonError) as error:
             raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
         return Schedule.from_json(data)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
-from tvm_ios.files import temporary_folder
+from tvm_ios.files import make_folder, temporary_folder
 from tvm_ios.json_text import json_object, natural, naturals
 
 #: Counts up whenever the code of equal kernels changes.
@@ -75,7 +75,7 @@ class ArtefactCache:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             with temporary_folder(self.folder, "new-"):
                 pass
         except OSError as error:

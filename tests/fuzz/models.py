@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 SHAPE = (1, 4, 6, 6)
 
 
-def small_network() -> Any:
+def small_network(channels: int = 4) -> Any:
     """Two branches, a join, a head: most of what units are made of, in 2 KiB."""
     rng = np.random.default_rng(0)
     nodes: list[Any] = []
@@ -30,21 +30,25 @@ def small_network() -> Any:
         nodes.append(helper.make_node(kind, inputs, [f"v{len(nodes)}"], **attributes))
         return nodes[-1].output[0]
 
-    one = op("Relu", op("Conv", "x", normal(4, 4, 3, 3), normal(4), pads=[1, 1, 1, 1]))
+    first = op("Conv", "x", normal(channels, 4, 3, 3), normal(channels), pads=[1, 1, 1, 1])
+    one = op("Relu", first)
     two = op("Conv", "x", normal(4, 4, 1, 1))
     statistics = [constant(np.full(4, 1 + i / 8, np.float32)) for i in range(4)]
     two = op("BatchNormalization", two, *statistics)
     pooled = op("MaxPool", "x", kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
     joined = op("Concat", one, op("Add", two, pooled), axis=1)
     head = op("GlobalAveragePool", joined)
-    flat = op("Reshape", head, constant(np.array([1, 8], np.int64)))
-    op("Softmax", op("Gemm", flat, normal(5, 8), normal(5), transB=1), axis=1)
+    flat = op("Reshape", head, constant(np.array([1, channels + 4], np.int64)))
+    op("Softmax", op("Gemm", flat, normal(5, channels + 4), normal(5), transB=1), axis=1)
     tensor = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes,
         "small",
         [tensor("x", TensorProto.FLOAT, SHAPE)],
-        [tensor(nodes[-1].output[0], TensorProto.FLOAT, (1, 5)), tensor(one, 1, SHAPE)],
+        [
+            tensor(nodes[-1].output[0], TensorProto.FLOAT, (1, 5)),
+            tensor(one, TensorProto.FLOAT, (1, channels, 6, 6)),
+        ],
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import statistics
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 from tvm_ios.errors import UserError
+from tvm_ios.files import require_writable, write_atomically
 
 
 @reports_errors
@@ -31,6 +33,8 @@ def run(
     """Run an executable on given or random inputs, and time it."""
     from runtime_ext.executable import load
 
+    if output is not None:
+        require_writable(output)
     session = load(executable).session()
     arrays = _read(inputs) if inputs is not None else session.random_inputs(seed)
     session.set_input(**arrays)
@@ -38,7 +42,9 @@ def run(
     seconds = session.benchmark(number=1, repeat=repeat)
     results: dict[str, Any] = {info.name: session.get_output(info.name) for info in session.outputs}
     if output is not None:
-        np.savez(output, **results)
+        packed = io.BytesIO()
+        np.savez(packed, **results)
+        write_atomically(output, packed.getvalue())
     latency = {
         "median": statistics.median(seconds) * 1e3,
         "min": min(seconds) * 1e3,

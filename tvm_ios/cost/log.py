@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.files import make_folder
 from tvm_ios.json_text import JsonError, json_object
 
 _FORMAT = "tvm-ios log"
@@ -113,7 +114,7 @@ class MeasurementLog:
         if not samples or not all(0 < s < float("inf") for s in samples):
             raise LogError(f"the samples of {label or key!r} are not all positive seconds")
         record = {"key": key, "samples": list(samples), "label": label}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         with os.fdopen(handle, "rb+", buffering=0) as stream, _locked(stream.fileno()):
             _repair(stream.fileno())
