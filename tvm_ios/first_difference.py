@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def describe(graph: OpGraph) -> dict[str, Any]:
     return json.loads(json.dumps(described))
 
 
-def first_difference(described: dict[str, Any], graph: OpGraph) -> str | None:
+def first_difference(described: Mapping[str, Any], graph: OpGraph) -> str | None:
     """Where a graph first differs from what :func:`describe` made of another.
 
     Returns
@@ -46,29 +47,27 @@ def first_difference(described: dict[str, Any], graph: OpGraph) -> str | None:
     ours = describe(graph)
     if described.get("inputs", ours["inputs"]) != ours["inputs"]:
         return f"its inputs are {_text(ours['inputs'])}, there {_text(described['inputs'])}"
-    theirs = described.get("units")
-    if not isinstance(theirs, list):
-        return None
-    for number, (there, here) in enumerate(
-        zip(cast(list[Any], theirs), ours["units"], strict=False)
-    ):
-        if there == here or not isinstance(there, dict):
-            continue
-        other = cast(dict[str, Any], there)
-        name = graph.operators[number].name
-        key = next(key for key in {**here, **other} if here.get(key) != other.get(key))
-        value, expected = here.get(key), other.get(key)
-        verb = {"kind": "is", "reads": "reads"}.get(key, f"has {key}")
-        if key.endswith("types") and len(value) == len(_list(expected)):
-            place = next(i for i, kind in enumerate(value) if kind != expected[i])
-            value, expected = value[place], expected[place]
-            verb = f"has {key.removesuffix('s')} {place}"
-        return f"unit {number} ({name!r}) {verb} {_text(value)}, there {_text(expected)}"
+    theirs = _list(described.get("units", ours["units"]))
+    for number, (there, here) in enumerate(zip(theirs, ours["units"], strict=False)):
+        if there != here and isinstance(there, dict):
+            name = graph.operators[number].name
+            return f"unit {number} ({name!r}) {_of_unit(here, cast(dict[str, Any], there))}"
     if len(theirs) != len(graph):
         return f"it has {len(graph)} units, there {len(theirs)}"
     if described.get("outputs", ours["outputs"]) != ours["outputs"]:
         return f"its outputs are {_text(ours['outputs'])}, there {_text(described['outputs'])}"
     return None
+
+
+def _of_unit(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
+    key = next(key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key))
+    here, there = ours.get(key), theirs.get(key)
+    verb = {"kind": "is", "reads": "reads"}.get(key, f"has {key}")
+    if key.endswith("types") and len(_list(here)) == len(_list(there)):
+        pairs = enumerate(zip(_list(here), _list(there), strict=True))
+        place, (here, there) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
+        verb = f"has {key.removesuffix('s')} {place}"
+    return f"{verb} {_text(here)}, there {_text(there)}"
 
 
 def _type(graph: OpGraph, tensor: int) -> str:

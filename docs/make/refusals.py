@@ -388,7 +388,7 @@ def table() -> str:
         "Made by `python docs/make/refusals.py`, which runs every line. Each failure is one",
         "sentence on stderr, nothing on stdout (also with `--json`), and exit code 1; 2 is for a",
         "wrong command line, 130 and 143 for Ctrl-C and SIGTERM. `--debug` shows the traceback.",
-        "Lines of Python raise a `tvm_ios.errors.UserError`. `…` stands for another library's words.",
+        "Lines of Python raise a `tvm_ios.errors.UserError`. `…` stands for words of a library.",
         "",
         "An executable is code, like any program: its checksums find damage, not malice. Run only",
         "those whose origin you trust. No pickle is ever loaded.",

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import subprocess
@@ -6,6 +7,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -263,3 +265,70 @@ def refused(path: Path, message: str) -> None:
         load(path)
     assert isinstance(caught.value, UserError)
     assert "\n" not in str(caught.value)
+
+
+def sealed(saved: Path, change: Callable[[Any], object]) -> None:
+    """Change the program, and make the checksums right again."""
+    program = json.loads((saved / "program.json").read_text())
+    change(program)
+    (saved / "program.json").write_text(json.dumps(program))
+    meta = json.loads((saved / "meta.json").read_text())
+    digest = hashlib.sha256((saved / "program.json").read_bytes()).hexdigest()
+    meta["files"]["program.json"] = digest
+    meta["checksum"] = meta_checksum(meta)
+    (saved / "meta.json").write_text(json.dumps(meta))
+
+
+def _unwait(program: Any) -> None:
+    program["lanes"] = [[item for item in lane if item[0] != "wait"] for lane in program["lanes"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_unwait, "both use buffer .* and no wait orders them|which nothing has written before"),
+        (lambda p: p["lanes"][0][0].__setitem__(4, 9), "tiles 0 to 9 of kernel 'scale_add'"),
+        (lambda p: p["lanes"][1].insert(0, ["wait", 1, 1]), "the waits form a cycle"),
+        (lambda p: p["lanes"][0].append(["wait", 7, 1]), "lane 7, which does not exist"),
+        (lambda p: p["lanes"][0].append(["wait", 0.5, 1]), "'0.5' where a count should be"),
+        (lambda p: p.update(lanes=[]), "no lane"),
+    ],
+)
+def test_programs_that_cannot_run_are_refused(
+    saved: Path, change: Callable[[Any], object], message: str
+) -> None:
+    sealed(saved, change)
+    refused(saved, message)
+
+
+def test_a_file_that_is_not_sealed_is_not_read(saved: Path) -> None:
+    meta = json.loads((saved / "meta.json").read_text())
+    del meta["files"]["kernels.so"]
+    meta["checksum"] = meta_checksum(meta)
+    (saved / "meta.json").write_text(json.dumps(meta))
+    refused(saved, "lacks kernels.so")
+
+
+def test_more_files_are_left_alone(executable: Executable, saved: Path) -> None:
+    (saved / "README").write_text("mine")
+    load(saved)
+    with pytest.raises(ExecutableError, match="choose another name"):
+        executable.save(saved)
+    assert (saved / "README").read_text() == "mine"
+
+
+def test_a_buffer_larger_than_the_machine_is_refused(saved: Path) -> None:
+    sealed(saved, lambda p: p["buffers"].append(["huge", [1 << 60], "float32", "scratch"]))
+    with pytest.raises(UserError, match="cannot be allocated"):
+        load(saved).session()
+
+
+def test_the_folder_of_a_tar_goes_with_its_executable(
+    executable: Executable, tmp_path: Path
+) -> None:
+    executable.save(tmp_path / "x.tar")
+    loaded = load(tmp_path / "x.tar")
+    folder = loaded.kernels.parent
+    assert folder.is_dir()
+    del loaded
+    assert not folder.exists()
