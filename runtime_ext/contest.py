@@ -147,7 +147,7 @@ def hold_contest_elsewhere(
         command = [sys.executable, "-m", "runtime_ext.contest", str(file), str(os.getpid())]
         result = subprocess.run(command, env=environment, capture_output=True, text=True)
     if result.returncode:
-        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        last = [f"it ended with {result.returncode}", *result.stderr.strip().splitlines()][-1]
         raise UserError(f"the measurement in a fresh process failed: {last}")
     return json.loads(result.stdout.splitlines()[-1])
 

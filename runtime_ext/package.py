@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import json
 import os
-import shutil
 import tarfile
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +22,9 @@ from tvm_ios.json_text import JsonError, json_object
 FORMAT = "tvm-ios executable"
 VERSION = 2
 _META = "meta.json"
+#: From <fcntl.h> and <linux/fs.h>.
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 
 class ExecutableError(UserError):
@@ -222,17 +226,35 @@ def _replaceable(path: Path) -> bool:
 
 
 def _swap_in(folder: Path, path: Path, aside: Path) -> None:
-    # Two renames, because a folder cannot replace a full one; the old one returns on failure.
-    existed = path.exists()
-    if existed:
-        os.rename(path, aside)
+    """Put a folder where another may be; what was there is then in the place of the first."""
     try:
         os.rename(folder, path)
-    except OSError:
-        if existed:
+    except OSError as error:
+        # It replaces nothing and empty folders only.
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if _exchange(folder, path):
+            return
+        os.rename(path, aside)
+        try:
+            os.rename(folder, path)
+        except OSError:
             os.rename(aside, path)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+            raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step, so that a kill loses neither; False where that is not known.
+
+    Python has no name for it, and not every file system has it.
+    """
+    done = ctypes.CDLL(None, use_errno=True).renameat2(
+        *(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    )
+    code = ctypes.get_errno()
+    if done and code not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(code, os.strerror(code), str(other))
+    return not done
 
 
 def _digest(file: Path) -> str:

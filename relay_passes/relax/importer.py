@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import traceback
 import warnings
 
 import onnx
@@ -36,6 +37,8 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
         try:
             module = from_onnx(model, keep_params_in_input=False)
         except Exception as error:
+            # TVM complains about what it had begun when that goes: now, not after our sentence.
+            traceback.clear_frames(error.__traceback__)
             reason = str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
             raise DialectError(
                 f"TVM's ONNX importer refuses {model.graph.name}: {reason}"

@@ -15,7 +15,7 @@ import tvm
 from safetensors.numpy import load_file
 from tvm.script import tirx as T
 
-from runtime_ext import cpu_features
+from runtime_ext import cpu_features, package
 from runtime_ext.cpu_features import host_flags, missing_features, required_features
 from runtime_ext.executable import Executable, load
 from runtime_ext.package import ExecutableError, meta_checksum
@@ -332,3 +332,45 @@ def test_the_folder_of_a_tar_goes_with_its_executable(
     assert folder.is_dir()
     del loaded
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_there_is_always_one_whole_executable(
+    executable: Executable, saved: Path, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replaced in one step where the file system can, in two where it cannot."""
+    seen: list[bool] = []
+    exchange = package._exchange
+
+    def watched(one: Path, other: Path) -> bool:
+        seen.append(known and exchange(one, other))
+        return seen[-1]
+
+    monkeypatch.setattr(package, "_exchange", watched)
+    replace(executable, target="another").save(saved)
+    assert seen == [known]
+    assert load(saved).target == "another"
+    assert [f.name for f in saved.parent.iterdir()] == [saved.name]
+
+
+_SAVER = """
+import sys
+from runtime_ext.executable import load
+executable = load(sys.argv[1])
+for _ in range(30):
+    executable.save(sys.argv[2])
+"""
+
+
+def test_two_processes_save_to_one_place(saved: Path, tmp_path: Path) -> None:
+    there = tmp_path / "shared"
+    load(saved).save(there)
+    command = [sys.executable, "-c", _SAVER, str(saved), str(there)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    savers = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    while any(saver.poll() is None for saver in savers):
+        # It may be replaced while it is read, but it is never gone or half of one.
+        assert (there / "meta.json").exists()
+    assert [saver.returncode for saver in savers] == [0, 0]
+    load(there)
+    assert {f.name for f in tmp_path.iterdir()} == {saved.name, "shared"}
