@@ -35,16 +35,22 @@ from .mutators import (
     disarrange_json,
 )
 
+#: The part of models that can be read which are compiled and run.
+BUILT = 0.04
+
 #: Damages a sound file of the first folder into the second and uses it there.
 Target = Callable[[Path, Path, Random], None]
 
 
 def onnx_file(sound: Path, room: Path, random: Random) -> None:
-    """A model without TVM; every fourth that can be read also through TVM."""
+    """A model without TVM; every fourth that can be read also through TVM, some to the end."""
     path = room / "model.onnx"
     path.write_bytes(_damaged_onnx(sound / "model.onnx", random))
     graph = load_graph(str(path))
-    if random.integers(4) == 0:
+    depth = random.random()
+    if depth < BUILT:
+        _build_and_run(path)
+    elif depth < 0.25:
         from relay_passes.load import load_model
         from relay_passes.prepare import prepare
 
@@ -167,6 +173,22 @@ def _damage_and_seal(folder: Path, name: str, random: Random) -> None:
             meta["files"][name] = hashlib.sha256(file.read_bytes()).hexdigest()
         meta["checksum"] = meta_checksum(meta)
     (folder / "meta.json").write_text(json.dumps(meta))
+
+
+def _build_and_run(path: Path) -> None:
+    from relay_passes.load import load_model
+    from relay_passes.prepare import apply_schedule, prepare
+    from runtime_ext.build import build
+    from tvm_ios.search.baselines import baseline_schedule
+
+    prepared = prepare(load_model(str(path)).module)
+    schedule = baseline_schedule("greedy", prepared.units)
+    assert schedule is not None
+    session = build(apply_schedule(prepared, schedule), lanes=2).session()
+    try:
+        session.run(**session.random_inputs(0))
+    finally:
+        session.close()
 
 
 def _search(graph: OpGraph, room: Path, device: str = "v100") -> None:
