@@ -54,7 +54,8 @@ class Row:
     number
         Signal to send once the command has begun to compile.
     library
-        After this the sentence is another library's, and may change with its version.
+        After this the sentence is another library's, which changes with its version, or a list
+        that grows.
     """
 
     what: str
@@ -72,7 +73,7 @@ def rows() -> dict[str, list[Row]]:
     program = "program.json"
     return {
         "Models": [
-            Row("no such model", "tvm-ios stats alexnet"),
+            Row("no such model", "tvm-ios stats alexnet", library="of the zoo:"),
             Row("no such file", "tvm-ios stats nothing.onnx"),
             Row("a text file", "tvm-ios stats t.onnx", text("t.onnx"), library="ONNX model:"),
             Row("an empty file", "tvm-ios stats e.onnx", text("e.onnx", ""), library="ONNX model:"),
