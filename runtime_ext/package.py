@@ -248,7 +248,10 @@ def _exchange(one: Path, other: Path) -> bool:
 
     Python has no name for it, and not every file system has it.
     """
-    done = ctypes.CDLL(None, use_errno=True).renameat2(
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        return False
+    done = library.renameat2(
         *(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
     )
     code = ctypes.get_errno()
