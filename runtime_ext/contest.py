@@ -6,10 +6,8 @@ compiled TVM module, runs them in turn on the same input and prints their sample
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -20,14 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from runtime_ext.child_process import end_with_parent
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 
 Array = np.ndarray[Any, Any]
 
 _LONGEST_SETTLING_SECONDS = 0.2
-#: From <linux/prctl.h>.
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +162,7 @@ def virtual_machine(module: Path, inputs: list[Array]) -> Callable[[], Any]:
 
 
 def _main(file: str, parent: int) -> None:
-    # A parent that is killed takes this process along, or it would measure on for nobody.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit("the process that wanted these measurements is gone")
+    end_with_parent(parent)
     from runtime_ext.executable import load
 
     task = json.loads(Path(file).read_text())

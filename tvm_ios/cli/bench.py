@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +31,7 @@ from tvm_ios.cli.search_options import (
     TuningLog,
 )
 from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
 
 
 @reports_errors
@@ -125,7 +125,7 @@ def bench(
     names = [Path(model).stem for model in models]
     if twin := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
-    with progress_bars() as update, tempfile.TemporaryDirectory() as folder:
+    with progress_bars() as update, temporary_folder() as folder:
         update("measuring the machine", 0, 1)
         document = BenchDocument(describe_machine(lanes, libraries), settings)
         update("measuring the machine", 1, 1)
@@ -141,7 +141,7 @@ def bench(
                 result = run(
                     model,
                     against_names,
-                    (keep or Path(folder)) / name,
+                    (keep or folder) / name,
                     rules=rules,
                     options=options,
                     random_weights=random_weights,
