@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
 
 
 def compile_baseline(
@@ -40,7 +41,8 @@ def compile_baseline(
             lowered = relax.transform.MetaScheduleApplyDatabase(str(database))(lowered)
     built = relax.build(lowered, target=target)
     _require_room(path.parent, module)
-    built.export_library(str(path), workspace_dir=str(path.parent))
+    with temporary_folder(path.parent, f".{path.name}.") as folder:
+        built.export_library(str(path), workspace_dir=str(folder))
 
 
 def _require_room(folder: Path, module: tvm.IRModule) -> None:
