@@ -40,6 +40,8 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             return result
         except KeyboardInterrupt:
             interrupts.leave()
+        except (typer.BadParameter, typer.Exit, typer.Abort):
+            raise
         except Exception as error:
             if kwargs.get("debug"):
                 raise
