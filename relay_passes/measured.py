@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from runtime_ext.measure import Progress, StageTimer
 from runtime_ext.scheduled_module import reject_tir
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.composed import ComposedCost
-from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog
+from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, read_header
 from tvm_ios.cost.recorded import RecordedCost
 from tvm_ios.merge_rule import mergeable
 from tvm_ios.schedule import Schedule, Stage, Strategy
@@ -139,16 +140,26 @@ class MeasuredSearch:
         Raises
         ------
         LogError
-            If the file is no log, or one for another device, target or TVM.
-        SearchError
-            If the log does not hold every unit.
+            If the file is no log, or one for another device, target or TVM, or does not hold every
+            unit.
         """
         graph, options = self.prepared.units, self.options
         if not log.exists():
             raise LogError(f"there is no measurement log {log}")
+        read_header(log)
         samples = MeasurementLog(log, self._header(self.compiler.target)).samples
         self._compile_units()
         cost = RecordedCost(samples, self.timer.stage_key)
+        unknown = [
+            op.name
+            for unit, op in enumerate(graph.operators)
+            if math.isinf(cost.stage_latency(graph, Stage(Strategy.CONCURRENT, ((unit,),))))
+        ]
+        if unknown:
+            raise LogError(
+                f"the log {log} has no measurement of {len(unknown)} of the {len(graph)} units, "
+                f"{unknown[0]!r} is the first: measure the model with --cost measured"
+            )
         if (made := baseline_schedule(policy, graph, cost, device=self.device)) is not None:
             return made, None
         return search_graph(

@@ -30,18 +30,23 @@ def allocate(kind: BufferType) -> np.ndarray[Any, Any]:
     Raises
     ------
     UserError
-        If NumPy has no such type.
+        If NumPy has no such type, or this machine not as much memory.
     """
     try:
         dtype = np.dtype(kind.dtype)
     except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind not in "biuf":
         raise UserError(
-            f"a buffer of type {kind.dtype!r} cannot be allocated; use a type that NumPy has"
-        ) from None
+            f"a buffer of type {kind.dtype!r} cannot be allocated; use a number type of NumPy's"
+        )
     nbytes = math.prod(kind.shape) * dtype.itemsize
-    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    first = -raw.ctypes.data % ALIGNMENT
-    return raw[first : first + nbytes].view(dtype).reshape(kind.shape)
+    try:
+        raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        first = -raw.ctypes.data % ALIGNMENT
+        return raw[first : first + nbytes].view(dtype).reshape(kind.shape)
+    except (MemoryError, ValueError) as error:
+        raise UserError(f"a buffer of {nbytes} bytes cannot be allocated: {error}") from error
 
 
 def share_constant(array: np.ndarray[Any, Any], key: str | None = None) -> np.ndarray[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from runtime_ext.layouts import tensor_layouts
 from runtime_ext.machine import available_lanes, cache_folder, host_target
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.session import Port, Session
+from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program
 from tvm_ios.program_builder import tensor_names
@@ -60,8 +60,8 @@ class BuiltModel:
 
     def save(self, path: Path, notes: Mapping[str, Any] | None = None) -> None:
         """Write an executable; see :meth:`runtime_ext.executable.Executable.save`."""
-        with tempfile.TemporaryDirectory() as folder:
-            kernels = Path(folder) / "kernels.so"
+        with temporary_folder() as folder:
+            kernels = folder / "kernels.so"
             self.compiler.export(kernels, self.program.kernels)
             target = self.compiler.target
             Executable(

@@ -1,6 +1,6 @@
 """Runners side by side: interleaved runs, in this process or in a fresh one.
 
-``python -m runtime_ext.contest TASK.json`` is the fresh process: it loads executables and a
+``python -m runtime_ext.contest TASK.json PARENT`` is the fresh process: it loads executables and a
 compiled TVM module, runs them in turn on the same input and prints their samples as JSON.
 """
 
@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from runtime_ext.child_process import end_with_parent
 from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
 
 Array = np.ndarray[Any, Any]
 
@@ -137,13 +138,13 @@ def hold_contest_elsewhere(
         "rules": [rules.rounds, rules.seconds, rules.minimum],
     }
     environment = {**os.environ, "TVM_NUM_THREADS": str(lanes)}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "task.json"
+    with temporary_folder() as folder:
+        file = folder / "task.json"
         file.write_text(json.dumps(task))
-        command = [sys.executable, "-m", "runtime_ext.contest", str(file)]
+        command = [sys.executable, "-m", "runtime_ext.contest", str(file), str(os.getpid())]
         result = subprocess.run(command, env=environment, capture_output=True, text=True)
     if result.returncode:
-        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        last = [f"it ended with {result.returncode}", *result.stderr.strip().splitlines()][-1]
         raise UserError(f"the measurement in a fresh process failed: {last}")
     return json.loads(result.stdout.splitlines()[-1])
 
@@ -160,7 +161,8 @@ def virtual_machine(module: Path, inputs: list[Array]) -> Callable[[], Any]:
     return lambda: main(*tensors)
 
 
-def _main(file: str) -> None:
+def _main(file: str, parent: int) -> None:
+    end_with_parent(parent)
     from runtime_ext.executable import load
 
     task = json.loads(Path(file).read_text())
@@ -177,4 +179,4 @@ def _main(file: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(sys.argv[1], int(sys.argv[2]))

@@ -25,10 +25,13 @@ from runtime_ext.cpu_features import missing_features
 from runtime_ext.package import ExecutableError, open_package, write_package
 from runtime_ext.session import Port, Session
 from tvm_ios.errors import UserError
+from tvm_ios.happens_before import check_races
+from tvm_ios.json_text import json_object, naturals
 from tvm_ios.program import Program, Role
 from tvm_ios.schedule import Schedule
 
 _VERSIONS = ("apache-tvm", "apache-tvm-ffi")
+_FILES = ("program.json", "kernels.so", "params.safetensors", "schedule.json")
 
 
 @dataclass(frozen=True)
@@ -138,13 +141,14 @@ def load(path: Path | str) -> Executable:
         Naming the first thing that does not fit: format, checksum, version, CPU.
     """
     path = Path(path)
-    package = open_package(path)
+    package = open_package(path, _FILES)
     meta, folder = package.meta, package.folder
     try:
         _check_versions(path, meta["versions"])
         _check_machine(path, meta["machine"], tuple(meta["features"]), meta["target"])
-        program = Program.from_json(json.loads((folder / "program.json").read_text()))
-        schedule = json.loads((folder / "schedule.json").read_text())
+        program = Program.from_json(json_object((folder / "program.json").read_bytes()))
+        check_races(program)
+        schedule = json_object((folder / "schedule.json").read_bytes())
         Schedule.from_json(schedule)
         for name in _constant_names(program):
             if name not in meta["constants"]:
@@ -166,7 +170,7 @@ def load(path: Path | str) -> Executable:
         raise
     except (UserError, SafetensorError) as error:
         raise ExecutableError(f"{path} cannot be used: {error}") from error
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, OSError) as error:
         raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
 
 
@@ -212,4 +216,4 @@ def _port_json(port: Port) -> dict[str, Any]:
 
 
 def _port(data: Mapping[str, Any]) -> Port:
-    return Port(data["name"], data["buffer"], tuple(data["shape"]), data["dtype"])
+    return Port(str(data["name"]), str(data["buffer"]), naturals(data["shape"]), str(data["dtype"]))

@@ -7,9 +7,11 @@ from typing import Protocol
 
 from tvm_ffi.error import register_error
 
+from tvm_ios.errors import UserError
+
 
 @register_error("KernelError")
-class KernelError(RuntimeError):
+class KernelError(UserError, RuntimeError):
     """A kernel failed; the sentence names the unit, the kernel and the lane."""
 
 

@@ -147,7 +147,7 @@ def _units(
         together = stage.strategy is Strategy.MERGE
         for units in [stage.units] if together else [(unit,) for unit in stage.units]:
             name = "+".join(schedule["units"][unit] for unit in units)
-            kinds[name] = schedule["kinds"][units[0]]
+            kinds[name] = schedule["graph"]["units"][units[0]]["kind"]
             flops[name] = sum(schedule["flops"][unit] for unit in units)
     names = tuple(f"{name} ({kinds[name]})" if name in kinds else name for name in program.units)
     known = all(name in flops for name in program.units)

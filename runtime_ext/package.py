@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import json
 import os
-import shutil
 import tarfile
-import tempfile
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.files import make_folder, temporary_folder
+from tvm_ios.json_text import JsonError, json_object
 
 FORMAT = "tvm-ios executable"
-VERSION = 1
+VERSION = 2
 _META = "meta.json"
+#: From <fcntl.h> and <linux/fs.h>.
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 
 class ExecutableError(UserError):
@@ -55,8 +62,9 @@ def require_writable(path: Path) -> None:
     if path.exists() and not _replaceable(path):
         raise ExecutableError(f"{path} exists and is not an executable; choose another name")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.").cleanup()
+        make_folder(path.parent)
+        with temporary_folder(path.parent, f".{path.name}."):
+            pass
     except OSError as error:
         raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -81,26 +89,33 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
     path = Path(os.path.abspath(path))
     require_writable(path)
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as room:
-            folder = Path(room) / "new"
+        with temporary_folder(path.parent, f".{path.name}.") as room:
+            folder = room / "new"
             folder.mkdir()
             fill(folder)
             _seal(folder, meta)
             if path.suffix == ".tar":
-                packed = Path(room) / "new.tar"
+                packed = room / "new.tar"
                 with tarfile.open(packed, "w") as tar:
                     for file in sorted(folder.iterdir()):
                         tar.add(file, arcname=file.name)
                 _sync(packed)
                 os.replace(packed, path)
             else:
-                _swap_in(folder, path, Path(room) / "old")
+                _swap_in(folder, path, room / "old")
     except OSError as error:
         raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def open_package(path: Path) -> Package:
+def open_package(path: Path, names: Collection[str]) -> Package:
     """Open a package and check that every byte is as written.
+
+    Parameters
+    ----------
+    path
+        Of the package.
+    names
+        The files that it must hold; others are left alone.
 
     Raises
     ------
@@ -109,22 +124,31 @@ def open_package(path: Path) -> Package:
     """
     if not path.exists():
         raise ExecutableError(f"there is no executable {path}")
-    keeper: tempfile.TemporaryDirectory[str] | None = None
+    keeper: _Keeper | None = None
     folder = path
     try:
         if not path.is_dir():
-            keeper = tempfile.TemporaryDirectory(prefix="tvm-ios-")
-            folder = Path(keeper.name)
+            keeper = _Keeper()
+            folder = keeper.folder
             _unpack(path, folder)
         meta = _read_meta(path, folder)
-        for name, digest in meta["files"].items():
-            if not (folder / name).is_file():
+        for name in names:
+            if name not in meta["files"] or not (folder / name).is_file():
                 raise ExecutableError(f"{path} lacks {name}; save it again")
-            if _digest(folder / name) != digest:
+            if _digest(folder / name) != meta["files"][name]:
                 raise ExecutableError(f"{name} of {path} is damaged; save it again")
     except OSError as error:
         raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
     return Package(folder, meta, keeper)
+
+
+class _Keeper:
+    """A folder that goes when this does, or at the latest when the process ends."""
+
+    def __init__(self) -> None:
+        stack = ExitStack()
+        self.folder = stack.enter_context(temporary_folder())
+        weakref.finalize(self, stack.close)
 
 
 def meta_checksum(meta: Mapping[str, Any]) -> str:
@@ -147,12 +171,12 @@ def _seal(folder: Path, meta: Mapping[str, Any]) -> None:
 
 def _read_meta(path: Path, folder: Path) -> dict[str, Any]:
     try:
-        meta = json.loads((folder / _META).read_text())
+        meta = json_object((folder / _META).read_bytes())
     except FileNotFoundError:
         raise ExecutableError(f"{path} is not an executable: it lacks {_META}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except JsonError as error:
         raise ExecutableError(f"{_META} of {path} is damaged; save it again") from error
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+    if meta.get("format") != FORMAT:
         raise ExecutableError(f"{path} is not a {FORMAT}")
     if meta.get("version") != VERSION:
         raise ExecutableError(
@@ -168,8 +192,17 @@ def _read_meta(path: Path, folder: Path) -> dict[str, Any]:
 def _unpack(path: Path, folder: Path) -> None:
     try:
         with tarfile.open(path, "r:") as tar:
-            tar.extractall(folder, filter="data")
-    except (tarfile.TarError, EOFError) as error:
+            for member in tar:
+                plain = member.isreg() and not member.issparse()
+                if not plain or member.name != Path(member.name).name:
+                    raise ExecutableError(
+                        f"{path} holds {member.name!r}, which is no file of an executable; "
+                        "save it again"
+                    )
+                tar.extract(member, folder, filter="data")
+    except ExecutableError:
+        raise
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise ExecutableError(f"{path} is not a complete tar file: {error}") from error
 
 
@@ -177,33 +210,54 @@ def _replaceable(path: Path) -> bool:
     """Whether nothing is lost that we have not written: our own package, or an empty folder."""
     try:
         if path.is_dir():
-            if not any(path.iterdir()):
-                return path.suffix != ".tar"
-            text = (path / _META).read_text()
-            return path.suffix != ".tar" and json.loads(text).get("format") == FORMAT
+            found = {file.name for file in path.iterdir()}
+            meta = json_object((path / _META).read_bytes()) if found else {}
+            ours = not found or (meta["format"] == FORMAT and found <= {*meta["files"], _META})
+            return path.suffix != ".tar" and ours
         with tarfile.open(path, "r:") as tar:
             member = tar.extractfile(_META)
             return (
                 path.suffix == ".tar"
                 and member is not None
-                and json.load(member).get("format") == FORMAT
+                and json_object(member.read()).get("format") == FORMAT
             )
-    except (OSError, KeyError, ValueError, AttributeError, tarfile.TarError):
+    except (OSError, KeyError, ValueError, TypeError, EOFError, tarfile.TarError):
         return False
 
 
 def _swap_in(folder: Path, path: Path, aside: Path) -> None:
-    # Two renames, because a folder cannot replace a full one; the old one returns on failure.
-    existed = path.exists()
-    if existed:
-        os.rename(path, aside)
+    """Put a folder where another may be; what was there is then in the place of the first."""
     try:
         os.rename(folder, path)
-    except OSError:
-        if existed:
+    except OSError as error:
+        # It replaces nothing and empty folders only.
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if _exchange(folder, path):
+            return
+        os.rename(path, aside)
+        try:
+            os.rename(folder, path)
+        except OSError:
             os.rename(aside, path)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+            raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step, so that a kill loses neither; False where that is not known.
+
+    Python has no name for it, and not every file system has it.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        return False
+    done = library.renameat2(
+        *(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    )
+    code = ctypes.get_errno()
+    if done and code not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(code, os.strerror(code), str(other))
+    return not done
 
 
 def _digest(file: Path) -> str:

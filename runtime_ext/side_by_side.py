@@ -14,7 +14,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,9 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from runtime_ext.child_process import end_with_parent
 from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.runners import EXECUTABLE, RUNNERS, Started
 from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
@@ -106,10 +107,9 @@ def hold_side_by_side(
         "lanes": lanes,
         "rules": asdict(rules),
     }
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         (folder / "task.json").write_text(json.dumps(task))
-        command = [sys.executable, "-m", "runtime_ext.side_by_side", name]
+        command = [sys.executable, "-m", "runtime_ext.side_by_side", str(folder), str(os.getpid())]
         with (folder / "errors.txt").open("w") as errors:
             code = _watch(command, environment, errors, progress)
         if code:
@@ -148,7 +148,8 @@ def _watch(
     return process.returncode
 
 
-def _main(folder: Path) -> None:
+def _main(folder: Path, parent: int) -> None:
+    end_with_parent(parent)
     task = json.loads((folder / "task.json").read_text())
     contestants = [Contestant(**data) for data in task["contestants"]]
     try:
@@ -215,4 +216,4 @@ def _report(what: str, done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]))
+    _main(Path(sys.argv[1]), int(sys.argv[2]))

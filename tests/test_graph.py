@@ -221,8 +221,8 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "tensor": (lambda d: d["tensors"].__setitem__(0, ["x", [1]]), "lacks or misstates"),
     "tensors": (lambda d: d.update(tensors=5), "lacks or misstates"),
     "attributes": (lambda d: d["operators"][0].update(attrs=[1]), "lacks or misstates"),
-    "number": (lambda d: d["operators"][0].update(inputs=[99]), "lacks or misstates"),
-    "output": (lambda d: d.update(outputs=[99]), "lacks or misstates|never produced"),
+    "number": (lambda d: d["operators"][0].update(inputs=[99]), "tensor 99, which does not"),
+    "output": (lambda d: d.update(outputs=[99]), "names tensor 99, which does not exist"),
 }
 
 

@@ -90,7 +90,8 @@ def test_names_the_first_violation(case: str) -> None:
 def test_another_graph_is_named_first() -> None:
     graph = diamond()
     other = schedule(graph, stage((9,)), fingerprint="feed")
-    with pytest.raises(ScheduleError, match=f"for graph feed, but sketch is {graph.fingerprint}"):
+    sentence = f"another graph than sketch: its fingerprint is {graph.fingerprint}, there feed"
+    with pytest.raises(ScheduleError, match=sentence):
         other.validate(graph)
 
 
@@ -202,7 +203,7 @@ def test_malformed_data_is_refused(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(b"{", "cannot read"), (b"\xff\xfe\x00", "cannot read"), (b"[]", "is not a schedule")],
+    [(b"{", "cannot read"), (b"\xff\xfe\x00", "cannot read"), (b"[]", "holds a list")],
 )
 def test_malformed_files_are_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"

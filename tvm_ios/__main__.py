@@ -1,5 +1,20 @@
-"""``python -m tvm_ios``: the command line."""
+"""The command line: ``tvm-ios``, or ``python -m tvm_ios``."""
 
-from tvm_ios.cli import main
+from __future__ import annotations
 
-main()
+from tvm_ios import interrupts
+
+
+def main() -> None:
+    """Run the command that the arguments name."""
+    interrupts.listen()
+    try:
+        # Here, because a signal may come while this takes its half second.
+        from tvm_ios.cli import app
+    except KeyboardInterrupt:
+        interrupts.leave()
+    app(prog_name="tvm-ios")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.files import temporary_folder
 from tvm_ios.models import Shapes, form_of, load_graph
 from tvm_ios.paired import PairedRatio
 from tvm_ios.schedule import Schedule
@@ -140,8 +140,8 @@ def optimize(
     watch.lap("search")
     candidates = _build(prepared, search, schedules, report)
     watch.lap("build")
-    with tempfile.TemporaryDirectory() as folder:
-        baseline = Path(folder) / "tvm.so"
+    with temporary_folder() as folder:
+        baseline = folder / "tvm.so"
         compile_baseline(loaded.module, options.resolved_target, baseline, options.database)
         watch.lap("tvm")
         results = _measure(candidates, baseline, report, watch)

@@ -10,12 +10,15 @@ This is the form in which schedulers publish their benchmark networks::
 from __future__ import annotations
 
 import heapq
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.graph import GraphError
+from tvm_ios.json_text import JsonError, json_object
+
+#: Far more than can be counted; less than exhausts the memory.
+_MOST_UNITS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ def load_bare_graph(path: Path) -> BareGraph:
         unit that does not exist.
     """
     try:
-        data = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        data = json_object(path.read_bytes())
+    except (OSError, JsonError) as error:
         raise GraphError(f"cannot read the block graph {path}: {error}") from error
     if not is_bare_graph(data):
         raise GraphError(f'{path} is not a bare block graph: it has no list of "blocks"')
@@ -95,6 +98,8 @@ def _block(data: Any, where: str) -> BareBlock:
         raise GraphError(f'{where} needs "operators" and "edges"') from error
     if not _is_count(units):
         raise GraphError(f"{where} has {units!r} operators: give their number")
+    if units > _MOST_UNITS:
+        raise GraphError(f"{where} has {units} operators: a block has {_MOST_UNITS} at most")
     if kinds and len(kinds) != units:
         raise GraphError(f"{where} has {len(kinds)} kinds for {units} operators")
     before: list[set[int]] = [set() for _ in range(units)]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.json_text import JsonError, json_object
 
 _FIGURES = {
     "peak_flops": "FLOP/s",
@@ -82,12 +83,9 @@ def load_device(name: str) -> Device:
         known = ", ".join(device_names())
         raise DeviceError(f"there is no device {name!r}: use {known}, or the path of a .json file")
     try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DeviceError(f"the device file {name} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise DeviceError(f"the device file {name} is not a device description")
-    return _device(name, cast(dict[str, Any], data))
+        return _device(name, json_object(text))
+    except JsonError as error:
+        raise DeviceError(f"the device file {name} is not a device: {error}") from error
 
 
 def device_names() -> tuple[str, ...]:
@@ -111,12 +109,16 @@ def _device(origin: str, data: dict[str, Any]) -> Device:
             figure = data["figures"][key]
             values[key], sources[key] = float(figure["value"]), str(figure["source"])
             fits = not unit or figure["unit"] == unit
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DeviceError(
                 f"the device {origin} needs a value, unit and source for {key!r}"
             ) from error
-        if not fits or values[key] < 0 or (values[key] == 0 and not key.endswith("overhead")):
-            raise DeviceError(f"the device {origin} misstates {key!r}: give it in {unit or 'ones'}")
+        sign = values[key] >= 0 if key.endswith("overhead") else values[key] > 0
+        whole = unit or values[key] % 1 == 0
+        if not (fits and sign and whole and math.isfinite(values[key])):
+            raise DeviceError(
+                f"the device {origin} misstates {key!r}: give it in {unit or 'whole numbers'}"
+            )
     return Device(
         name=str(data.get("name", origin)),
         description=str(data.get("description", "")),

@@ -1,10 +1,18 @@
-"""Files that survive a kill: written to a temporary name, synced, renamed."""
+"""Files that survive a kill: written in a folder of their own, synced, renamed."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import shutil
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+#: Tells a folder of ours from a user's that is called alike; locked while its maker lives.
+_LOCK = ".tvm-ios-temporary"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -15,15 +23,97 @@ def write_atomically(path: Path, data: bytes) -> None:
     OSError
         If the folder cannot be written or the disk is full; nothing is left behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    make_folder(path.parent)
+    with temporary_folder(path.parent, f".{path.name}.") as folder:
+        made = folder / "new"
+        try:
+            with made.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            # Those of a full disk do not say where it is.
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        os.chmod(made, 0o644)
+        os.replace(made, path)
+
+
+def require_writable(path: Path) -> None:
+    """Find out before long work whether :func:`write_atomically` could write here.
+
+    Raises
+    ------
+    OSError
+        If it could not.
+    """
+    make_folder(path.parent)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+    with temporary_folder(path.parent, f".{path.name}."):
+        pass
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing; raises OSError."""
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory", error.filename) from error
+
+
+@contextmanager
+def temporary_folder(parent: Path | None = None, prefix: str = "tvm-ios-") -> Generator[Path]:
+    """A folder that goes at the end; what a killed process left of its own goes at the start.
+
+    Parameters
+    ----------
+    parent
+        Where; the system's temporary folder by default.
+    prefix
+        Of its name. Folders of this prefix whose makers are dead are removed.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    parent = Path(tempfile.gettempdir()) if parent is None else parent
+    _sweep(parent, prefix)
+    folder, lock = _make(parent, prefix)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _make(parent: Path, prefix: str) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=parent, prefix=prefix))
+        try:
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Another process may have swept the folder in the moment before it was locked.
+        if os.fstat(lock).st_nlink:
+            return folder, lock
+        os.close(lock)
+
+
+def _sweep(parent: Path, prefix: str) -> None:
+    for lock_file in parent.glob(f"{_literal(prefix)}*/{_LOCK}"):
+        # Someone else's, or gone already.
+        with suppress(OSError):
+            lock = os.open(lock_file, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock_file.parent, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _literal(text: str) -> str:
+    """A glob pattern that only this text fits."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in text)

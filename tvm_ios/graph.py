@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from tvm_ios.errors import UserError
 from tvm_ios.fingerprint import fingerprint
+from tvm_ios.json_text import natural, naturals
 
 #: Attribute values are plain data, so that graphs can be hashed and written as JSON.
 AttrValue = int | float | str | bool | tuple["AttrValue", ...]
@@ -125,6 +126,10 @@ class OpGraph:
     outputs: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        named = [t for op in self.operators for t in (*op.inputs, *op.outputs)]
+        for tensor in (*self.inputs, *self.outputs, *named):
+            if not 0 <= tensor < len(self.tensors):
+                raise GraphError(f"the graph names tensor {tensor}, which does not exist")
         known = set(self.inputs) | {i for i, t in enumerate(self.tensors) if t.constant}
         for op in self.operators:
             for tensor in op.inputs:
@@ -249,23 +254,23 @@ class OpGraph:
             return OpGraph(
                 name=str(data["name"]),
                 tensors=tuple(
-                    Tensor(name, tuple(shape), dtype, constant)
+                    Tensor(str(name), naturals(shape), _known(dtype), bool(constant))
                     for name, shape, dtype, constant in data["tensors"]
                 ),
                 operators=tuple(
                     Operator(
-                        name=op["name"],
-                        kind=op["kind"],
-                        inputs=tuple(op["inputs"]),
-                        outputs=tuple(op["outputs"]),
+                        name=str(op["name"]),
+                        kind=str(op["kind"]),
+                        inputs=naturals(op["inputs"]),
+                        outputs=naturals(op["outputs"]),
                         attrs=MappingProxyType({k: _freeze(v) for k, v in op["attrs"].items()}),
-                        flops=op["flops"],
-                        members=tuple(op["members"]),
+                        flops=natural(op["flops"]),
+                        members=naturals(op["members"]),
                     )
                     for op in data["operators"]
                 ),
-                inputs=tuple(data["inputs"]),
-                outputs=tuple(data["outputs"]),
+                inputs=naturals(data["inputs"]),
+                outputs=naturals(data["outputs"]),
             )
         except GraphError:
             raise
@@ -275,3 +280,9 @@ class OpGraph:
 
 def _freeze(value: Any) -> AttrValue:
     return tuple(map(_freeze, cast(list[Any], value))) if isinstance(value, list) else value
+
+
+def _known(dtype: Any) -> str:
+    if dtype not in _DTYPE_BYTES:
+        raise GraphError(f"{dtype!r} is no type of a tensor: use {', '.join(_DTYPE_BYTES)}")
+    return dtype

@@ -33,7 +33,7 @@ class _Access:
     writes: bool
 
 
-def check_races(program: Program, written: WrittenArguments) -> None:
+def check_races(program: Program, written: WrittenArguments | None = None) -> None:
     """Check that every data dependence between lanes is ordered.
 
     Parameters
@@ -42,7 +42,7 @@ def check_races(program: Program, written: WrittenArguments) -> None:
         What is to run.
     written
         For each kernel symbol the positions of the arguments that it may write. A position
-        not named is only read.
+        not named is only read. By default what the program itself says.
 
     Raises
     ------
@@ -50,6 +50,9 @@ def check_races(program: Program, written: WrittenArguments) -> None:
         Naming the first two launches that conflict and may run at the same time, or the first
         that reads a buffer which nothing has surely written before.
     """
+    if written is None:
+        uses = zip(program.kernels, program.uses, strict=True)
+        written = {symbol: frozenset(use.writes) for symbol, use in uses}
     accesses: dict[int, list[_Access]] = {}
     for lane, finished, known, launch in ordered_launches(program):
         writes = written[program.kernels[launch.kernel]]

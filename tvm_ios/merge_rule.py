@@ -128,9 +128,22 @@ def _is_plain_convolution(graph: OpGraph, unit: int) -> bool:
     return (
         op.kind.split("+")[0] == "conv2d"
         and op.attrs.get("activation") in ACTIVATIONS
-        and op.attrs["group"] == 1
+        and op.attrs.get("group") == 1
         and len(op.outputs) == 1
+        and len(op.inputs) > 1
         and graph.tensors[op.inputs[1]].constant
+        # A graph from a file may say anything.
+        and all(len(graph.tensors[t].shape) == 4 for t in (*op.inputs[:2], op.outputs[0]))
+        and all(_counts(op.attrs.get(key), 2) for key in ("strides", "dilations", "kernel"))
+        and _counts(op.attrs.get("pads"), 4, least=0)
+    )
+
+
+def _counts(value: AttrValue | None, length: int, least: int = 1) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == length
+        and all(isinstance(extent, int) and extent >= least for extent in value)
     )
 
 

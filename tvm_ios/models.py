@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import onnx
 
@@ -15,6 +14,7 @@ from tvm_ios import zoo
 from tvm_ios.bare_graph import bare_graph, is_bare_graph
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.graph import OpGraph, bits
+from tvm_ios.json_text import JsonError, json_object
 from tvm_ios.onnx_file import ModelError, read_onnx
 from tvm_ios.onnx_graph import graph_from_onnx
 from tvm_ios.onnx_simplify import simplify
@@ -165,9 +165,6 @@ def read_json(path: Path) -> dict[str, Any]:
         If the file is not JSON, or something other than an object.
     """
     try:
-        data = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise ModelError(f"{path} is not a graph")
-    return cast(dict[str, Any], data)
+        return json_object(path.read_bytes())
+    except JsonError as error:
+        raise ModelError(f"{path} is not a graph: {error}") from error

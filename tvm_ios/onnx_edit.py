@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.graph import GraphError
+
 
 def bypass(graph: Any, node: Any, source: Any) -> bool:
     """Let all readers of a node's only output read another value, and remove the node.
@@ -25,10 +27,19 @@ def bypass(graph: Any, node: Any, source: Any) -> bool:
 
 
 def constant(value: Any) -> np.ndarray[Any, Any] | None:
-    """The array that a value always has, or None."""
+    """The array that a value always has, or None.
+
+    Raises
+    ------
+    GraphError
+        If its data do not fit its type and shape.
+    """
     if value is None or value.const_value is None or value.is_graph_input():
         return None
-    return value.const_value.numpy()
+    try:
+        return value.const_value.numpy()
+    except ValueError as error:
+        raise GraphError(f"the weight {value.name!r} is damaged: {error}") from error
 
 
 def new_constant(graph: Any, name: str, array: np.ndarray[Any, Any]) -> Any:

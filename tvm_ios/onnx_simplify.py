@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +14,8 @@ from onnxscript import optimizer
 from onnxscript.rewriter import rewrite
 from onnxscript.rewriter.rules.common import fuse_pad_into_conv_rule
 
+from tvm_ios.errors import UserError
+from tvm_ios.graph import GraphError
 from tvm_ios.input_shapes import Extent, resolve_shapes
 from tvm_ios.onnx_affine import fold_affine
 from tvm_ios.onnx_edit import (
@@ -23,6 +26,9 @@ from tvm_ios.onnx_edit import (
     new_constant,
 )
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 #: The library's own types are incomplete.
 _optimizer: Any = optimizer
 
@@ -30,6 +36,26 @@ _optimizer: Any = optimizer
 _NO_LIMIT = 1 << 40
 
 
+def _one_error(simplify: Callable[P, R]) -> Callable[P, R]:
+    """Make one sentence of whatever the libraries raise about a damaged model."""
+
+    @functools.wraps(simplify)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return simplify(*args, **kwargs)
+        except UserError:
+            raise
+        except Exception as error:
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+            text = str(cause).strip().partition("\n")[0] or repr(cause)
+            raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
+
+    return wrapped
+
+
+@_one_error
 def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
     """Simplify a model without changing what it computes.
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.json_text import natural, naturals
 
 
 class ProgramError(UserError):
@@ -67,6 +68,25 @@ class UnitCode:
     outputs: int
     scratch: tuple[BufferType, ...]
     calls: tuple[PhaseCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """How a kernel may be launched; anything else reads or writes memory that is not its own.
+
+    Attributes
+    ----------
+    tiles
+        Tile ranges lie in ``[0, tiles)``.
+    arguments
+        How many buffers it takes.
+    writes
+        Positions of those that it may write.
+    """
+
+    tiles: int
+    arguments: int
+    writes: tuple[int, ...]
 
 
 class Role(StrEnum):
@@ -125,20 +145,32 @@ class Program:
         All buffers.
     units
         Names of the units, for errors and traces.
+    uses
+        One a kernel; or empty in a program written by hand, whose launches are not checked
+        against the kernels then.
     """
 
     lanes: tuple[tuple[Launch | Wait, ...], ...]
     kernels: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     units: tuple[str, ...]
+    uses: tuple[KernelUse, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.lanes:
+            raise ProgramError("the program has no lane")
+        if self.uses and len(self.uses) != len(self.kernels):
+            raise ProgramError("the program does not say of every kernel how it may be launched")
+        if any(place >= use.arguments for use in self.uses for place in use.writes):
+            raise ProgramError("a kernel of the program writes an argument that it does not take")
         launches = [sum(isinstance(i, Launch) for i in lane) for lane in self.lanes]
         for number, lane in enumerate(self.lanes):
             for item in lane:
                 if isinstance(item, Wait):
                     if not 0 <= item.lane < len(self.lanes):
-                        raise ProgramError(f"lane {number} waits for lane {item.lane} of none")
+                        raise ProgramError(
+                            f"lane {number} waits for lane {item.lane}, which does not exist"
+                        )
                     if not 0 <= item.launches <= launches[item.lane]:
                         raise ProgramError(
                             f"lane {number} waits for launch {item.launches} of lane {item.lane}, "
@@ -146,14 +178,37 @@ class Program:
                         )
                     continue
                 if not 0 <= item.kernel < len(self.kernels):
-                    raise ProgramError(f"lane {number} launches kernel {item.kernel} of none")
+                    raise ProgramError(
+                        f"lane {number} launches kernel {item.kernel}, which does not exist"
+                    )
                 if not all(0 <= b < len(self.buffers) for b in item.buffers):
                     raise ProgramError(f"lane {number} uses a buffer that does not exist")
                 if not 0 <= item.begin <= item.end:
                     raise ProgramError(f"lane {number} has the tile range {item.begin}, {item.end}")
                 if not 0 <= item.unit < len(self.units):
-                    raise ProgramError(f"lane {number} launches for unit {item.unit} of none")
+                    raise ProgramError(
+                        f"lane {number} launches for unit {item.unit}, which does not exist"
+                    )
+                if self.uses:
+                    self._reject_misuse(number, item)
         self._reject_deadlock()
+
+    def _reject_misuse(self, lane: int, launch: Launch) -> None:
+        use, kernel = self.uses[launch.kernel], self.kernels[launch.kernel]
+        if launch.end > use.tiles:
+            raise ProgramError(
+                f"lane {lane} launches the tiles {launch.begin} to {launch.end} of kernel "
+                f"{kernel!r}, which has {use.tiles}"
+            )
+        if len(launch.buffers) != use.arguments:
+            raise ProgramError(
+                f"lane {lane} gives {len(launch.buffers)} buffers to kernel {kernel!r}, "
+                f"which takes {use.arguments}"
+            )
+        for place in use.writes:
+            buffer = self.buffers[launch.buffers[place]]
+            if buffer.role in (Role.INPUT, Role.CONSTANT):
+                raise ProgramError(f"lane {lane} writes the {buffer.role.value} {buffer.name!r}")
 
     def _reject_deadlock(self) -> None:
         """Run the lanes with instantaneous kernels; what stays behind waits for ever."""
@@ -178,8 +233,9 @@ class Program:
         """Plain data, the inverse of :meth:`from_json`."""
         return {
             "format": "tvm-ios program",
-            "version": 1,
+            "version": 2,
             "kernels": self.kernels,
+            "uses": [[u.tiles, u.arguments, u.writes] for u in self.uses],
             "units": self.units,
             "buffers": [[b.name, b.type.shape, b.type.dtype, b.role.value] for b in self.buffers],
             "lanes": [
@@ -202,27 +258,39 @@ class Program:
         ProgramError
             If the data is not a program of this version, or would not run.
         """
-        if data.get("format") != "tvm-ios program" or data.get("version") != 1:
-            raise ProgramError("this is not a tvm-ios program of version 1")
+        if data.get("format") != "tvm-ios program" or data.get("version") != 2:
+            raise ProgramError("this is not a tvm-ios program of version 2")
         try:
             return Program(
                 lanes=tuple(
                     tuple(
-                        Wait(int(item[1]), int(item[2]))
+                        Wait(natural(item[1]), natural(item[2]))
                         if item[0] == "wait"
-                        else Launch(item[1], tuple(item[2]), item[3], item[4], item[5])
+                        else Launch(natural(item[1]), naturals(item[2]), *naturals(item[3:6]))
                         for item in lane
                     )
                     for lane in data["lanes"]
                 ),
                 kernels=tuple(map(str, data["kernels"])),
-                buffers=tuple(
-                    Buffer(name, BufferType(tuple(shape), dtype), Role(role))
-                    for name, shape, dtype, role in data["buffers"]
-                ),
+                buffers=_buffers(data["buffers"]),
                 units=tuple(map(str, data["units"])),
+                uses=tuple(
+                    KernelUse(natural(tiles), natural(arguments), naturals(writes))
+                    for tiles, arguments, writes in data["uses"]
+                ),
             )
         except ProgramError:
             raise
         except (KeyError, TypeError, IndexError, ValueError) as error:
             raise ProgramError(f"the program file lacks or misstates {error}") from error
+
+
+def _buffers(data: Any) -> tuple[Buffer, ...]:
+    buffers = tuple(
+        Buffer(str(name), BufferType(naturals(shape), str(dtype)), Role(role))
+        for name, shape, dtype, role in data
+    )
+    names = [buffer.name for buffer in buffers]
+    if len(set(names)) < len(names):
+        raise ProgramError("two buffers of the program have one name")
+    return buffers

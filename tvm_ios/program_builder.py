@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph, mask_of
 from tvm_ios.lane_writer import LaneWriter
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role, UnitCode
+from tvm_ios.program import (
+    Buffer,
+    BufferType,
+    KernelUse,
+    Launch,
+    PhaseCall,
+    Program,
+    Role,
+    UnitCode,
+)
 
 #: Names the constant buffer of a parameter: the units that share the code, the parameter.
 ConstantName = Callable[[tuple[int, ...], int], str]
@@ -46,6 +55,7 @@ class ProgramBuilder:
         self._buffers: list[Buffer] = []
         self._number: dict[str, int] = {}
         self._kernels: dict[str, int] = {}
+        self._uses: dict[str, KernelUse] = {}
         self._units: list[str] = []
         #: Scratch not in use, with the units that had it last.
         self._scratch: dict[BufferType, list[tuple[int, int]]] = {}
@@ -68,6 +78,9 @@ class ProgramBuilder:
         self._units.append(work_name(self._graph, units))
         for call in code.calls:
             kernel = self._kernels.setdefault(call.symbol, len(self._kernels))
+            # Code does not say which of these a phase only reads.
+            written = {place for place, a in enumerate(call.arguments) if a >= inputs}
+            self._note_use(call, written)
             arguments = tuple(buffers[a] for a in call.arguments)
             width = max(1, min(len(lanes), call.tiles // minimum_tiles))
             cuts = [call.tiles * i // width for i in range(width + 1)]
@@ -77,16 +90,28 @@ class ProgramBuilder:
                     for lane, begin, end in zip(lanes, cuts, cuts[1:], strict=False)
                 ],
                 reads={buffers[a] for a in call.arguments if a < inputs},
-                # Code does not say which of these a phase only reads.
-                writes={buffers[a] for a in call.arguments if a >= inputs},
+                writes={arguments[place] for place in written},
             )
         for kind, buffer in zip(code.scratch, scratch, strict=True):
             self._scratch.setdefault(kind, []).append((buffer, mask_of(units)))
 
+    def _note_use(self, call: PhaseCall, written: set[int]) -> None:
+        known = self._uses.get(call.symbol)
+        if known is not None:
+            if (known.tiles, known.arguments) != (call.tiles, len(call.arguments)):
+                raise LoweringError(f"two units launch kernel {call.symbol!r} differently")
+            # What is some unit's input is not written, whatever it is to other units.
+            written = written & set(known.writes)
+        self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), tuple(sorted(written)))
+
     def program(self, writer: LaneWriter) -> Program:
         """The finished program."""
         return Program(
-            writer.lanes(), tuple(self._kernels), tuple(self._buffers), tuple(self._units)
+            writer.lanes(),
+            tuple(self._kernels),
+            tuple(self._buffers),
+            tuple(self._units),
+            tuple(self._uses.values()),
         )
 
     def _tensor_buffers(self, work: Sequence[tuple[tuple[int, ...], UnitCode]]) -> dict[int, int]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
+from tvm_ios.first_difference import describe, first_difference
 from tvm_ios.graph import OpGraph, bits, mask_of
+from tvm_ios.json_text import JsonError, json_object, natural, naturals
 
 
 class ScheduleError(UserError):
@@ -73,6 +75,9 @@ class Schedule:
         The batch size it was made for.
     latencies
         Expected seconds a stage, or empty.
+    described
+        What :func:`tvm_ios.first_difference.describe` made of the graph, if it was read from
+        a file.
     """
 
     fingerprint: str
@@ -81,6 +86,7 @@ class Schedule:
     device: str = ""
     batch: int = 1
     latencies: tuple[float, ...] = ()
+    described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
     def latency(self) -> float:
@@ -96,9 +102,12 @@ class Schedule:
             Naming the first violated rule.
         """
         if self.fingerprint != graph.fingerprint:
+            difference = first_difference(self.described, graph) or (
+                f"its fingerprint is {graph.fingerprint}, there {self.fingerprint}"
+            )
             raise ScheduleError(
-                f"the schedule was made for graph {self.fingerprint}, "
-                f"but {graph.name} is {graph.fingerprint}"
+                f"the schedule was made for another graph than {graph.name}: {difference}; "
+                "search again for this model"
             )
         if self.latencies and len(self.latencies) != len(self.stages):
             raise ScheduleError("the schedule has not one latency a stage")
@@ -144,7 +153,7 @@ class Schedule:
             "device": self.device,
             "batch": self.batch,
             "units": [op.name for op in graph.operators],
-            "kinds": [op.kind for op in graph.operators],
+            "graph": describe(graph),
             "flops": [op.flops for op in graph.operators],
             "stages": [{"strategy": s.strategy.value, "groups": s.groups} for s in self.stages],
             "latencies": self.latencies,
@@ -166,17 +175,18 @@ class Schedule:
                 fingerprint=str(data["fingerprint"]),
                 policy=str(data["policy"]),
                 device=str(data["device"]),
-                batch=int(data["batch"]),
+                batch=natural(data["batch"]),
                 stages=tuple(
                     Stage(
                         Strategy(stage["strategy"]),
-                        tuple(tuple(int(u) for u in group) for group in stage["groups"]),
+                        tuple(map(naturals, stage["groups"])),
                     )
                     for stage in data["stages"]
                 ),
                 latencies=tuple(float(x) for x in data["latencies"]),
+                described=dict(data.get("graph", {})),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ScheduleError(f"the schedule file lacks or misstates {error}") from error
 
     def save(self, path: Path, graph: OpGraph) -> None:
@@ -184,7 +194,7 @@ class Schedule:
         write_atomically(path, json.dumps(self.to_json(graph), indent=1).encode())
 
     @staticmethod
-    def load(path: Path) -> Schedule:
+    def load(path: Path | str) -> Schedule:
         """Read a file that :meth:`save` wrote.
 
         Raises
@@ -193,12 +203,10 @@ class Schedule:
             If the file is not a schedule.
         """
         try:
-            data = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            data = json_object(Path(path).read_bytes())
+        except (OSError, JsonError) as error:
             raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
-        if not isinstance(data, dict):
-            raise ScheduleError(f"{path} is not a schedule")
-        return Schedule.from_json(cast(dict[str, Any], data))
+        return Schedule.from_json(data)
 
 
 def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:

@@ -120,7 +120,7 @@ def _spelling(parameter: Any) -> str:
 def _run(line: str, folder: Path) -> str:
     """A command line and what it printed, as Markdown."""
     print(line, file=sys.stderr)
-    program = [sys.executable, "-c", "from tvm_ios.cli import main; main()"]
+    program = [sys.executable, "-c", "from tvm_ios.__main__ import main; main()"]
     found = subprocess.run(
         [*program, *shlex.split(line)[1:]],
         cwd=folder,

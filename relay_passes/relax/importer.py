@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import traceback
 import warnings
 
 import onnx
@@ -32,12 +33,15 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     """
     _require_importable(model)
     said = io.StringIO()
-    # The importer checks models strictly and only warns; the simplifier has checked already.
+    # The importer prints what it fails at, to where a command's result goes.
     with warnings.catch_warnings(), contextlib.redirect_stdout(said):
+        # It also checks models strictly and only warns; the simplifier has checked already.
         warnings.simplefilter("ignore")
         try:
             module = from_onnx(model, keep_params_in_input=False)
         except Exception as error:
+            # TVM complains about what it had begun when that goes: now, not after our sentence.
+            traceback.clear_frames(error.__traceback__)
             reason = " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)
             raise DialectError(_refusal(model, said.getvalue(), reason)) from error
     names = [output.name for output in model.graph.output]

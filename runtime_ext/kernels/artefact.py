@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tvm_ios.errors import UserError
+from tvm_ios.files import make_folder, temporary_folder
+from tvm_ios.json_text import json_object, natural, naturals
 
 #: Counts up whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 2
@@ -58,11 +61,25 @@ def kernel_key(workload: str, target: str, schedule: str = "default") -> str:
 
 
 class ArtefactCache:
-    """A folder of artefacts that several processes may share."""
+    """A folder of artefacts that several processes may share.
+
+    Raises
+    ------
+    UserError
+        If it cannot be made or written.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            make_folder(self.folder)
+            with temporary_folder(self.folder, "new-"):
+                pass
+        except OSError as error:
+            raise UserError(
+                f"the cache {self.folder} cannot be written: {error.strerror or error}; name "
+                "another folder in TVM_IOS_CACHE"
+            ) from error
 
     def object_file(self, key: str) -> Path:
         """Where the object file of a kernel lies."""
@@ -71,30 +88,59 @@ class ArtefactCache:
     def find(self, key: str) -> Artefact | None:
         """The artefact of a key; None if it is missing or damaged."""
         try:
-            data = json.loads((self.folder / f"{key}.json").read_text())
+            data = json_object((self.folder / f"{key}.json").read_bytes())
             content = self.object_file(key).read_bytes()
-            if data["key"] != key or data["sha256"] != hashlib.sha256(content).hexdigest():
+            if data["key"] != key or data.pop("sha256") != _digest(data, content):
                 return None
             return Artefact(
                 key=key,
-                phases=tuple(KernelPhase(s, int(t), tuple(a)) for s, t, a in data["phases"]),
-                scratch=tuple((tuple(shape), dtype) for shape, dtype in data["scratch"]),
+                phases=tuple(
+                    KernelPhase(str(s), natural(t), naturals(a)) for s, t, a in data["phases"]
+                ),
+                scratch=tuple((naturals(shape), str(dtype)) for shape, dtype in data["scratch"]),
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def add(self, artefact: Artefact, library: Any) -> None:
-        """Write a compiled module's object file, then the description that makes it count."""
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as folder:
-            made = Path(folder) / "kernel.o"
-            library.write_to_file(str(made), "o")
+        """Write a compiled module's object file, then the description that makes it count.
+
+        Raises
+        ------
+        OSError
+            If they cannot be written.
+        """
+        content = _object_code(library)
+        try:
+            self._add(artefact, content)
+        except OSError as error:
+            # Those of a full disk do not say where it is.
+            raise OSError(error.errno, error.strerror, str(self.folder)) from error
+
+    def _add(self, artefact: Artefact, content: bytes) -> None:
+        with temporary_folder(self.folder, "new-") as folder:
+            made = folder / "kernel.o"
+            made.write_bytes(content)
             data = {
                 "key": artefact.key,
                 "phases": [[p.symbol, p.tiles, p.arguments] for p in artefact.phases],
                 "scratch": artefact.scratch,
-                "sha256": hashlib.sha256(made.read_bytes()).hexdigest(),
             }
-            text = Path(folder) / "kernel.json"
-            text.write_text(json.dumps(data))
+            text = folder / "kernel.json"
+            text.write_text(json.dumps({**data, "sha256": _digest(data, content)}))
             made.rename(self.object_file(artefact.key))
             text.rename(self.folder / f"{artefact.key}.json")
+
+
+def _digest(description: Any, content: bytes) -> str:
+    """Of both, so that neither can be damaged alone."""
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    digest.update(content)
+    return digest.hexdigest()
+
+
+def _object_code(library: Any) -> bytes:
+    # In memory: LLVM ends the whole process when a file cannot be written.
+    with open(os.memfd_create("kernel.o"), "rb") as made:
+        library.write_to_file(f"/proc/self/fd/{made.fileno()}", "o")
+        return made.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -26,6 +25,8 @@ from runtime_ext.kernels.unit import (
     tuned_plans,
 )
 from runtime_ext.kernels.vector_unit import VectorUnit
+from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
 Progress = Callable[[int, int], None]
@@ -191,13 +192,18 @@ class KernelCompiler:
             progress(done, len(wanted))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             jobs = [pool.submit(self._build, key, spec) for key, spec in missing.items()]
-            for job in as_completed(jobs):
-                artefact = job.result()
-                self._artefacts[artefact.key] = artefact
-                self.compiled += 1
-                done += 1
-                if progress is not None:
-                    progress(done, len(wanted))
+            try:
+                for job in as_completed(jobs):
+                    artefact = job.result()
+                    self._artefacts[artefact.key] = artefact
+                    self.compiled += 1
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(wanted))
+            except BaseException:
+                # An interrupt or a failure must not wait for all that was not begun yet.
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def _build(self, key: str, spec: Spec | Generic | Scheduled) -> Artefact:
         artefact, module = build_kernel(spec, key, self.target, self._unit)
@@ -209,8 +215,8 @@ class KernelCompiler:
         keys = sorted(self._unloaded)
         if not keys:
             return
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kernels.so"
+        with temporary_folder() as folder:
+            path = folder / "kernels.so"
             _link(path, [self._cache.object_file(key) for key in keys])
             module = tvm.runtime.load_module(str(path))
         self._loaded.append(module)
@@ -240,4 +246,13 @@ class KernelCompiler:
 
 
 def _link(path: Path, objects: list[Path]) -> None:
-    cc.create_shared(str(path), [str(o) for o in objects])
+    if cc.get_cc() is None:
+        raise UserError("kernels are linked by a C++ compiler and there is none: install g++")
+    try:
+        cc.create_shared(str(path), [str(o) for o in objects])
+    except (RuntimeError, ValueError, OSError) as error:
+        # The linker's own complaint is the second line; the first is TVM's heading.
+        said = [line for line in str(error).splitlines() if line.strip()]
+        raise UserError(
+            f"the kernels cannot be linked into {path}: {said[min(1, len(said) - 1)]}"
+        ) from error

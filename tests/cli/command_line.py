@@ -52,7 +52,6 @@ def tvm_ios(*arguments: object) -> Outcome:
 
 def tvm_ios_process(*arguments: object) -> Outcome:
     """Run a command in a process of its own, as the installed script does."""
-    script = "from tvm_ios.cli import main; main()"
-    command = [sys.executable, "-c", script, *map(str, arguments)]
+    command = [sys.executable, "-m", "tvm_ios", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     return Outcome(done.returncode, done.stdout, done.stderr)

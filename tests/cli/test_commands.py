@@ -170,8 +170,8 @@ def test_models_that_cannot_be_read(
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{", "is not JSON: "),
-        ("[]", "is not a graph"),
+        ("{", "is not a graph: Expecting property name"),
+        ("[]", "is not a graph: it holds a list"),
         ("{}", "this is not a tvm-ios graph of version 1"),
         ('{"format": "tvm-ios graph", "version": 1}', "lacks or misstates 'name'"),
     ],

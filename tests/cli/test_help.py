@@ -90,7 +90,7 @@ def test_bash_completes(words: str, offered: set[str]) -> None:
     count = len(words.split()) - 1
     shell = {"_TVM_IOS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
     found = subprocess.run(
-        [sys.executable, "-c", "from tvm_ios.cli import main; main()"],
+        [sys.executable, "-c", "from tvm_ios.__main__ import main; main()"],
         capture_output=True,
         text=True,
         env={**os.environ, **shell},
@@ -101,7 +101,13 @@ def test_bash_completes(words: str, offered: set[str]) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_shown(shell: str) -> None:
     found = subprocess.run(
-        [sys.executable, "-c", "from tvm_ios.cli import main; main()", "--show-completion", shell],
+        [
+            sys.executable,
+            "-c",
+            "from tvm_ios.__main__ import main; main()",
+            "--show-completion",
+            shell,
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},

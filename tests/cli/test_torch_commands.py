@@ -40,7 +40,7 @@ def test_without_torch_one_is_told_what_to_install(tmp_path: Path) -> None:
         program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
         torch.export.save(program, str(path))
     hidden = "import sys; sys.modules['torch'] = None\n"
-    script = hidden + "from tvm_ios.cli import main; main()"
+    script = hidden + "from tvm_ios.__main__ import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", script, "stats", str(path)], capture_output=True, text=True
     )

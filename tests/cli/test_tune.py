@@ -16,7 +16,7 @@ from runtime_ext.kernels.tuning_folder import RECORDS, WORKLOADS, open_log, reco
 from runtime_ext.machine import host_target
 
 pytest.importorskip("xgboost")
-SCRIPT = "from tvm_ios.cli import main; main()"
+SCRIPT = "from tvm_ios.__main__ import main; main()"
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def test_a_missing_or_impossible_figure_is_named(tmp_path: Path, key: str) -> No
     del missing["figures"][key]
     with pytest.raises(DeviceError, match=key):
         load(tmp_path, missing)
-    for change in ({"value": -1}, {"value": "fast"}, {"source": None}):
+    for change in (*({"value": v} for v in (-1, "fast", float("nan"), 1e400)), {"source": None}):
         wrong = description()
         wrong["figures"][key].update(change)
         if change == {"source": None}:

@@ -114,7 +114,7 @@ def test_a_damaged_line_inside_is_an_error(path: Path, line: str) -> None:
     log.append("a", [1.0])
     with path.open("a") as stream:
         stream.write(line + "\n")
-    log_line = r"damaged line|no measurement"
+    log_line = r"line 3 of the log .* is (damaged|no measurement), remove it"
     with pytest.raises(LogError, match=log_line):
         MeasurementLog(path, HEADER)
 

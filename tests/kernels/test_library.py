@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -86,6 +87,9 @@ def flip(path: Path) -> None:
         ("json", truncate),
         ("json", Path.unlink),
         ("json", lambda p: p.write_text("[]")),
+        ("json", lambda p: p.write_text("[" * 100_000)),
+        ("json", lambda p: p.write_text(p.read_text().replace('", 9,', '", 10,'))),
+        ("json", lambda p: p.write_bytes(bytes(range(256)))),
     ],
 )
 def test_a_damaged_entry_is_compiled_again(
@@ -101,6 +105,33 @@ def test_a_damaged_entry_is_compiled_again(
     third = KernelCompiler(host_target(), 2, tmp_path)
     third.compile(chosen)
     assert third.compiled == 0
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file/kernels cannot be written: .*TVM_IOS_CACHE"):
+        KernelCompiler(host_target(), 2, tmp_path / "file" / "kernels")
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = KernelCompiler(host_target(), 2, tmp_path)
+    monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=OSError(28, "No space left")))
+    with pytest.raises(OSError, match="No space left") as caught:
+        kernels.compile({"a": UnitSource(convolution(), NHWC2)})
+    assert caught.value.filename == str(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = KernelCompiler(host_target(), 2, tmp_path)
+    unit = kernels.compile({"a": UnitSource(convolution(), NHWC2)})["a"]
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(UserError, match=r"install g\+\+"):
+        kernels.function(unit.code.calls[0].symbol)
 
 
 def test_keys_tell_targets_and_shapes_apart(tmp_path: Path) -> None:

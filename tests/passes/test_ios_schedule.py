@@ -239,7 +239,11 @@ def test_works_after_a_refusal() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "schedule": ({"schedule": Schedule("00", (), "none")}, ScheduleError, "made for graph 00,"),
+    "schedule": (
+        {"schedule": Schedule("00", (), "none")},
+        ScheduleError,
+        "there 00; search again",
+    ),
     "policy": ({"policy": "nothing"}, SearchError, "no policy 'nothing'"),
     "device": ({"cost": "abacus"}, ValueError, "no device 'abacus'"),
     "rule": ({"unit_rule": lambda graph: [[0]]}, GraphError, "into no unit"),
@@ -283,7 +287,7 @@ def test_every_stated_error_comes_through_the_pass_manager(block: tvm.IRModule) 
 
 def test_a_schedule_of_another_graph_is_refused(block: tvm.IRModule) -> None:
     other = prepare(module_of([(1, 3, 8, 8)], small))
-    with pytest.raises(ScheduleError, match=f"made for graph {other.units.fingerprint}"):
+    with pytest.raises(ScheduleError, match=f"there {other.units.fingerprint}; search again"):
         IOSSchedule(schedule=sequential_schedule(other.units))(block)
 
 

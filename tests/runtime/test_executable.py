@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import subprocess
@@ -6,6 +7,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import tvm
 from safetensors.numpy import load_file
 from tvm.script import tirx as T
 
-from runtime_ext import cpu_features
+from runtime_ext import cpu_features, package
 from runtime_ext.cpu_features import host_flags, missing_features, required_features
 from runtime_ext.executable import Executable, load
 from runtime_ext.package import ExecutableError, meta_checksum
@@ -203,7 +205,7 @@ def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads 1"),
+        (lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads 2"),
         (lambda m: m | {"format": "a poem"}, "is not a tvm-ios executable"),
         (lambda m: m | {"machine": "riscv64"}, "made for riscv64 and this machine is"),
         (lambda m: m | {"features": ["warp-drive"]}, "'warp-drive'"),
@@ -254,7 +256,7 @@ def test_no_tar_half_a_tar_and_no_file_are_refused(executable: Executable, tmp_p
     with tarfile.open(tmp_path / "evil.tar", "w") as tar:
         member = tarfile.TarInfo("../escaped")
         tar.addfile(member)
-    refused(tmp_path / "evil.tar", "not a complete tar file")
+    refused(tmp_path / "evil.tar", r"holds '\.\./escaped', which is no file of an executable")
     assert not (tmp_path.parent / "escaped").exists()
 
 
@@ -263,3 +265,112 @@ def refused(path: Path, message: str) -> None:
         load(path)
     assert isinstance(caught.value, UserError)
     assert "\n" not in str(caught.value)
+
+
+def sealed(saved: Path, change: Callable[[Any], object]) -> None:
+    """Change the program, and make the checksums right again."""
+    program = json.loads((saved / "program.json").read_text())
+    change(program)
+    (saved / "program.json").write_text(json.dumps(program))
+    meta = json.loads((saved / "meta.json").read_text())
+    digest = hashlib.sha256((saved / "program.json").read_bytes()).hexdigest()
+    meta["files"]["program.json"] = digest
+    meta["checksum"] = meta_checksum(meta)
+    (saved / "meta.json").write_text(json.dumps(meta))
+
+
+def _unwait(program: Any) -> None:
+    program["lanes"] = [[item for item in lane if item[0] != "wait"] for lane in program["lanes"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_unwait, "both use buffer .* and no wait orders them|which nothing has written before"),
+        (lambda p: p["lanes"][0][0].__setitem__(4, 9), "tiles 0 to 9 of kernel 'scale_add'"),
+        (lambda p: p["lanes"][1].insert(0, ["wait", 1, 1]), "the waits form a cycle"),
+        (lambda p: p["lanes"][0].append(["wait", 7, 1]), "lane 7, which does not exist"),
+        (lambda p: p["lanes"][0].append(["wait", 0.5, 1]), "'0.5' where a count should be"),
+        (lambda p: p.update(lanes=[]), "no lane"),
+    ],
+)
+def test_programs_that_cannot_run_are_refused(
+    saved: Path, change: Callable[[Any], object], message: str
+) -> None:
+    sealed(saved, change)
+    refused(saved, message)
+
+
+def test_a_file_that_is_not_sealed_is_not_read(saved: Path) -> None:
+    meta = json.loads((saved / "meta.json").read_text())
+    del meta["files"]["kernels.so"]
+    meta["checksum"] = meta_checksum(meta)
+    (saved / "meta.json").write_text(json.dumps(meta))
+    refused(saved, "lacks kernels.so")
+
+
+def test_more_files_are_left_alone(executable: Executable, saved: Path) -> None:
+    (saved / "README").write_text("mine")
+    load(saved)
+    with pytest.raises(ExecutableError, match="choose another name"):
+        executable.save(saved)
+    assert (saved / "README").read_text() == "mine"
+
+
+def test_a_buffer_larger_than_the_machine_is_refused(saved: Path) -> None:
+    sealed(saved, lambda p: p["buffers"].append(["huge", [1 << 60], "float32", "scratch"]))
+    with pytest.raises(UserError, match="cannot be allocated"):
+        load(saved).session()
+
+
+def test_the_folder_of_a_tar_goes_with_its_executable(
+    executable: Executable, tmp_path: Path
+) -> None:
+    executable.save(tmp_path / "x.tar")
+    loaded = load(tmp_path / "x.tar")
+    folder = loaded.kernels.parent
+    assert folder.is_dir()
+    del loaded
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_there_is_always_one_whole_executable(
+    executable: Executable, saved: Path, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replaced in one step where the file system can, in two where it cannot."""
+    seen: list[bool] = []
+    exchange = package._exchange
+
+    def watched(one: Path, other: Path) -> bool:
+        seen.append(known and exchange(one, other))
+        return seen[-1]
+
+    monkeypatch.setattr(package, "_exchange", watched)
+    replace(executable, target="another").save(saved)
+    assert seen == [known]
+    assert load(saved).target == "another"
+    assert [f.name for f in saved.parent.iterdir()] == [saved.name]
+
+
+_SAVER = """
+import sys
+from runtime_ext.executable import load
+executable = load(sys.argv[1])
+for _ in range(30):
+    executable.save(sys.argv[2])
+"""
+
+
+def test_two_processes_save_to_one_place(saved: Path, tmp_path: Path) -> None:
+    there = tmp_path / "shared"
+    load(saved).save(there)
+    command = [sys.executable, "-c", _SAVER, str(saved), str(there)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    savers = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    while any(saver.poll() is None for saver in savers):
+        # It may be replaced while it is read, but it is never gone or half of one.
+        assert (there / "meta.json").exists()
+    assert [saver.returncode for saver in savers] == [0, 0]
+    load(there)
+    assert {f.name for f in tmp_path.iterdir()} == {saved.name, "shared"}

@@ -26,8 +26,3 @@ app = typer.Typer(
 )
 for command in (models, stats, schedule, optimize, run, explain, bench, doctor, tune):
     add_command(app, command)
-
-
-def main() -> None:
-    """Entry point of ``tvm-ios``."""
-    app(prog_name="tvm-ios")

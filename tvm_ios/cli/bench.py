@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +34,7 @@ from tvm_ios.cli.search_options import (
     measuring_options,
 )
 from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
 
 
 @reports_errors
@@ -126,7 +126,7 @@ def bench(
     names = [Path(model).stem for model in models]
     if twin := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
-    with progress_bars() as update, tempfile.TemporaryDirectory() as folder:
+    with progress_bars() as update, temporary_folder() as folder:
         update("measuring the machine", 0, 1)
         document = BenchDocument(describe_machine(options.lanes, libraries), settings)
         update("measuring the machine", 1, 1)
@@ -142,7 +142,7 @@ def bench(
                 result = run(
                     model,
                     against_names,
-                    (keep or Path(folder)) / name,
+                    (keep or folder) / name,
                     rules=rules,
                     options=options,
                     random_weights=random_weights,

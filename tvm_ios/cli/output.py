@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tvm_ios import interrupts
 from tvm_ios.cli.completion import complete_model
 from tvm_ios.errors import UserError
 from tvm_ios.input_shapes import InputShapeError, parse_shapes
@@ -53,20 +55,28 @@ def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
 
 
 def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn stated failures into one sentence on stderr and exit code 1, unless ``--debug``."""
+    """Turn failures into one sentence on stderr and exit code 1, unless ``--debug``."""
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
-        except (UserError, OSError) as error:
+            result = command(*args, **kwargs)
+            sys.stdout.flush()
+            return result
+        except KeyboardInterrupt:
+            interrupts.leave()
+        except (typer.BadParameter, typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
             if kwargs.get("debug"):
                 raise
-            print(f"tvm-ios: {_sentence(error)}", file=sys.stderr)
+            if interrupts.received():
+                interrupts.leave()
+            # A reader that has gone, as in `tvm-ios models | head`, needs no telling.
+            if not isinstance(error, BrokenPipeError):
+                print(f"tvm-ios: {_sentence(error)}", file=sys.stderr)
+            _forget_output()
             raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            print("tvm-ios: interrupted; what was measured so far is kept", file=sys.stderr)
-            raise typer.Exit(130) from None
 
     return wrapped
 
@@ -96,6 +106,7 @@ def progress_bars() -> Generator[Callable[[str, int, int], None]]:
     tasks: dict[str, Any] = {}
 
     def update(what: str, done: int, total: int) -> None:
+        interrupts.raise_if_received()
         if what not in tasks:
             tasks[what] = bars.add_task(what, total=total)
         bars.update(tasks[what], completed=done, total=total)
@@ -104,7 +115,23 @@ def progress_bars() -> Generator[Callable[[str, int, int], None]]:
         yield update
 
 
-def _sentence(error: BaseException) -> str:
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"this needs more memory than there is: {text or 'nothing more is known'}"
+    if isinstance(error, (UserError, OSError)):
+        return text
+    return (
+        f"unexpected {type(error).__name__}: {text[:300]}; "
+        "this is a fault of tvm-ios: please report it with the output of --debug"
+    )
+
+
+def _forget_output() -> None:
+    """Let nothing that could not be written be tried again when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tvm_ios.array_files import read_arrays, write_arrays
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.files import require_writable
 
 
 @reports_errors
@@ -33,6 +34,8 @@ def run(
     """
     from runtime_ext.executable import load
 
+    if output is not None:
+        require_writable(output)
     session = load(executable).session()
     arrays = read_arrays(inputs) if inputs is not None else session.random_inputs(seed)
     session.set_input(**arrays)

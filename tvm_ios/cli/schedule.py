@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +34,7 @@ from tvm_ios.cli.search_options import (
     measuring_options,
 )
 from tvm_ios.errors import UserError
+from tvm_ios.files import require_writable, write_atomically
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule
 
@@ -86,6 +88,9 @@ def schedule(
 
     if plot is not None and plot.suffix not in (".svg", ".png"):
         raise UserError(f"{plot} cannot be drawn: its name must end in .svg or .png")
+    for path in (output, plot):
+        if path is not None:
+            require_writable(path)
     fixed = input_shapes(shape)
     with progress_bars() as update:
         log = Path(cost) if Path(cost).suffix == ".jsonl" else None
@@ -104,7 +109,9 @@ def schedule(
     if plot is not None:
         from tvm_ios.plot import plot_schedule
 
-        plot_schedule(graph, made).figure.savefig(plot)
+        drawn = io.BytesIO()
+        plot_schedule(graph, made).figure.savefig(drawn, format=plot.suffix[1:])
+        write_atomically(plot, drawn.getvalue())
     if as_json:
         print_json(_json(graph, made, cost, search))
     else:

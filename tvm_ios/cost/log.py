@@ -7,6 +7,7 @@ the last line can ever be incomplete: readers ignore it, the next writer removes
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -14,9 +15,11 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.files import make_folder
+from tvm_ios.json_text import JsonError, json_object
 
 _FORMAT = "tvm-ios log"
 _VERSION = 1
@@ -85,6 +88,7 @@ class MeasurementLog:
         self.header = header
         self.samples: dict[str, list[float]] = {}
         self._read = 0
+        self._lines = 0
         self.refresh()
 
     def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
@@ -110,7 +114,7 @@ class MeasurementLog:
         if not samples or not all(0 < s < float("inf") for s in samples):
             raise LogError(f"the samples of {label or key!r} are not all positive seconds")
         record = {"key": key, "samples": list(samples), "label": label}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         with os.fdopen(handle, "rb+", buffering=0) as stream, _locked(stream.fileno()):
             _repair(stream.fileno())
@@ -139,12 +143,14 @@ class MeasurementLog:
             stream.seek(self._read)
             new = stream.read()
         for line in _complete_lines(new):
+            where = f"line {self._lines + 1} of the log {self.path}"
             if self._read == 0:
-                _check_header(_parse(line, self.path), self.header, self.path)
+                _check_header(_parse(line, where), self.header, self.path)
             else:
-                record = _record(_parse(line, self.path), self.path)
+                record = _record(_parse(line, where), where)
                 self.samples.setdefault(record.key, []).extend(record.samples)
             self._read += len(line)
+            self._lines += 1
 
 
 def read_header(path: Path) -> LogHeader:
@@ -160,7 +166,7 @@ def read_header(path: Path) -> LogHeader:
             line = stream.readline()
     except OSError as error:
         raise LogError(f"cannot read the log {path}: {error}") from error
-    return _header(_parse(line, path), path)
+    return _header(_parse(line, f"line 1 of the log {path}"), path)
 
 
 def _header(data: dict[str, Any], path: Path) -> LogHeader:
@@ -182,25 +188,22 @@ def _check_header(data: dict[str, Any], ours: LogHeader, path: Path) -> None:
             )
 
 
-def _record(data: dict[str, Any], path: Path) -> Record:
+def _record(data: dict[str, Any], where: str) -> Record:
     try:
         samples = tuple(float(s) for s in data["samples"])
         if samples and all(0 < s < float("inf") for s in samples):
             return Record(str(data["key"]), samples, str(data.get("label", "")))
     except (KeyError, TypeError, ValueError):
         pass
-    raise LogError(f"the log {path} has a line that is no measurement: {str(data)[:60]}")
+    raise LogError(f"{where} is no measurement, remove it: {str(data)[:60]}")
 
 
-def _parse(line: bytes, path: Path) -> dict[str, Any]:
+def _parse(line: bytes, where: str) -> dict[str, Any]:
     try:
-        data = json.loads(line)
-    except (UnicodeDecodeError, json.JSONDecodeError):
-        data = None
-    if not isinstance(data, dict):
+        return json_object(line)
+    except JsonError as error:
         text = line[:60].decode(errors="replace").rstrip()
-        raise LogError(f"the log {path} has a damaged line, remove it: {text!r}")
-    return cast(dict[str, Any], data)
+        raise LogError(f"{where} is damaged, remove it: {text!r}") from error
 
 
 def _complete_lines(data: bytes) -> Iterator[bytes]:
@@ -213,7 +216,7 @@ def _write(handle: int, data: dict[str, Any]) -> None:
     line = (json.dumps(data) + "\n").encode()
     # Never in two writes: a kill between them would leave what looks like another's line.
     if os.write(handle, line) != len(line):
-        raise OSError("the measurement log could not be written in one piece: is the disk full?")
+        raise OSError(errno.ENOSPC, "the disk is full", "the measurement log")
 
 
 def _repair(handle: int) -> None:

@@ -1,0 +1,190 @@
+"""What makes the files that are refused: each changes the sound files of the current folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def text(name: str, content: str = "text") -> Callable[[], object]:
+    """A file with some text."""
+    return lambda: Path(name).write_text(content)
+
+
+def folder(name: str) -> Callable[[], object]:
+    """A file in a folder of its own."""
+
+    def make() -> None:
+        Path(name).parent.mkdir()
+        Path(name).write_text("years of work")
+
+    return make
+
+
+def cut(name: str) -> Callable[[], object]:
+    """Leave the first third of a file."""
+    return lambda: os.truncate(name, Path(name).stat().st_size // 3)
+
+
+def flip(name: str) -> Callable[[], object]:
+    """Change one bit in the middle of a file."""
+
+    def damage() -> None:
+        content = bytearray(Path(name).read_bytes())
+        content[len(content) // 2] ^= 1
+        Path(name).write_bytes(content)
+
+    return damage
+
+
+def edit(name: str, change: Callable[[Any], object]) -> Callable[[], object]:
+    """Change parsed JSON."""
+
+    def damage() -> None:
+        data = json.loads(Path(name).read_text())
+        change(data)
+        Path(name).write_text(json.dumps(data))
+
+    return damage
+
+
+def seal(change: Callable[[Any], object], name: str = "meta.json") -> Callable[[], object]:
+    """Change a file of the executable, and make its checksums right again."""
+
+    def damage() -> None:
+        from runtime_ext.package import meta_checksum
+
+        edit(f"out/{name}", change)()
+        meta = json.loads(Path("out/meta.json").read_text())
+        if name != "meta.json":
+            meta["files"][name] = hashlib.sha256(Path(f"out/{name}").read_bytes()).hexdigest()
+        meta["checksum"] = meta_checksum(meta)
+        Path("out/meta.json").write_text(json.dumps(meta))
+
+    return damage
+
+
+def circle(data: Any) -> None:
+    """Each lane first waits for the other."""
+    for number, lane in enumerate(data["lanes"]):
+        lane.insert(0, ["wait", 1 - number, 1])
+
+
+def wait(lane: int, launches: int) -> Callable[[Any], object]:
+    """Begin with a wait."""
+    return lambda data: data["lanes"][0].insert(0, ["wait", lane, launches])
+
+
+def launch(place: int, value: Any) -> Callable[[Any], object]:
+    """Change the first launch."""
+    return lambda data: data["lanes"][0][0].__setitem__(place, value)
+
+
+def buffer(place: int, value: Any) -> Callable[[Any], object]:
+    """Change the first buffer that holds something in between."""
+
+    def change(data: Any) -> None:
+        next(b for b in data["buffers"] if b[3] == "intermediate")[place] = value
+
+    return change
+
+
+def rename(data: Any) -> None:
+    """Call a kernel by another name."""
+    data["kernels"][0] = "kernel_of_none"
+
+
+def without_waits(data: Any) -> None:
+    """Let nobody wait for anybody."""
+    data["lanes"] = [[item for item in lane if item[0] != "wait"] for lane in data["lanes"]]
+
+
+def better_cpu() -> None:
+    """An executable for all features that a CPU can have."""
+    from runtime_ext.cpu_features import missing_features
+
+    known = ("amx-bf16", "amx-int8", "avx512fp16", "avxvnni")
+    missing = missing_features(known)
+    seal(lambda d: d.update(features=missing[:1] or known, target="llvm -mcpu=sapphirerapids"))()
+
+
+def pack(name: str = "", link: bool = False) -> None:
+    """The executable as a tar, with one more member."""
+    with tarfile.open("out.tar", "w") as tar:
+        if name:
+            member = tarfile.TarInfo(name)
+            if link:
+                member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            tar.addfile(member)
+        for file in sorted(Path("out").iterdir()):
+            tar.add(file, arcname=file.name)
+
+
+def array(dtype: str = "float32", **shapes: tuple[int, ...]) -> Callable[[], object]:
+    """``x.npz`` with arrays of zeros."""
+    import numpy as np
+
+    return lambda: np.savez("x.npz", **{k: np.zeros(s, dtype) for k, s in shapes.items()})
+
+
+def log(**changes: str) -> Callable[[], object]:
+    """A measurement log of one measurement."""
+
+    def write() -> None:
+        import tvm
+
+        from runtime_ext.machine import device_name, host_target
+        from tvm_ios.cost.log import LogHeader, MeasurementLog
+
+        header = LogHeader(device_name(2), str(host_target(2)), tvm.__version__)
+        path = Path("log.jsonl").absolute()
+        MeasurementLog(path, dataclasses.replace(header, **changes)).append("key", [1e-3])
+
+    return write
+
+
+def damage_log() -> None:
+    """Another line, and half of one before it."""
+    with Path("log.jsonl").open("a") as stream:
+        stream.write('{"key": "a", "sam\n{"key": "b", "samples": [1.0]}\n')
+
+
+def tuning_log() -> None:
+    """A MetaSchedule database of one function, for a machine with 64 cores."""
+    import tvm
+    from tvm import s_tir, te
+    from tvm.s_tir import meta_schedule
+
+    Path("db").mkdir()
+    x = te.placeholder((8,), name="x")
+    function = te.create_prim_func([x, te.compute((8,), lambda i: x[i] + 1, name="y")])
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    base = meta_schedule.database
+    database = base.JSONDatabase("db/database_workload.json", "db/database_tuning_record.json")
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 64})
+    arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(module, False)
+    workload = database.commit_workload(module)
+    trace = s_tir.Schedule(module).trace
+    database.commit_tuning_record(base.TuningRecord(trace, workload, [1e-3], target, arguments))
+
+
+def cache(name: str, prepare: Callable[[], object] = lambda: None) -> Callable[[], object]:
+    """Use another cache folder."""
+
+    def change() -> None:
+        prepare()
+        os.environ["TVM_IOS_CACHE"] = str(Path(name).absolute())
+
+    return change
+
+
+def no_compiler() -> None:
+    """Let no program be found, and no kernel be there already."""
+    cache("empty")()
+    os.environ["PATH"] = "/nowhere"

@@ -1,0 +1,217 @@
+"""Runs every refusal for real and writes ``docs/refusals.md``; ``--check`` only compares.
+
+To add one, add a line to :func:`rows`: what it is, the command, and what makes the files that
+the command needs. Commands run in a fresh folder that holds sound files: ``m.onnx``,
+``graph.json``, ``schedule.json`` (of ``m.onnx``) and the executable ``out``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from damage import (
+    array,
+    better_cpu,
+    buffer,
+    cache,
+    circle,
+    cut,
+    damage_log,
+    edit,
+    flip,
+    folder,
+    launch,
+    log,
+    no_compiler,
+    pack,
+    rename,
+    seal,
+    text,
+    tuning_log,
+    wait,
+    without_waits,
+)
+from refused import ROOT, Row, make_sound_files, run
+
+PAGE = ROOT / "docs" / "refusals.md"
+# TVM reads this once, when its thread pool starts.
+os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+
+def rows() -> dict[str, list[Row]]:
+    """All refusals by section."""
+    optimize = "tvm-ios optimize m.onnx --lanes 1"
+    measured = "tvm-ios schedule m.onnx --lanes 2 --cost log.jsonl"
+    program = "program.json"
+    return {
+        "Models": [
+            Row("no such model", "tvm-ios stats alexnet", library="of the zoo:"),
+            Row("no such file", "tvm-ios stats nothing.onnx"),
+            Row("a text file", "tvm-ios stats t.onnx", text("t.onnx"), library="ONNX model:"),
+            Row("an empty file", "tvm-ios stats e.onnx", text("e.onnx", ""), library="ONNX model:"),
+            Row("a cut file", "tvm-ios stats m.onnx", cut("m.onnx"), library="ONNX model:"),
+            Row("JSON that is no graph", "tvm-ios stats graph.json", text("graph.json", "[]")),
+            Row(
+                "a graph that names a tensor of none",
+                "tvm-ios stats graph.json",
+                edit("graph.json", lambda d: d.update(outputs=[99])),
+            ),
+            Row(
+                "blocks with a cycle",
+                "tvm-ios stats b.json",
+                text("b.json", '{"blocks": [{"operators": 2, "edges": [[0, 1], [1, 0]]}]}'),
+            ),
+        ],
+        "Options": [
+            Row("no command of ours", "tvm-ios alchemy"),
+            Row("a number out of range", "tvm-ios optimize m.onnx --lanes 0"),
+            Row("an unknown policy", "tvm-ios schedule m.onnx --policy magic"),
+            Row("an unknown device", "tvm-ios schedule m.onnx --cost abacus"),
+            Row("a picture of no known kind", "tvm-ios schedule m.onnx --plot s.jpeg"),
+        ],
+        "Outputs": [
+            Row("a folder of yours in the way", f"{optimize} -o mine", folder("mine/thesis.txt")),
+            Row("a file of yours in the way", f"{optimize} -o notes", text("notes")),
+            Row(
+                "something of yours in an executable",
+                f"{optimize} -o out",
+                lambda: Path("out/thesis.txt").write_text("years of work"),
+            ),
+            Row("a path below a file", f"{optimize} -o notes/out", text("notes")),
+            Row("a folder that nobody can write", f"{optimize} -o /proc/out"),
+            Row("the same of a schedule", "tvm-ios schedule m.onnx -o notes/s.json", text("notes")),
+            Row("a folder where the file should be", "tvm-ios schedule m.onnx -o ."),
+            Row("a full disk: a schedule", "tvm-ios schedule m.onnx -o s.json", full=True),
+            Row("a full disk: outputs", "tvm-ios run out --output y.npz", full=True),
+            Row("a full disk: stdout", "tvm-ios stats m.onnx --json > /dev/full"),
+        ],
+        "Executables": [
+            Row("none there", "tvm-ios run nothing"),
+            Row("a folder of something else", "tvm-ios run mine", folder("mine/thesis.txt")),
+            Row("a file of something else", "tvm-ios run notes", text("notes")),
+            *(
+                Row(f"a flipped bit in {name}", "tvm-ios run out", flip(f"out/{name}"))
+                for name in (program, "kernels.so", "params.safetensors", "schedule.json")
+            ),
+            Row("damaged meta.json", "tvm-ios run out", cut("out/meta.json")),
+            Row("a missing file", "tvm-ios run out", lambda: Path("out/kernels.so").unlink()),
+            Row("a cut tar", "tvm-ios run out.tar", lambda: (pack(), cut("out.tar")())),
+            Row("`../` in a tar", "tvm-ios run out.tar", lambda: pack("../escaped")),
+            Row("a link in a tar", "tvm-ios run out.tar", lambda: pack("program.json", link=True)),
+            Row("another format", "tvm-ios run out", seal(lambda d: d.update(version=99))),
+            Row(
+                "another TVM",
+                "tvm-ios run out",
+                seal(lambda d: d["versions"].update({"apache-tvm": "0.99.1"})),
+            ),
+            Row(
+                "another architecture", "tvm-ios run out", seal(lambda d: d.update(machine="mips"))
+            ),
+            Row("a better CPU", "tvm-ios run out", better_cpu),
+        ],
+        "Programs (their checksums are right)": [
+            Row("waits in a circle", "tvm-ios run out", seal(circle, program)),
+            Row("a wait for a lane of none", "tvm-ios run out", seal(wait(9, 1), program)),
+            Row("a wait for a launch of none", "tvm-ios run out", seal(wait(1, 999), program)),
+            Row("a kernel of none", "tvm-ios run out", seal(launch(1, 99), program)),
+            Row("a kernel that the library lacks", "tvm-ios run out", seal(rename, program)),
+            Row("a buffer of none", "tvm-ios run out", seal(launch(2, [99]), program)),
+            Row("too few buffers", "tvm-ios run out", seal(launch(2, [0]), program)),
+            Row("tiles of none", "tvm-ios run out", seal(launch(4, 999), program)),
+            Row("a race", "tvm-ios run out", seal(without_waits, program)),
+            Row("a type of none", "tvm-ios run out", seal(buffer(2, "quaternion"), program)),
+            Row(
+                "more memory than there is", "tvm-ios run out", seal(buffer(1, [1 << 50]), program)
+            ),
+        ],
+        "Inputs of a run": [
+            Row("another name", "tvm-ios run out --input x.npz", array(image=(1, 4, 6, 6))),
+            Row("another shape", "tvm-ios run out --input x.npz", array(x=(1, 4, 6, 7))),
+            Row("another type", "tvm-ios run out --input x.npz", array("float64", x=(1, 4, 6, 6))),
+            Row("none", "tvm-ios run out --input x.npz", array()),
+            Row("pickled objects", "tvm-ios run out --input x.npz", array("object", x=(1,))),
+            Row("no .npz", "tvm-ios run out --input notes", text("notes"), library="notes:"),
+        ],
+        "Schedules": [
+            Row("of another graph", "Schedule.load('schedule.json').validate(small(channels=8))"),
+            Row("of another network", "Schedule.load('schedule.json').validate(block)"),
+            Row("no schedule", "Schedule.load('graph.json')"),
+            Row(
+                "a unit twice",
+                "Schedule.load('schedule.json').validate(small())",
+                edit("schedule.json", lambda d: d["stages"].append(d["stages"][0])),
+            ),
+        ],
+        "Logs": [
+            Row("none there", measured),
+            Row("no log", measured, text("log.jsonl")),
+            Row("of another machine", measured, log(device="an abacus, 2 lanes")),
+            Row("of another target", measured, log(target="llvm -mcpu=z80")),
+            Row("of another TVM", measured, log(tvm="0.99.1")),
+            Row("a damaged line", measured, lambda: (log()(), damage_log())),
+            Row("without this model's units", measured, log()),
+            Row("no tuning log", f"{optimize} --log mine", folder("mine/thesis.txt")),
+            Row("a tuning log of another target", f"{optimize} --log db", tuning_log),
+        ],
+        "The cache": [
+            Row("a file in its place", f"{optimize} -o new", cache("notes", text("notes"))),
+            Row("nobody can write it", f"{optimize} -o new", cache("/proc/cache")),
+            Row("a full disk", f"{optimize} -o new", cache("empty"), full=True),
+            Row("no C++ compiler", f"{optimize} -o new", no_compiler),
+        ],
+        "Signals": [
+            Row("Ctrl-C", "tvm-ios optimize m.onnx -o new", number=signal.SIGINT),
+            Row("SIGTERM", "tvm-ios optimize m.onnx -o new", number=signal.SIGTERM),
+        ],
+    }
+
+
+def table() -> str:
+    """The page."""
+    lines = [
+        "# What is refused, and how",
+        "",
+        "Made by `python docs/make/refusals.py`, which runs every line. Each failure is one",
+        "sentence on stderr, nothing on stdout (also with `--json`), and exit code 1; 2 is for a",
+        "wrong command line, 130 and 143 for Ctrl-C and SIGTERM. `--debug` shows the traceback.",
+        "Lines of Python raise a `tvm_ios.errors.UserError`. `…` stands for words of a library.",
+        "",
+        "An executable is code, like any program: its checksums find damage, not malice. Run only",
+        "those whose origin you trust. No pickle is ever loaded.",
+    ]
+    with tempfile.TemporaryDirectory(prefix="refusals-") as name:
+        sound = Path(name) / "sound"
+        os.environ["TVM_IOS_CACHE"] = f"{name}/cache"
+        make_sound_files(sound)
+        for section, refusals in rows().items():
+            lines += ["", f"## {section}", "", "| | command | sentence | exit |", "|-|-|-|-|"]
+            for row in refusals:
+                code, sentence = run(row, sound, Path(name) / "folder")
+                shown = sentence.replace("|", "\\|")
+                lines.append(f"| {row.what} | `{row.command}` | {shown} | {code} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write the page, or say where it differs."""
+    # What compilers and TVM print is of no interest here.
+    with contextlib.redirect_stdout(io.StringIO()):
+        made = table()
+    if "--check" not in sys.argv:
+        PAGE.write_text(made)
+        return 0
+    known = PAGE.read_text() if PAGE.exists() else ""
+    for old, new in zip(known.splitlines(), made.splitlines(), strict=False):
+        if old != new:
+            print(f"{PAGE.name} says\n  {old}\nand now it is\n  {new}", file=sys.stderr)
+    return int(known != made)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Runs what is refused, in a fresh folder, and tells the sentence and the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One refusal.
+
+    Attributes
+    ----------
+    what
+        What is wrong, for people.
+    command
+        A command line, or Python.
+    prepare
+        Called in the folder, before the command.
+    full
+        The disk is full.
+    number
+        Signal to send once the command has begun to compile.
+    library
+        After this the sentence is another library's, which changes with its version, or a list
+        that grows.
+    """
+
+    what: str
+    command: str
+    prepare: Callable[[], object] = lambda: None
+    full: bool = False
+    number: signal.Signals | None = None
+    library: str = ""
+
+
+def make_sound_files(sound: Path) -> None:
+    """What a row's folder holds at first."""
+    from tests.fuzz.models import write_sound_files
+
+    sound.mkdir()
+    write_sound_files(sound)
+    (sound / "model.onnx").rename(sound / "m.onnx")
+    (sound / "executable").rename(sound / "out")
+
+
+def run(row: Row, sound: Path, place: Path) -> tuple[str, str]:
+    """Exit code and sentence of one row."""
+    shutil.copytree(sound, place)
+    before, environment = Path.cwd(), dict(os.environ)
+    os.chdir(place)
+    try:
+        row.prepare()
+        if not row.command.startswith("tvm-ios "):
+            code, said = _run_python(row.command)
+        elif row.number is not None:
+            code, said = _run_and_send(row.command, row.number)
+        else:
+            with _full_disk() if row.full else contextlib.nullcontext():
+                code, said = _run_command(row.command)
+        litter = [p.name for p in place.iterdir() if p.name.startswith(".")]
+        assert not litter, f"{row.what} leaves {litter}"
+    finally:
+        os.chdir(before)
+        os.environ.clear()
+        os.environ.update(environment)
+        shutil.rmtree(place)
+    if row.library:
+        said = said.partition(row.library)[0] + row.library + " …"
+    return code, _normalised(said, place)
+
+
+def _run_command(command: str) -> tuple[str, str]:
+    from typer.testing import CliRunner
+
+    from tvm_ios.cli import app
+
+    words = shlex.split(command)[1:]
+    if words[-2:-1] == [">"]:
+        script = [sys.executable, "-m", "tvm_ios", *words[:-2]]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        with Path(words[-1]).open("w") as out:
+            done = subprocess.run(script, stdout=out, stderr=-1, text=True, env=environment)
+        return str(done.returncode), done.stderr.strip().splitlines()[-1]
+    result = CliRunner().invoke(app, [*words, "--json"], env={"COLUMNS": "300"})
+    assert isinstance(result.exception, SystemExit), (command, result.exception)
+    assert result.stdout == "", (command, result.stdout)
+    assert "Traceback" not in result.stderr
+    said = [line.strip("│ ") for line in result.stderr.strip().splitlines()]
+    return str(result.exit_code), [line for line in said if not line.startswith("╰")][-1]
+
+
+def _run_python(code: str) -> tuple[str, str]:
+    from tests.fuzz.models import small_network
+    from tvm_ios.errors import UserError
+    from tvm_ios.models import load_graph
+    from tvm_ios.onnx_graph import graph_from_onnx
+    from tvm_ios.schedule import Schedule
+    from tvm_ios.units import form_units
+
+    known = {
+        "Schedule": Schedule,
+        "small": lambda **options: form_units(graph_from_onnx(small_network(**options))),
+        "block": load_graph("inception_block"),
+    }
+    try:
+        eval(code, known)
+    except UserError as error:
+        return "", str(error)
+    raise AssertionError(f"{code} is not refused")
+
+
+def _run_and_send(command: str, number: signal.Signals) -> tuple[str, str]:
+    environment = os.environ | {"TVM_IOS_CACHE": "new-cache", "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "tvm_ios", *shlex.split(command)[1:]]
+    process = subprocess.Popen(words, stdout=-1, stderr=-1, text=True, env=environment)
+    while process.poll() is None and not list(Path().glob("new-cache/kernels/*.o")):
+        time.sleep(0.01)
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert out == ""
+    return str(process.returncode), err.strip().splitlines()[-1]
+
+
+@contextlib.contextmanager
+def _full_disk() -> Iterator[None]:
+    """Let every file that is written fail as on a full disk."""
+    failure = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with (
+        mock.patch.object(os, "fsync", side_effect=failure),
+        mock.patch.object(Path, "write_bytes", side_effect=failure),
+    ):
+        yield
+
+
+def _normalised(said: str, place: Path) -> str:
+    from runtime_ext.machine import processor
+
+    said = said.removeprefix("tvm-ios: ")
+    for old, new in (
+        (f"{place}/", ""),
+        (processor(), "this CPU"),
+        (platform.machine(), "x86_64"),
+    ):
+        said = said.replace(old, new)
+    # Kernels are called by a hash of the target too.
+    said = re.sub(r"k[0-9a-f]{24}_", "k…_", said)
+    return re.sub(r"x86-64-v[234](, num-cores 1)?", r"x86-64-v3\1", said)

@@ -1,0 +1,111 @@
+"""What no command foresees is still one sentence: odd errors, readers that leave, full disks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import tvm_ios, tvm_ios_process
+from onnx_sketch import Sketch
+
+from tvm_ios import interrupts
+
+
+def fail_with(error: BaseException, patch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    patch.setattr("tvm_ios.api.load_units", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            KeyError("x\ny"),
+            "unexpected KeyError: 'x\\ny'; this is a fault of tvm-ios: "
+            "please report it with the output of --debug",
+        ),
+        (MemoryError(), "this needs more memory than there is: nothing more is known"),
+        (OSError(28, "No space left on device", "out"), "out: No space left on device"),
+        (OSError("it is\nfull"), "it is full"),
+    ],
+)
+def test_the_sentence_of_an_error(
+    error: BaseException, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_with(error, monkeypatch)
+    assert tvm_ios("stats", "squeezenet", "--json").sentence == sentence
+    with pytest.raises(type(error)):
+        tvm_ios("stats", "squeezenet", "--debug")
+
+
+def test_what_tvm_makes_of_an_interrupt_is_still_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(RuntimeError("InternalError: KeyboardInterrupt"), monkeypatch)
+    monkeypatch.setattr(interrupts, "_received", [2])
+    found = tvm_ios("stats", "squeezenet")
+    assert found.code == 130
+    assert found.stderr.strip() == "tvm-ios: interrupted; what was measured so far is kept"
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.raise_if_received()
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    script = """
+import os, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from tvm_ios import interrupts
+interrupts.listen()
+os.kill(os.getpid(), signal.SIGINT)
+print(interrupts.received())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_full_disk_below_stdout() -> None:
+    command = [sys.executable, "-m", "tvm_ios", "stats", "inception_block", "--json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "tvm-ios: No space left on device"
+
+
+def test_a_reader_that_has_gone() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "tvm_ios", "stats", "inception_block", "--json"]
+    with os.fdopen(writing, "w") as pipe:
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert "tvm-ios:" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_an_output_that_cannot_be_written_is_known_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fail_with(AssertionError("the work has begun"), monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    for option in ("-o", "--plot"):
+        found = tvm_ios("schedule", "inception_block", option, "file/s.svg", "--json")
+        assert found.sentence == "file: Not a directory"
+    assert tvm_ios("run", "nothing", "--output", ".").sentence == ".: Is a directory"
+
+
+def test_the_importer_of_tvm_prints_nothing(tmp_path: Path) -> None:
+    """It prints what it fails at, to stdout."""
+    sketch = Sketch(1, 4, 6, 6)
+    model = sketch.model(sketch.op("MaxPool", "x", kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
+    (pool,) = model.graph.node
+    for attribute in pool.attribute:
+        if attribute.name == "kernel_shape":
+            attribute.ints.append(3)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    options = ["--cost", "measured", "--lanes", 1, "--json"]
+    assert tvm_ios_process("schedule", tmp_path / "m.onnx", *options).sentence

@@ -1,0 +1,160 @@
+"""Ctrl-C, SIGTERM and SIGKILL at any moment: nothing half-written, nothing measured twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from place import Place, make_place
+
+from runtime_ext.executable import load
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return make_place(tmp_path)
+
+
+def wait_for(process: subprocess.Popen[str], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 200
+    while not what():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(2e-3)
+
+
+def children(parent: int) -> Iterator[int]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                yield int(folder.name)
+
+
+def alive(process: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def stopped(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal; the command says one sentence and ends as shells expect it."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 128 + number, err
+    what = "interrupted" if number is signal.SIGINT else "terminated"
+    # The progress bars stand before it.
+    assert err.splitlines()[-1] == f"tvm-ios: {what}; what was measured so far is kept"
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_interrupts_while_compiling_and_measuring(place: Place) -> None:
+    place.command = "schedule"
+    process = place.start()
+    wait_for(process, lambda: place.kernels)
+    stopped(process, signal.SIGINT)
+    assert not place.output.exists()
+    process = place.start()
+    wait_for(process, lambda: place.keys)
+    stopped(process, signal.SIGTERM)
+    assert not list(place.output.parent.iterdir())
+    assert not list((place.root / "temporary").glob("tvm-ios-*"))
+    place.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_process_of_the_last_contest_ends_too(place: Place, number: signal.Signals) -> None:
+    process = place.start()
+    contest: list[int] = []
+
+    def begun() -> bool:
+        for child in children(process.pid):
+            with suppress(OSError):
+                if "runtime_ext.contest" in Path(f"/proc/{child}/cmdline").read_text():
+                    contest.append(child)
+        return bool(contest)
+
+    wait_for(process, begun)
+    # Until it has said that it wants to die with its parent.
+    time.sleep(1)
+    if number is signal.SIGKILL:
+        process.kill()
+        process.communicate()
+    else:
+        stopped(process, number)
+    deadline = time.monotonic() + 30
+    while any(map(alive, contest)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not list(place.output.parent.glob("[!.]*"))
+    place.finish()
+
+
+KILLED = """
+import {module} as module
+before = module.{name}
+def killed(*arguments, **options):
+    {call}
+    os.kill(os.getpid(), 9)
+module.{name} = killed
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "accident",
+    [
+        ("runtime_ext.package", "_seal", "before(*arguments, **options)"),
+        ("runtime_ext.package", "_sync", ""),
+        ("runtime_ext.kernels.artefact", "_object_code", ""),
+        ("runtime_ext.kernels.library", "_link", "before(*arguments, **options)"),
+        ("tvm_ios.cost.log", "_write", 'os.write(arguments[0], b\'{"key": "ha\')'),
+    ],
+    ids=lambda accident: accident[1],
+)
+def test_a_kill_in_the_middle_of_writing(place: Place, accident: tuple[str, str, str]) -> None:
+    module, name, call = accident
+    process = place.start(KILLED.format(module=module, name=name, call=call or "pass"))
+    process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGKILL
+    assert not place.output.exists()
+    place.finish()
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments(place: Place) -> None:
+    moments = random.Random(0)
+    for _ in range(8):
+        process = place.start()
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=moments.uniform(0, 12))
+        process.kill()
+        process.communicate()
+        assert place.keys is not None
+        if place.output.exists():
+            load(place.output)
+    place.finish()
+
+
+def test_a_signal_before_anything_has_begun() -> None:
+    script = """
+import os, signal, sys
+from tvm_ios.__main__ import main
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGTERM)
+sys.meta_path.insert(0, Finder())
+main()
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert found.returncode == 128 + signal.SIGTERM
+    assert found.stderr == "tvm-ios: terminated; what was measured so far is kept\n"
