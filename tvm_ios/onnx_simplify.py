@@ -85,10 +85,13 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     passes.NameFixPass()(work)
     for node in list(graph):
         _remove_if_nothing(graph, node)
+    opset = work.opset_imports.get("", 0)
+    factored: dict[_Factored, Any] = {}
     for node in list(graph):
         _binary_sums(graph, node)
-        _canonical_gemm(graph, node)
-        _softmax_of_one_axis(graph, node, work.opset_imports.get("", 0))
+        _canonical_gemm(graph, node, factored)
+        _take_of_one_index(graph, node, opset)
+        _softmax_of_one_axis(graph, node, opset)
     _matmul_bias_to_gemm(graph)
     fold_affine(graph)
     passes.RemoveUnusedNodesPass()(work)
@@ -195,29 +198,74 @@ def _binary_sums(graph: Any, node: Any) -> None:
     bypass(graph, node, total)
 
 
-def _canonical_gemm(graph: Any, node: Any) -> None:
-    """Gemm with a constant weight: no transposes, no factors, a bias of shape (N,)."""
+#: A constant, the number of columns or the transposition that it gets, and its factor.
+_Factored = tuple[Any, int, float]
+
+
+def _canonical_gemm(graph: Any, node: Any, factored: dict[_Factored, Any]) -> None:
+    """Gemm with a constant weight: no transposes, no factors, a bias of shape (N,).
+
+    What becomes of a constant is in ``factored``, for the thousand cells that share it.
+    """
     weight = constant(node.inputs[1]) if node.op_type == "Gemm" else None
     attributes = node.attributes
     if weight is None or attributes.get_int("transA", 0):
         return
+    transposed = attributes.get_int("transB", 0)
     bias = constant(node.inputs[2]) if len(node.inputs) > 2 else None
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         if bias is None or (bias.ndim == 2 and bias.shape[0] != 1):
             return
         beta = attributes.get_float("beta", 1.0)
-        columns = weight.shape[0 if attributes.get_int("transB", 0) else 1]
+        columns = weight.shape[0 if transposed else 1]
         canonical = np.broadcast_to(bias.reshape(-1), (columns,))
         if beta != 1.0 or bias.shape != canonical.shape:
-            scaled = (canonical * np.float64(beta)).astype(bias.dtype)
-            node.replace_input_with(2, new_constant(graph, f"{node.inputs[2].name}.bias", scaled))
+            key = (node.inputs[2], columns, beta)
+            if key not in factored:
+                scaled = (canonical * np.float64(beta)).astype(bias.dtype)
+                factored[key] = new_constant(graph, f"{node.inputs[2].name}.bias", scaled)
+            node.replace_input_with(2, factored[key])
     alpha = attributes.get_float("alpha", 1.0)
-    if alpha != 1.0 or attributes.get_int("transB", 0):
-        weight = weight.T if attributes.get_int("transB", 0) else weight
-        weight = weight if alpha == 1.0 else (weight * np.float64(alpha)).astype(weight.dtype)
-        node.replace_input_with(1, new_constant(graph, f"{node.inputs[1].name}.kn", weight))
+    if alpha != 1.0 or transposed:
+        key = (node.inputs[1], -transposed, alpha)
+        if key not in factored:
+            weight = weight.T if transposed else weight
+            weight = weight if alpha == 1.0 else (weight * np.float64(alpha)).astype(weight.dtype)
+            factored[key] = new_constant(graph, f"{node.inputs[1].name}.kn", weight)
+        node.replace_input_with(1, factored[key])
     for name in ("alpha", "beta", "transA", "transB"):
         attributes.pop(name, None)
+
+
+def _take_of_one_index(graph: Any, node: Any, opset: int) -> None:
+    """A Gather of one known index (``x[:, i]`` in Python) is a slice, which costs nothing."""
+    index = constant(node.inputs[1]) if node.op_type == "Gather" else None
+    # Before version 10 the bounds of a slice were attributes.
+    if index is None or index.size != 1 or index.ndim > 1 or opset < 10:
+        return
+    source, result = node.inputs[0], node.outputs[0]
+    if source.shape is None or not source.shape.is_static() or constant(source) is not None:
+        return
+    axis = node.attributes.get_int("axis", 0) % len(source.shape)
+    begin = int(index.item()) % source.shape[axis]
+    bounds = [
+        new_constant(graph, f"{result.name}.{label}", np.array([limit], np.int64))
+        for label, limit in (("start", begin), ("end", begin + 1), ("axis", axis))
+    ]
+    part: Any = ir.node("Slice", [source, *bounds], name=node.name)
+    taken = part.outputs[0]
+    taken.name, taken.dtype = f"{result.name}.slice", result.dtype
+    taken.shape = ir.Shape([1 if i == axis else e for i, e in enumerate(source.shape)])
+    graph.insert_before(node, part)
+    if index.ndim == 0:
+        extents = [e for i, e in enumerate(source.shape) if i != axis]
+        shape = new_constant(graph, f"{result.name}.shape", np.array(extents, np.int64))
+        reshape: Any = ir.node("Reshape", [taken, shape], name=f"{node.name}.reshape")
+        taken = reshape.outputs[0]
+        taken.name, taken.dtype = f"{result.name}.reshape", result.dtype
+        taken.shape = ir.Shape(extents)
+        graph.insert_before(node, reshape)
+    bypass(graph, node, taken)
 
 
 def _softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:
