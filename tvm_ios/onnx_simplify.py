@@ -22,6 +22,8 @@ from tvm_ios.onnx_edit import (
     free_weights_from_inputs,
     new_constant,
 )
+from tvm_ios.onnx_layer_norm import OPSET as LAYER_NORM_OPSET
+from tvm_ios.onnx_layer_norm import fuse_layer_norms
 
 #: The library's own types are incomplete.
 _optimizer: Any = optimizer
@@ -37,8 +39,8 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     arithmetic folded into convolutions (also through a ``Concat`` of convolutions), ``Dropout``,
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
     ``Add``, ``Gemm`` brought to ``alpha = beta = 1`` with an untransposed constant, ``auto_pad``
-    made explicit, a ``Softmax`` from before opset 13 given two dimensions, and what is not used
-    dropped. Equal operators stay separate operators.
+    made explicit, layer norms that are spelled out made one operator, a ``Softmax`` from before
+    opset 13 given two dimensions, and what is not used dropped. Equal operators stay separate operators.
 
     Parameters
     ----------
@@ -92,6 +94,8 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         _canonical_gemm(graph, node, factored)
         _take_of_one_index(graph, node, opset)
         _softmax_of_one_axis(graph, node, opset)
+    if opset >= 13 and fuse_layer_norms(graph):
+        work.opset_imports[""] = max(opset, LAYER_NORM_OPSET)
     _matmul_bias_to_gemm(graph)
     fold_affine(graph)
     passes.RemoveUnusedNodesPass()(work)
