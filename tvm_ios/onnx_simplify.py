@@ -40,7 +40,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
     ``Add``, ``Gemm`` brought to ``alpha = beta = 1`` with an untransposed constant, ``auto_pad``
     made explicit, layer norms that are spelled out made one operator, a ``Softmax`` from before
-    opset 13 given two dimensions, and what is not used dropped. Equal operators stay separate operators.
+    opset 13 given two dimensions, and what is not used dropped. Equal operators stay separate.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ from collections.abc import Mapping, Sequence
 from tvm_ios.graph import AttrValue, Operator, OpGraph, Tensor
 
 #: Activations that a unit may end or begin with.
-ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "clip", "leaky_relu"})
+ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "clip", "leaky_relu", "erf", "gelu"})
 
 #: One result element from one element of each input.
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})

@@ -23,7 +23,7 @@ from relay_passes.relax.bindings import (
 )
 from relay_passes.relax.operators import kind_and_attrs
 from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.operators import ANCHORS, operator_flops
+from tvm_ios.operators import operator_flops
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ class _Extractor:
         self.tensors: list[Tensor] = []
         self.values: list[Leaf] = []
         self.number: dict[Any, int] = {}
-        self.maker: dict[int, str] = {}
         self.names: set[str] = set()
         self.operators: list[Operator] = []
         self.bindings: list[tuple[relax.VarBinding, ...]] = []
@@ -120,7 +119,7 @@ class _Extractor:
             kind, attrs = "lrn", dict(_lrn_attrs(group))
         else:
             kind, attrs = kind_and_attrs(call, result)
-        if kind == "add" and (bias := self._bias_position(call)) is not None:
+        if kind == "add" and (bias := _bias_position(call)) is not None:
             kind = "bias_add"
             reads = [call.args[1 - bias], call.args[bias]]
         if kind == "reshape":
@@ -145,16 +144,7 @@ class _Extractor:
         shapes = [self.tensors[t] for t in (*numbers, *made)]
         flops = operator_flops(kind, attrs, shapes[: len(numbers)], shapes[len(numbers) :])
         self.operators.append(Operator(operator.name, kind, numbers, made, operator.attrs, flops))
-        self.maker |= dict.fromkeys(made, kind)
         self.bindings.append(group)
-
-    def _bias_position(self, call: relax.Call) -> int | None:
-        """Which argument of an addition is a constant along the channels of a product."""
-        bias = _row_position(call)
-        if bias is None:
-            return None
-        maker = self.maker.get(self.number.get(call.args[1 - bias], -1))
-        return bias if maker in ANCHORS else None
 
     def _add(self, leaf: Leaf) -> int:
         constant = not isinstance(leaf, relax.Var)
@@ -192,7 +182,7 @@ def _tuple_fields(
     return found
 
 
-def _row_position(call: relax.Call) -> int | None:
+def _bias_position(call: relax.Call) -> int | None:
     """Which argument of an addition is a constant along the channels."""
     for position, argument in enumerate(call.args):
         if isinstance(argument, GenericConst):
