@@ -240,6 +240,7 @@ RULES: dict[str, Callable[[Any, Any, Any], bool]] = {
     "relax.split": views.split,
     "relax.strided_slice": views.strided_slice,
     "relax.nn.pad": views.pad,
+    "relax.permute_dims": views.transpose,
     "relax.reshape": views.reshape,
     "relax.flatten": views.reshape,
     "relax.nn.batch_flatten": views.reshape,
