@@ -27,13 +27,13 @@ def _fuse(graph: Any, centre: Any) -> bool:
     """Fuse the layer norm that begins with the mean of this subtraction, if it is one."""
     source, centred = centre.inputs[0], centre.outputs[0]
     axes = _mean_axes(centre.inputs[1], source)
-    readers = [use.node for use in centred.uses()]
+    readers = dict.fromkeys(use.node for use in centred.uses())
     squares = [node for node in readers if _is_square(node, centred)]
     quotients = [node for node in readers if node.op_type == "Div"]
-    if axes is None or len(squares) != 1 or len(quotients) != 1:
+    if axes is None or len(readers) != 2 or len(squares) != 1 or len(quotients) != 1:
         return False
     (divide,) = quotients
-    if not {*readers} <= {squares[0], divide} or divide.inputs[0] is not centred:
+    if divide.inputs[0] is not centred or centred.is_graph_output():
         return False
     root = _maker(divide.inputs[1], "Sqrt")
     shifted = None if root is None else _maker(root.inputs[0], "Add")
