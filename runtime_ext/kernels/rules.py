@@ -10,9 +10,26 @@ from runtime_ext.kernels import views
 from runtime_ext.kernels.draft import IMAGE, PLAIN
 from runtime_ext.kernels.expression import ACC, Access, Expr, loads, substitute, windows
 from runtime_ext.kernels.relax_function import static_shape
-from runtime_ext.kernels.spec import Blocking, Contraction, Mean, Pooling, Window
+from runtime_ext.kernels.spec import (
+    Blocking,
+    Contraction,
+    Mean,
+    Normalisation,
+    Pooling,
+    Product,
+    Window,
+)
 from runtime_ext.kernels.transform import ParamTransform
-from runtime_ext.kernels.values import Lazy, Padded, Pending, Stored, Value, access, is_row_major
+from runtime_ext.kernels.values import (
+    Lazy,
+    Padded,
+    Pending,
+    Stored,
+    Value,
+    access,
+    four,
+    is_row_major,
+)
 
 if TYPE_CHECKING:
     from runtime_ext.kernels.planner import Planner
@@ -64,13 +81,13 @@ def convolution(planner: Planner, var: Any, call: Any) -> bool:
 
 
 def product(planner: Planner, var: Any, call: Any) -> bool:
-    """relax.matmul of anything with a constant matrix."""
+    """relax.matmul: of anything with a constant matrix, or of data with data."""
     weight = planner.constant(call.args[1])
     shape = static_shape(call.args[1].ty)
     value = planner.value(call.args[0])
     single = all(extent == 1 for extent in value.shape[:-2])
     if weight < 0 or len(shape) != 2 or not 2 <= len(value.shape) <= 4 or not single:
-        return False
+        return _product_of_data(planner, var, call)
     stored = planner.stored(value)
     if not is_row_major(stored):
         return False
@@ -79,6 +96,26 @@ def product(planner: Planner, var: Any, call: Any) -> bool:
     data = Access(stored.storage, stored.offset, (0, 0, depth, 1))
     packed = planner.weight(call.args[1], shape)
     anchor = Contraction((), 1, window, depth, 1, data, ACC, packed, (shape[1],), _LATER, ())
+    planner.bind_anchor(var, anchor, PLAIN)
+    return True
+
+
+def _product_of_data(planner: Planner, var: Any, call: Any) -> bool:
+    """Both may have any strides, but vectors lie along the columns of the second."""
+    shape = static_shape(var.ty)
+    first, second = (planner.stored(planner.value(argument)) for argument in call.args)
+    ranks = {len(shape), len(first.shape), len(second.shape)}
+    if not ranks <= {2, 3, 4} or min(len(first.shape), len(second.shape)) < 2:
+        return False
+    if second.strides[-1] != 1 and second.shape[-1] > 1:
+        return False
+    outer = shape[:-2]
+    data = access(first, (*outer, *first.shape[-2:]))
+    other = access(second, (*outer, *second.shape[-2:]))
+    if data is None or other is None:
+        return False
+    n, h, rows, columns = four(shape, 1)
+    anchor = Product((), (n, h, rows), columns, first.shape[-1], data, other, ())
     planner.bind_anchor(var, anchor, PLAIN)
     return True
 
@@ -155,6 +192,43 @@ def spatial_mean(planner: Planner, var: Any, call: Any) -> bool:
     return True
 
 
+def softmax(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.nn.softmax along the last axis."""
+    return _normalise(planner, var, call, "softmax", [int(call.attrs.axis)], 0.0)
+
+
+def layer_norm(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.nn.layer_norm over the last axis, with constant scale and bias."""
+    axes = [int(axis) for axis in call.attrs.axes]
+    if any(planner.constant(parameter) < 0 for parameter in call.args[1:]):
+        return False
+    if not _normalise(planner, var, call, "layer_norm", axes, float(call.attrs.epsilon)):
+        return False
+    made = planner.value(var)
+    assert isinstance(made, Pending)
+    for name, parameter in zip(("mul", "add"), call.args[1:], strict=True):
+        read = access(planner.stored(planner.value(parameter)), made.shape)
+        assert read is not None
+        made.expr = (name, made.expr, ("load", read))
+    return True
+
+
+def _normalise(
+    planner: Planner, var: Any, call: Any, kind: str, axes: list[int], epsilon: float
+) -> bool:
+    value = planner.value(call.args[0])
+    shape = value.shape
+    if len(shape) > 4 or [axis % len(shape) for axis in axes] != [len(shape) - 1]:
+        return False
+    if isinstance(value, Padded):
+        value = planner.stored(value)
+    data, prologue, _, _ = _input(planner, value, True)
+    n, h, w, count = four(shape, 1)
+    anchor = Normalisation((), kind, (n, h, w), count, data, prologue, epsilon, ())
+    planner.bind_anchor(var, anchor, PLAIN)
+    return True
+
+
 def channel_mean(planner: Planner, var: Any, call: Any) -> bool:
     """relax.nn.avg_pool3d as local response normalisation uses it: over channels only."""
     attrs = call.attrs
@@ -212,7 +286,7 @@ def _input(
         whole = all(
             stride != 0 or extent == 1
             for read in reads
-            for extent, stride in zip(value.shape, read.strides, strict=False)
+            for extent, stride in zip(four(value.shape, 1), read.strides, strict=True)
         )
         if len(reads) == 1 and whole and not any(windows(value.expr)):
             prologue = substitute(value.expr, lambda x: ACC if x[0] == "load" else x)
@@ -234,6 +308,8 @@ RULES: dict[str, Callable[[Any, Any, Any], bool]] = {
     "relax.nn.max_pool2d": pool,
     "relax.nn.avg_pool2d": pool,
     "relax.nn.avg_pool3d": channel_mean,
+    "relax.nn.softmax": softmax,
+    "relax.nn.layer_norm": layer_norm,
     "relax.mean": spatial_mean,
     "relax.nn.adaptive_avg_pool2d": spatial_mean,
     "relax.concat": views.concat,
