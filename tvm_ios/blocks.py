@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import numpy as np
-
 from tvm_ios.graph import OpGraph, bits, mask_of
+from tvm_ios.search.down_sets import SearchError, down_sets
 
 #: A block with more states than this takes minutes to search: it is cut where that is possible.
 MAX_STATES = 20_000
@@ -104,12 +103,13 @@ class _Boundaries:
         """Whether at most :data:`MAX_STATES` boundaries lie between two."""
         units = list(bits(above & ~below))
         place = {unit: position for position, unit in enumerate(units)}
-        found = np.zeros(1, np.uint64 if len(units) <= 63 else np.object_)
-        for position, unit in enumerate(units):
-            needs = mask_of(place[p] for p in bits(self._predecessors[unit] & ~below))
-            found = np.concatenate([found, found[(found & needs) == needs] | (1 << position)])
-            if len(found) > MAX_STATES:
-                return False
+        local = [
+            mask_of(place[p] for p in bits(self._predecessors[unit] & ~below)) for unit in units
+        ]
+        try:
+            down_sets(local, MAX_STATES)
+        except SearchError:
+            return False
         return True
 
     def fits(self, below: int, above: int, size: int) -> bool:

@@ -101,6 +101,7 @@ def _factor(node: Any, op_type: str, extents: tuple[int, ...]) -> tuple[Any, Any
 
 def _maker(value: Any, op_type: str) -> Any:
     """The operator that makes a value that is read once, if it is of the type."""
-    node = None if value is None else value.producer()
-    fits = node is not None and node.op_type == op_type and len(value.uses()) == 1
-    return node if fits and not value.is_graph_output() else None
+    if value is None or value.producer() is None or value.is_graph_output():
+        return None
+    node = value.producer()
+    return node if node.op_type == op_type and len(value.uses()) == 1 else None
