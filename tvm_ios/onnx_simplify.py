@@ -22,6 +22,7 @@ from tvm_ios.onnx_edit import (
     free_weights_from_inputs,
     new_constant,
 )
+from tvm_ios.onnx_gather import slice_of_one_index
 from tvm_ios.onnx_layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx_layer_norm import fuse_layer_norms
 
@@ -92,7 +93,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     for node in list(graph):
         _binary_sums(graph, node)
         _canonical_gemm(graph, node, factored)
-        _take_of_one_index(graph, node, opset)
+        slice_of_one_index(graph, node, opset)
         _softmax_of_one_axis(graph, node, opset)
     if opset >= 13 and fuse_layer_norms(graph):
         work.opset_imports[""] = max(opset, LAYER_NORM_OPSET)
@@ -239,37 +240,6 @@ def _canonical_gemm(graph: Any, node: Any, factored: dict[_Factored, Any]) -> No
         node.replace_input_with(1, factored[key])
     for name in ("alpha", "beta", "transA", "transB"):
         attributes.pop(name, None)
-
-
-def _take_of_one_index(graph: Any, node: Any, opset: int) -> None:
-    """A Gather of one known index (``x[:, i]`` in Python) is a slice, which costs nothing."""
-    index = constant(node.inputs[1]) if node.op_type == "Gather" else None
-    # Before version 10 the bounds of a slice were attributes.
-    if index is None or index.size != 1 or index.ndim > 1 or opset < 10:
-        return
-    source, result = node.inputs[0], node.outputs[0]
-    if source.shape is None or not source.shape.is_static() or constant(source) is not None:
-        return
-    axis = node.attributes.get_int("axis", 0) % len(source.shape)
-    begin = int(index.item()) % source.shape[axis]
-    bounds = [
-        new_constant(graph, f"{result.name}.{label}", np.array([limit], np.int64))
-        for label, limit in (("start", begin), ("end", begin + 1), ("axis", axis))
-    ]
-    part: Any = ir.node("Slice", [source, *bounds], name=node.name)
-    taken = part.outputs[0]
-    taken.name, taken.dtype = f"{result.name}.slice", result.dtype
-    taken.shape = ir.Shape([1 if i == axis else e for i, e in enumerate(source.shape)])
-    graph.insert_before(node, part)
-    if index.ndim == 0:
-        extents = [e for i, e in enumerate(source.shape) if i != axis]
-        shape = new_constant(graph, f"{result.name}.shape", np.array(extents, np.int64))
-        reshape: Any = ir.node("Reshape", [taken, shape], name=f"{node.name}.reshape")
-        taken = reshape.outputs[0]
-        taken.name, taken.dtype = f"{result.name}.reshape", result.dtype
-        taken.shape = ir.Shape(extents)
-        graph.insert_before(node, reshape)
-    bypass(graph, node, taken)
 
 
 def _softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:

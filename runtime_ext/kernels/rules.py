@@ -6,17 +6,16 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from runtime_ext.kernels import views
+from runtime_ext.kernels import attention, views
 from runtime_ext.kernels.draft import IMAGE, PLAIN
-from runtime_ext.kernels.expression import ACC, Access, Expr, loads, substitute, windows
+from runtime_ext.kernels.expression import ACC, Access, Expr
+from runtime_ext.kernels.reading import read_input
 from runtime_ext.kernels.relax_function import static_shape
 from runtime_ext.kernels.spec import (
     Blocking,
     Contraction,
     Mean,
-    Normalisation,
     Pooling,
-    Product,
     Window,
 )
 from runtime_ext.kernels.transform import ParamTransform
@@ -25,9 +24,7 @@ from runtime_ext.kernels.values import (
     Padded,
     Pending,
     Stored,
-    Value,
     access,
-    four,
     is_row_major,
 )
 
@@ -52,7 +49,9 @@ def convolution(planner: Planner, var: Any, call: Any) -> bool:
     value = planner.value(call.args[0])
     n, channels, _, _ = value.shape
     depthwise = groups == channels == out and per_group == 1 and groups > 1
-    data, prologue, pads, inner = _input(planner, value, depthwise or kh * kw * out <= _RECOMPUTE)
+    data, prologue, pads, inner = read_input(
+        planner, value, depthwise or kh * kw * out <= _RECOMPUTE
+    )
     padding = [int(p) for p in attrs.padding]
     window = Window(
         input=(inner[2], inner[3]),
@@ -87,7 +86,7 @@ def product(planner: Planner, var: Any, call: Any) -> bool:
     value = planner.value(call.args[0])
     single = all(extent == 1 for extent in value.shape[:-2])
     if weight < 0 or len(shape) != 2 or not 2 <= len(value.shape) <= 4 or not single:
-        return _product_of_data(planner, var, call)
+        return attention.product(planner, var, call)
     stored = planner.stored(value)
     if not is_row_major(stored):
         return False
@@ -96,26 +95,6 @@ def product(planner: Planner, var: Any, call: Any) -> bool:
     data = Access(stored.storage, stored.offset, (0, 0, depth, 1))
     packed = planner.weight(call.args[1], shape)
     anchor = Contraction((), 1, window, depth, 1, data, ACC, packed, (shape[1],), _LATER, ())
-    planner.bind_anchor(var, anchor, PLAIN)
-    return True
-
-
-def _product_of_data(planner: Planner, var: Any, call: Any) -> bool:
-    """Both may have any strides, but vectors lie along the columns of the second."""
-    shape = static_shape(var.ty)
-    first, second = (planner.stored(planner.value(argument)) for argument in call.args)
-    ranks = {len(shape), len(first.shape), len(second.shape)}
-    if not ranks <= {2, 3, 4} or min(len(first.shape), len(second.shape)) < 2:
-        return False
-    if second.strides[-1] != 1 and second.shape[-1] > 1:
-        return False
-    outer = shape[:-2]
-    data = access(first, (*outer, *first.shape[-2:]))
-    other = access(second, (*outer, *second.shape[-2:]))
-    if data is None or other is None:
-        return False
-    n, h, rows, columns = four(shape, 1)
-    anchor = Product((), (n, h, rows), columns, first.shape[-1], data, other, ())
     planner.bind_anchor(var, anchor, PLAIN)
     return True
 
@@ -135,7 +114,7 @@ def pool(planner: Planner, var: Any, call: Any) -> bool:
         taken = views.subsample(planner, value, _pair(attrs.strides), var)
         if taken:
             return True
-    data, prologue, pads, inner = _input(planner, value, True)
+    data, prologue, pads, inner = read_input(planner, value, True)
     output = static_shape(var.ty)[2:]
     # With ceil_mode the last window may begin beyond the padding; TVM's divisor is its own.
     reach = [
@@ -186,46 +165,9 @@ def spatial_mean(planner: Planner, var: Any, call: Any) -> bool:
             return False
     if isinstance(value, Padded):
         value = planner.stored(value)
-    data, prologue, _, _ = _input(planner, value, True)
+    data, prologue, _, _ = read_input(planner, value, True)
     n, c, h, w = value.shape
     planner.bind_anchor(var, Mean((), n, (h, w), c, data, prologue, ()), IMAGE)
-    return True
-
-
-def softmax(planner: Planner, var: Any, call: Any) -> bool:
-    """relax.nn.softmax along the last axis."""
-    return _normalise(planner, var, call, "softmax", [int(call.attrs.axis)], 0.0)
-
-
-def layer_norm(planner: Planner, var: Any, call: Any) -> bool:
-    """relax.nn.layer_norm over the last axis, with constant scale and bias."""
-    axes = [int(axis) for axis in call.attrs.axes]
-    if any(planner.constant(parameter) < 0 for parameter in call.args[1:]):
-        return False
-    if not _normalise(planner, var, call, "layer_norm", axes, float(call.attrs.epsilon)):
-        return False
-    made = planner.value(var)
-    assert isinstance(made, Pending)
-    for name, parameter in zip(("mul", "add"), call.args[1:], strict=True):
-        read = access(planner.stored(planner.value(parameter)), made.shape)
-        assert read is not None
-        made.expr = (name, made.expr, ("load", read))
-    return True
-
-
-def _normalise(
-    planner: Planner, var: Any, call: Any, kind: str, axes: list[int], epsilon: float
-) -> bool:
-    value = planner.value(call.args[0])
-    shape = value.shape
-    if len(shape) > 4 or [axis % len(shape) for axis in axes] != [len(shape) - 1]:
-        return False
-    if isinstance(value, Padded):
-        value = planner.stored(value)
-    data, prologue, _, _ = _input(planner, value, True)
-    n, h, w, count = four(shape, 1)
-    anchor = Normalisation((), kind, (n, h, w), count, data, prologue, epsilon, ())
-    planner.bind_anchor(var, anchor, PLAIN)
     return True
 
 
@@ -274,29 +216,6 @@ def squeeze(planner: Planner, var: Any, call: Any) -> bool:
     return views.reshape(planner, var, call)
 
 
-def _input(
-    planner: Planner, value: Value, inline: bool
-) -> tuple[Access, Expr, tuple[int, int, int, int], tuple[int, ...]]:
-    """How an anchor reads its input: where, activated how, padded how, of which shape."""
-    pads = (0, 0, 0, 0)
-    if isinstance(value, Padded):
-        pads, value = value.pads, value.inner
-    if isinstance(value, Lazy) and inline and len(list(loads(value.expr))) >= 1:
-        reads = set(loads(value.expr))
-        whole = all(
-            stride != 0 or extent == 1
-            for read in reads
-            for extent, stride in zip(four(value.shape, 1), read.strides, strict=True)
-        )
-        if len(reads) == 1 and whole and not any(windows(value.expr)):
-            prologue = substitute(value.expr, lambda x: ACC if x[0] == "load" else x)
-            return reads.pop(), prologue, pads, value.shape
-    stored = planner.stored(value)
-    read = access(stored, stored.shape)
-    assert read is not None
-    return read, ACC, pads, stored.shape
-
-
 def _pair(values: Any) -> tuple[int, int]:
     first, second = (int(v) for v in values)
     return first, second
@@ -308,8 +227,8 @@ RULES: dict[str, Callable[[Any, Any, Any], bool]] = {
     "relax.nn.max_pool2d": pool,
     "relax.nn.avg_pool2d": pool,
     "relax.nn.avg_pool3d": channel_mean,
-    "relax.nn.softmax": softmax,
-    "relax.nn.layer_norm": layer_norm,
+    "relax.nn.softmax": attention.softmax,
+    "relax.nn.layer_norm": attention.layer_norm,
     "relax.mean": spatial_mean,
     "relax.nn.adaptive_avg_pool2d": spatial_mean,
     "relax.concat": views.concat,
