@@ -20,7 +20,7 @@ TARGETS = ("host", "avx2", "sse")
 
 
 def kernels_of(function: Any, layouts: tuple[str, ...]) -> list[str]:
-    plan = plan_unit(UnitSource(function, layouts), VectorUnit(16, 32), None)
+    plan = plan_unit(UnitSource(function, layouts), VectorUnit(16, 32))
     return [type(kernel.spec).__name__ for kernel in plan.kernels]
 
 
