@@ -80,7 +80,8 @@ class MeasuredSearch:
         self.timer = StageTimer(
             prepared.units, self.source, self.compiler, options.lanes, self._log(target)
         )
-        self._layouts = tensor_layouts(prepared.units)
+        functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
+        self._layouts = tensor_layouts(prepared.units, functions)
         self._optimistic: ComposedCost | None = None
         self._compiled = False
 

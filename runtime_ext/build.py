@@ -118,7 +118,7 @@ def build(
     )
     read = read_scheduled_module(module, name)
     graph = read.graph
-    layouts = tensor_layouts(graph)
+    layouts = tensor_layouts(graph, read.functions)
     sources = {
         str(i): UnitSource(function, tuple(layouts[t] for t in (*op.inputs, *op.outputs)))
         for i, (op, function) in enumerate(zip(graph.operators, read.functions, strict=True))

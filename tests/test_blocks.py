@@ -98,11 +98,27 @@ def test_cells_that_read_two_cells_are_cut_at_their_exits() -> None:
         assert done == graph.all_operators or crossing(graph, done) == 2
 
 
-def test_where_nothing_else_helps_the_order_is_cut() -> None:
+def test_where_no_place_is_narrow_levels_are_cut() -> None:
     s = GraphSketch()
     branches = [s.op("relu", s.op("tanh", 0)) for _ in range(5)]
     graph = s.graph(s.op("concat", *branches))
-    assert sizes(graph, 4) == [4, 4, 3]
+    assert sizes(graph, 4) == [2, 3, 2, 4]
+
+
+def test_a_grid_is_cut_along_its_wave_front() -> None:
+    """Cells that read the cell below and the cell before: a recurrent network of many layers."""
+    layers, steps = 10, 30
+    s = GraphSketch()
+    below: list[int] = [s.op("tanh", 0) for _ in range(steps)]
+    for _ in range(layers):
+        before = below[0]
+        for step in range(steps):
+            below[step] = before = s.op("add", below[step], before)
+    graph = s.graph(s.op("concat", *below))
+    fronts = [block for block in cut_blocks(graph) if block.bit_count() == layers]
+    assert len(fronts) >= steps // 2
+    for block in fronts:
+        assert all(not graph.predecessors[unit] & block for unit in bits(block))
 
 
 def test_a_second_output_is_not_held_back() -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from tvm_ios.graph import OpGraph, bits, mask_of
+from tvm_ios.search.down_sets import SearchError, down_sets
 
 #: A block with more states than this takes minutes to search: it is cut where that is possible.
 MAX_STATES = 20_000
+
+#: Where more tensors than this cross every boundary there is no narrow place.
+_NARROW = 8
 
 
 def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
@@ -19,8 +24,10 @@ def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
     is still larger than ``max_block``, or has more than :data:`MAX_STATES` sets of units that are
     closed under predecessors, is cut after units that join several others, with all that
     these depend on, where two tensors cross (NASNet, whose cells read the two cells before them),
-    then three, and so on, and at last anywhere; each time at the nested boundaries with the
-    smallest sum of squared block sizes, where each cut must gain more than ``max_block``.
+    then three, and so on up to eight; each time at the nested boundaries with the smallest sum of
+    squared block sizes, where each cut must gain more than ``max_block``. What has no narrow place
+    (an unrolled recurrent network of many layers) is cut between levels, the units that are as
+    far from the start, which keeps what can run side by side together.
 
     Parameters
     ----------
@@ -63,21 +70,30 @@ class _Boundaries:
         joins = (mask.bit_count() > 1 for mask in graph.predecessors)
         self._at_joins = set(itertools.compress(self._ideals, joins))
 
-    def _makers(self, below: int) -> list[int | None]:
+    def _makers(self, below: int) -> Iterator[int | None]:
         """The makers of the tensors that cross; None is an input of the graph."""
-        return [
+        return (
             maker
             for maker, readers in self._readers
             if (maker is None or below >> maker & 1) and readers & ~below
-        ]
+        )
 
     def crossing(self, below: int) -> int:
-        """Tensors made inside the set, or inputs of the graph, that are read outside it."""
-        return len(self._makers(below))
+        """Tensors made inside the set, or inputs of the graph, that are read outside it.
+
+        There is no need to count further than to what is not narrow.
+        """
+        return sum(1 for _ in itertools.islice(self._makers(below), _NARROW + 1))
 
     def joints(self) -> list[int]:
         """Nested sets of which what follows reads but the last unit, smallest first."""
-        return _by_size({m for u, m in enumerate(self._ideals) if set(self._makers(m)) == {u}})
+        return _by_size(
+            {
+                below
+                for unit, below in enumerate(self._ideals)
+                if all(maker == unit for maker in self._makers(below))
+            }
+        )
 
     def between(self, below: int, above: int) -> list[int]:
         """Candidates that lie strictly between two boundaries, smallest first."""
@@ -85,28 +101,50 @@ class _Boundaries:
 
     def has_few_states(self, below: int, above: int) -> bool:
         """Whether at most :data:`MAX_STATES` boundaries lie between two."""
-        seen = {below}
-        fringe = [below]
-        while fringe:
-            mask = fringe.pop()
-            for unit in bits(above & ~mask):
-                larger = mask | 1 << unit
-                if not self._predecessors[unit] & ~mask and larger not in seen:
-                    if len(seen) == MAX_STATES:
-                        return False
-                    seen.add(larger)
-                    fringe.append(larger)
+        units = list(bits(above & ~below))
+        place = {unit: position for position, unit in enumerate(units)}
+        local = [
+            mask_of(place[p] for p in bits(self._predecessors[unit] & ~below)) for unit in units
+        ]
+        try:
+            down_sets(local, MAX_STATES)
+        except SearchError:
+            return False
         return True
 
-    def topological(self, below: int, above: int, size: int) -> list[int]:
-        """Boundaries after every so many units in the order of their numbers."""
-        cuts: list[int] = []
-        mask = below
-        for position, unit in enumerate(bits(above & ~below), 1):
-            mask |= 1 << unit
-            if position % size == 0 and mask != above:
-                cuts.append(mask)
-        return cuts
+    def fits(self, below: int, above: int, size: int) -> bool:
+        """Whether what lies between two boundaries is a block that can be searched."""
+        return (above & ~below).bit_count() <= size and self.has_few_states(below, above)
+
+    def levels(self, below: int, above: int, size: int) -> list[int]:
+        """Boundaries between levels, few; a level that is too large is cut into equal parts."""
+        # So many units of which none depends on another have no more states than allowed.
+        most = min(size, MAX_STATES.bit_length() - 1)
+        cuts = [below]
+        last = below
+        for level in self._levels(below, above):
+            if self.fits(cuts[-1], last | level, size):
+                last |= level
+                continue
+            units = list(bits(level))
+            parts = -(-len(units) // most)
+            bounds = [number * len(units) // parts for number in range(parts + 1)]
+            for low, high in itertools.pairwise(bounds):
+                if last != cuts[-1]:
+                    cuts.append(last)
+                last |= mask_of(units[low:high])
+        return cuts[1:]
+
+    def _levels(self, below: int, above: int) -> list[int]:
+        """The units between two boundaries by the longest path to them from the first."""
+        depth: dict[int, int] = {}
+        levels: list[int] = []
+        for unit in bits(above & ~below):
+            sources = bits(self._predecessors[unit] & ~below)
+            depth[unit] = 1 + max((depth[source] for source in sources), default=-1)
+            levels += [0] * (depth[unit] + 1 - len(levels))
+            levels[depth[unit]] |= 1 << unit
+        return levels
 
 
 def _by_size(masks: set[int]) -> list[int]:
@@ -131,12 +169,12 @@ def _refine(
     boundaries: _Boundaries, below: int, above: int, crossing: int, max_block: int
 ) -> list[int]:
     """Nested boundaries from one to the other, no block larger than allowed."""
-    fits = (above & ~below).bit_count() <= max_block
-    if fits and boundaries.has_few_states(below, above):
+    if boundaries.fits(below, above, max_block):
         return [below, above]
     candidates = {mask: boundaries.crossing(mask) for mask in boundaries.between(below, above)}
-    if crossing > max(candidates.values(), default=0):
-        return [below, *(() if fits else boundaries.topological(below, above, max_block)), above]
+    crossing = min((c for c in candidates.values() if c >= crossing), default=_NARROW + 1)
+    if crossing > _NARROW:
+        return [below, *boundaries.levels(below, above, max_block), above]
     allowed = [mask for mask, count in candidates.items() if count <= crossing]
     chain = _cheapest_chain([below, *allowed, above], max_block)
     cuts = [below]

@@ -185,6 +185,16 @@ class OpGraph:
         return tuple(successors)
 
     @cached_property
+    def depth(self) -> tuple[int, ...]:
+        """For each operator how many others stand before it on the longest path to it."""
+        depth: list[int] = []
+        made_by = self.producer
+        for op in self.operators:
+            sources = (p for t in op.inputs if (p := made_by[t]) is not None)
+            depth.append(1 + max((depth[p] for p in sources), default=-1))
+        return tuple(depth)
+
+    @cached_property
     def ancestors(self) -> tuple[int, ...]:
         """For each operator the bit set of all operators it depends on, itself excluded."""
         ancestors: list[int] = []

@@ -252,6 +252,20 @@ def _cast(node: Any, _: int) -> Canonical:
     return Canonical("cast", node.inputs, {"to": node.outputs[0].dtype.numpy().name})
 
 
+def _gather(node: Any, _: int) -> Canonical:
+    axis = node.attributes.get_int("axis", 0) % len(node.inputs[0].shape)
+    return Canonical("gather", node.inputs, {"axis": axis})
+
+
+def _layer_norm(node: Any, _: int) -> Canonical | None:
+    rank = len(node.inputs[0].shape)
+    axes = tuple(range(node.attributes.get_int("axis", -1) % rank, rank))
+    if len(node.outputs) > 1 or len(node.inputs) < 3 or node.inputs[2] is None:
+        return None
+    epsilon = float(np.float32(node.attributes.get_float("epsilon", 1e-5)))
+    return Canonical("layer_norm", node.inputs, {"axes": axes, "epsilon": epsilon})
+
+
 def _ints(node: Any, position: int, name: str) -> tuple[int, ...] | None:
     """Integers that newer opsets read as an input and older ones as an attribute."""
     if len(node.inputs) > position and node.inputs[position] is not None:
@@ -277,9 +291,11 @@ _HANDLERS: dict[str, Callable[[Any, int], Canonical | list[Canonical] | None]] =
     "Concat": _concat,
     "Conv": _conv,
     "Flatten": _reshape,
+    "Gather": _gather,
     "Gemm": _gemm,
     "GlobalAveragePool": _global_mean,
     "LRN": _lrn,
+    "LayerNormalization": _layer_norm,
     "LeakyRelu": _leaky_relu,
     "MatMul": _matmul,
     "MaxPool": _pool,

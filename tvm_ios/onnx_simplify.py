@@ -25,6 +25,9 @@ from tvm_ios.onnx_edit import (
     free_weights_from_inputs,
     new_constant,
 )
+from tvm_ios.onnx_gather import slice_of_one_index
+from tvm_ios.onnx_layer_norm import OPSET as LAYER_NORM_OPSET
+from tvm_ios.onnx_layer_norm import fuse_layer_norms
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,8 +66,8 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     arithmetic folded into convolutions (also through a ``Concat`` of convolutions), ``Dropout``,
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
     ``Add``, ``Gemm`` brought to ``alpha = beta = 1`` with an untransposed constant, ``auto_pad``
-    made explicit, a ``Softmax`` from before opset 13 given two dimensions, and what is not used
-    dropped. Equal operators stay separate operators.
+    made explicit, layer norms that are spelled out made one operator, a ``Softmax`` from before
+    opset 13 given two dimensions, and what is not used dropped. Equal operators stay separate.
 
     Parameters
     ----------
@@ -111,10 +114,15 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     passes.NameFixPass()(work)
     for node in list(graph):
         _remove_if_nothing(graph, node)
+    opset = work.opset_imports.get("", 0)
+    factored: dict[_Factored, Any] = {}
     for node in list(graph):
         _binary_sums(graph, node)
-        _canonical_gemm(graph, node)
-        _softmax_of_one_axis(graph, node, work.opset_imports.get("", 0))
+        _canonical_gemm(graph, node, factored)
+        slice_of_one_index(graph, node, opset)
+        _softmax_of_one_axis(graph, node, opset)
+    if opset >= 13 and fuse_layer_norms(graph):
+        work.opset_imports[""] = max(opset, LAYER_NORM_OPSET)
     _matmul_bias_to_gemm(graph)
     fold_affine(graph)
     passes.RemoveUnusedNodesPass()(work)
@@ -221,27 +229,41 @@ def _binary_sums(graph: Any, node: Any) -> None:
     bypass(graph, node, total)
 
 
-def _canonical_gemm(graph: Any, node: Any) -> None:
-    """Gemm with a constant weight: no transposes, no factors, a bias of shape (N,)."""
+#: A constant, the number of columns or the transposition that it gets, and its factor.
+_Factored = tuple[Any, int, float]
+
+
+def _canonical_gemm(graph: Any, node: Any, factored: dict[_Factored, Any]) -> None:
+    """Gemm with a constant weight: no transposes, no factors, a bias of shape (N,).
+
+    What becomes of a constant is in ``factored``, for the thousand cells that share it.
+    """
     weight = constant(node.inputs[1]) if node.op_type == "Gemm" else None
     attributes = node.attributes
     if weight is None or attributes.get_int("transA", 0):
         return
+    transposed = attributes.get_int("transB", 0)
     bias = constant(node.inputs[2]) if len(node.inputs) > 2 else None
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         if bias is None or (bias.ndim == 2 and bias.shape[0] != 1):
             return
         beta = attributes.get_float("beta", 1.0)
-        columns = weight.shape[0 if attributes.get_int("transB", 0) else 1]
+        columns = weight.shape[0 if transposed else 1]
         canonical = np.broadcast_to(bias.reshape(-1), (columns,))
         if beta != 1.0 or bias.shape != canonical.shape:
-            scaled = (canonical * np.float64(beta)).astype(bias.dtype)
-            node.replace_input_with(2, new_constant(graph, f"{node.inputs[2].name}.bias", scaled))
+            key = (node.inputs[2], columns, beta)
+            if key not in factored:
+                scaled = (canonical * np.float64(beta)).astype(bias.dtype)
+                factored[key] = new_constant(graph, f"{node.inputs[2].name}.bias", scaled)
+            node.replace_input_with(2, factored[key])
     alpha = attributes.get_float("alpha", 1.0)
-    if alpha != 1.0 or attributes.get_int("transB", 0):
-        weight = weight.T if attributes.get_int("transB", 0) else weight
-        weight = weight if alpha == 1.0 else (weight * np.float64(alpha)).astype(weight.dtype)
-        node.replace_input_with(1, new_constant(graph, f"{node.inputs[1].name}.kn", weight))
+    if alpha != 1.0 or transposed:
+        key = (node.inputs[1], -transposed, alpha)
+        if key not in factored:
+            weight = weight.T if transposed else weight
+            weight = weight if alpha == 1.0 else (weight * np.float64(alpha)).astype(weight.dtype)
+            factored[key] = new_constant(graph, f"{node.inputs[1].name}.kn", weight)
+        node.replace_input_with(1, factored[key])
     for name in ("alpha", "beta", "transA", "transB"):
         attributes.pop(name, None)
 

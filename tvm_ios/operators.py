@@ -23,6 +23,10 @@ kind              inputs                    attributes
 ``mean``          data                      axes, keepdims
 ``concat``        data...                   axis
 ``softmax``       data                      axis
+``layer_norm``    data, scale, bias         axes (the last ones), epsilon
+``gather``        data, indices             axis; negative indices count from the end
+``erf`` ``sqrt`` ``exp``  data              none
+``pow``           a, b                      none; either may be a constant
 ``reshape``       data                      shape
 ``transpose``     data                      perm
 ``pad``           data                      pads (all begins, then all ends), value
@@ -44,7 +48,7 @@ from collections.abc import Mapping, Sequence
 from tvm_ios.graph import AttrValue, Operator, OpGraph, Tensor
 
 #: Activations that a unit may end or begin with.
-ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "clip", "leaky_relu"})
+ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "clip", "leaky_relu", "erf", "gelu"})
 
 #: One result element from one element of each input.
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})
@@ -60,7 +64,15 @@ POOLS = frozenset({"max_pool2d", "avg_pool2d", "mean"})
 _MOVES = frozenset(
     {"concat", "reshape", "transpose", "pad", "slice", "split", "cast", "expand", "gather"}
 )
-_PER_ELEMENT = {"sigmoid": 4, "tanh": 6, "clip": 2, "leaky_relu": 2, "softmax": 5}
+_PER_ELEMENT = {
+    "sigmoid": 4,
+    "tanh": 6,
+    "clip": 2,
+    "leaky_relu": 2,
+    "softmax": 5,
+    "layer_norm": 8,
+    "erf": 8,
+}
 
 
 def operator_flops(

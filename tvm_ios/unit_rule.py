@@ -1,12 +1,14 @@
 """The default rule of what is a unit, after the schedule units of the IOS paper (table 2).
 
-Every unit is a tree of operators with one exit: what is made inside, but not by the exit, is read
-inside only. Units can therefore never depend on each other in a circle.
+Every unit but a recurrent cell is a tree of operators with one exit: what is made inside, but not
+by the exit, is read inside only. Such units can never depend on each other in a circle.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from tvm_ios.graph import Operator, OpGraph
 from tvm_ios.operators import (
@@ -18,6 +20,7 @@ from tvm_ios.operators import (
     is_pointwise,
 )
 
+_ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
 _CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add"}
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 
@@ -31,18 +34,49 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
       only such an activation reads go with it (RandWire's sums of predecessors).
     - An activation and the convolution that alone reads it; between them may stand an average
       pooling before a 1x1 convolution (NASNet's path adjustment, with its pad and slice).
+    - A dense layer with the split of its result, and with the element-wise operators that follow
+      from the parts: an LSTM's cell from the product with its state on.
     - A concatenation with the concatenations and sums that only it reads (an exit).
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
       softmax) that follow it.
+    - A slice or reshape that a dense layer alone reads goes with it, if nothing else took it.
     """
+    groups = _grouped(graph, cells=True)
+    # Cells have several exits: two that read parts of each other are no units.
+    return groups if _is_acyclic(graph, groups) else _grouped(graph, cells=False)
+
+
+def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
     partition = _Partition(graph)
     _separable_convolutions(partition)
     _exits(partition)
     _epilogues(partition)
     _sums(partition)
+    if cells:
+        _cells(partition)
     _prologues(partition)
     _cheap_followers(partition)
+    _views(partition)
     return partition.groups()
+
+
+def _is_acyclic(graph: OpGraph, groups: list[list[int]]) -> bool:
+    owner = {op: number for number, group in enumerate(groups) for op in group}
+    sources = {
+        number: {
+            owner[maker]
+            for op in group
+            for tensor in graph.operators[op].inputs
+            if (maker := graph.producer[tensor]) is not None
+        }
+        - {number}
+        for number, group in enumerate(groups)
+    }
+    try:
+        TopologicalSorter(sources).prepare()
+    except CycleError:
+        return False
+    return True
 
 
 class _Partition:
@@ -110,6 +144,7 @@ class _Partition:
 _ADD = frozenset({"add"})
 _BIAS = frozenset({"bias_add"})
 _CONV = frozenset({"conv2d"})
+_VIEWS = frozenset({"slice", "reshape"})
 _MULTIPLY = frozenset({"multiply"})
 
 
@@ -197,8 +232,7 @@ def _sums(partition: _Partition) -> None:
         ]
         if plain:
             # Deeper is later, whatever the numbers; of equals the second input.
-            ancestors = partition.graph.ancestors
-            later = max(plain[::-1], key=lambda source: ancestors[source].bit_count())
+            later = max(plain[::-1], key=lambda source: partition.graph.depth[source])
             partition.join(op, later)
             _take_activation(partition, op)
     for op in range(len(partition.graph)):
@@ -219,6 +253,39 @@ def _is_bare_product(partition: _Partition, op: int) -> bool:
     members = partition.members(op)
     kinds = [partition.op(member).kind for member in members]
     return members[-1] == op and kinds[0] in ANCHORS and set(kinds[1:]) <= {"bias_add"}
+
+
+def _cells(partition: _Partition) -> None:
+    """A dense layer takes the split of its result and what is computed from the parts alone.
+
+    What other values go into the cell must not depend on the split.
+    """
+    graph, ancestors = partition.graph, partition.graph.ancestors
+    for split in range(len(graph)):
+        if partition.op(split).kind != "split":
+            continue
+        (source,) = partition.sources(split)
+        if source is None or partition.reader(source) != split:
+            continue
+        kinds = {partition.op(member).kind for member in partition.members(source)}
+        if "dense" not in kinds or partition.members(source)[-1] != source:
+            continue
+        cell = {split}
+        fringe = [split]
+        while fringe:
+            op = heapq.heappop(fringe)
+            for tensor in partition.op(op).outputs:
+                for reader in graph.consumers[tensor]:
+                    fed = (s for s in partition.sources(reader) if s is not None)
+                    if (
+                        reader not in cell
+                        and partition.op(reader).kind in _ELEMENT_WISE
+                        and partition.alone(reader)
+                        and all(s in cell or not ancestors[s] >> split & 1 for s in fed)
+                    ):
+                        cell.add(reader)
+                        heapq.heappush(fringe, reader)
+        partition.join(source, *cell)
 
 
 def _prologues(partition: _Partition) -> None:
@@ -272,3 +339,16 @@ def _cheap_followers(partition: _Partition) -> None:
             source = sources[0]
             if source is not None and partition.reader(source) == op:
                 partition.join(op, source)
+
+
+def _views(partition: _Partition) -> None:
+    """A dense layer reads a slice of what others read too without a copy."""
+    for op in range(len(partition.graph)):
+        if partition.op(op).kind == "dense" and partition.members(op)[0] == op:
+            view = partition.maker(op, _VIEWS)
+            path: list[int] = []
+            while view is not None and view not in path:
+                path += partition.members(view)
+                view = partition.maker(view, _VIEWS)
+            if all(partition.op(member).kind in _VIEWS for member in path):
+                partition.join(op, *path)

@@ -20,6 +20,7 @@ from relay_passes.relax.bindings import (
 )
 from relay_passes.relax.fold_constants import FoldSmallConstants, constant, constant_value
 from relay_passes.relax.raise_clip import RaiseClip
+from relay_passes.relax.raise_gather import RaiseGather
 from relay_passes.relax.raise_pad import RaisePad
 
 
@@ -45,6 +46,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         RemoveDropout(),
         RaisePad(),
         RaiseClip(),
+        RaiseGather(),
         FoldSmallConstants(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from relay_passes.relax.bindings import operator_name, static_shape
@@ -174,6 +175,18 @@ def _cast(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     return "cast", {"to": str(result.ty.dtype)}
 
 
+def _take(call: relax.Call, result: Any) -> tuple[str, Attrs]:
+    if call.attrs.axis is None or call.attrs.mode == "clip":
+        return "take", _scalar_attrs(call)
+    return "gather", {"axis": _axis(call.attrs.axis, len(static_shape(call.args[0])))}
+
+
+def _layer_norm(call: relax.Call, result: Any) -> tuple[str, Attrs]:
+    rank = len(static_shape(result))
+    axes = tuple(sorted(_axis(axis, rank) for axis in call.attrs.axes))
+    return "layer_norm", {"axes": axes, "epsilon": float(np.float32(call.attrs.epsilon))}
+
+
 _READERS: dict[str, Callable[[relax.Call, Any], tuple[str, Attrs]]] = {
     "relax.nn.conv2d": _conv2d,
     "relax.nn.max_pool2d": _pool("max_pool2d"),
@@ -194,6 +207,8 @@ _READERS: dict[str, Callable[[relax.Call, Any], tuple[str, Attrs]]] = {
     "relax.clip": _clip,
     "relax.nn.leakyrelu": _leaky_relu,
     "relax.astype": _cast,
+    "relax.take": _take,
+    "relax.nn.layer_norm": _layer_norm,
 }
 
 

@@ -10,10 +10,12 @@ from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.contraction import contraction
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.mean import mean
+from runtime_ext.kernels.normalisation import normalisation
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.pointwise import pointwise
 from runtime_ext.kernels.pooling import pooling
-from runtime_ext.kernels.spec import Contraction, Mean, Pooling, Spec
+from runtime_ext.kernels.product import product
+from runtime_ext.kernels.spec import Contraction, Mean, Normalisation, Pooling, Product, Spec
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 
@@ -59,6 +61,10 @@ def tir_of(spec: Spec | Generic | Scheduled, target: Any, unit: VectorUnit) -> P
         function, tiles = pooling(spec, unit)
     elif isinstance(spec, Mean):
         function, tiles = mean(spec, unit)
+    elif isinstance(spec, Product):
+        function, tiles = product(spec, unit)
+    elif isinstance(spec, Normalisation):
+        function, tiles = normalisation(spec, unit)
     else:
         function, tiles = pointwise(spec, unit)
     return Phases((Phase(function, tiles, tuple(range(len(spec.buffers)))),), ())

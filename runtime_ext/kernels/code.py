@@ -40,6 +40,17 @@ class Code:
         self.append(tirx.Bind(var, value))
         return var
 
+    def keep(self, value: Any, lanes: int) -> Any:
+        """Compute a float32 vector once, however often it is used.
+
+        TVM's simplifier writes the value of a binding out wherever it is used, so that the
+        polynomials of an exponential would grow into a thousand times their size; a local buffer
+        becomes a register as well.
+        """
+        (buffer,) = self.accumulators(1, lanes)
+        self.store(buffer, 0, value, lanes)
+        return load(buffer, 0, lanes)
+
     def accumulators(self, count: int, lanes: int) -> list[Any]:
         """Allocate vectors that stay in registers.
 

@@ -10,11 +10,12 @@ from typing import Any
 from runtime_ext.kernels.blocking import choose_blocking
 from runtime_ext.kernels.expression import Access, Expr, loads, substitute, windows
 from runtime_ext.kernels.spec import (
+    Anchor,
     Blocking,
     Contraction,
-    Mean,
     Pointwise,
     Pooling,
+    Product,
     Spec,
     Statement,
 )
@@ -45,7 +46,7 @@ class Draft:
         For a kernel made by TVM: (function, storages in the order of its parameters).
     """
 
-    anchor: Contraction | Pooling | Mean | None
+    anchor: Anchor | None
     extents: tuple[int, int, int, int]
     axes: tuple[int, int, int, int]
     statements: list[Statement] = field(default_factory=list)
@@ -80,7 +81,9 @@ def finish(
     data = weight = None
     if anchor is not None:
         data = local(anchor.data)
-        if not isinstance(anchor, Mean) and anchor.weight is not None:
+        if isinstance(anchor, Product):
+            anchor = replace(anchor, other=local(anchor.other))
+        if isinstance(anchor, (Contraction, Pooling)) and anchor.weight is not None:
             weight = local(Access(anchor.weight, 0, (0, 0, 0, 0))).buffer
     if anchor is None:
         draft.statements = [part for s in draft.statements for part in _unfold(s, draft)]

@@ -14,6 +14,8 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.kernels.transcendental import VECTORISED
+
 #: ``(operation, *operands)``; see the module's text.
 Expr = tuple[Any, ...]
 
@@ -48,10 +50,7 @@ _EMIT: dict[str, Callable[..., Any]] = {
     "max": tirx.max,
     "min": tirx.min,
     "sqrt": tirx.sqrt,
-    "exp": tirx.exp,
     "log": tirx.log,
-    "tanh": tirx.tanh,
-    "erf": tirx.erf,
     "abs": tirx.abs,
     "floor": tirx.floor,
     "ceil": tirx.ceil,
@@ -91,6 +90,8 @@ def emit(
                     made[part] = keep(load(access))
                 case ("const", number):
                     made[part] = constant(number)
+                case (operation, operand) if operation in VECTORISED:
+                    made[part] = keep(VECTORISED[operation](value(operand), constant, keep))
                 case (operation, *operands):
                     made[part] = keep(_EMIT[operation](*map(value, operands)))
                 case _:
@@ -198,10 +199,6 @@ _ZERO: Expr = ("const", 0.0)
 _ONE: Expr = ("const", 1.0)
 
 
-def _sigmoid(x: Expr) -> Expr:
-    return ("div", _ONE, ("add", _ONE, ("exp", ("sub", _ZERO, x))))
-
-
 _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.add": _binary("add"),
     "relax.subtract": _binary("sub"),
@@ -221,6 +218,12 @@ _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.negative": lambda x: ("sub", _ZERO, x),
     "relax.nn.relu": lambda x: ("max", x, _ZERO),
     "relax.clip": lambda x, low, high: ("min", ("max", x, low), high),
-    "relax.sigmoid": _sigmoid,
-    "relax.nn.silu": lambda x: ("mul", x, _sigmoid(x)),
+    "relax.sigmoid": _unary("sigmoid"),
+    "relax.erf": _unary("erf"),
+    "relax.nn.silu": lambda x: ("mul", x, ("sigmoid", x)),
+    "relax.nn.gelu": lambda x: (
+        "mul",
+        ("mul", x, ("const", 0.5)),
+        ("add", _ONE, ("erf", ("mul", x, ("const", 0.5**0.5)))),
+    ),
 }

@@ -25,7 +25,7 @@ from runtime_ext.kernels.relax_function import (
     tensor_types,
 )
 from runtime_ext.kernels.rules import RULES
-from runtime_ext.kernels.spec import Contraction, Mean, Pooling, Statement
+from runtime_ext.kernels.spec import Anchor, Statement
 from runtime_ext.kernels.tuning_log import TunedStep
 from runtime_ext.kernels.values import (
     NHWC,
@@ -96,7 +96,9 @@ class Planner:
             if isinstance(value, (Padded, Widened)):
                 value.stored = views.store_padded(self, value)
             else:
-                target = value.home or self.scratch(value.shape)
+                plain = isinstance(value, Pending) and self.drafts[value.kernel].axes == PLAIN
+                layout = "plain" if plain else ""
+                target = value.home or self.scratch(value.shape, layout=layout)
                 self.store(value, target)
                 value.stored = target
         return value.stored
@@ -159,7 +161,10 @@ class Planner:
         return self._homes.get((var, None))
 
     def bind_anchor(
-        self, var: Any, anchor: Contraction | Pooling | Mean, axes: tuple[int, int, int, int]
+        self,
+        var: Any,
+        anchor: Anchor,
+        axes: tuple[int, int, int, int],
     ) -> None:
         """Add a kernel with an anchor; its value is pending."""
         shape = static_shape(var.ty)

@@ -108,6 +108,31 @@ class Contraction:
 
 
 @dataclass(frozen=True, slots=True)
+class Product:
+    """Products of two matrices that are both data, for each image and height of the grid.
+
+    Attributes
+    ----------
+    grid
+        Images, heights, rows.
+    columns, depth
+        Extents of the second matrix.
+    data
+        The first matrix; its last stride is along the depth.
+    other
+        The second matrix; its third stride is along the depth, its last, 1, along the columns.
+    """
+
+    buffers: tuple[Shape, ...]
+    grid: tuple[int, int, int]
+    columns: int
+    depth: int
+    data: Access
+    other: Access
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Pooling:
     """A reduction over a window, channel by channel: pooling, or a depthwise convolution.
 
@@ -145,6 +170,30 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
+class Normalisation:
+    """Softmax or layer normalisation of every run of ``count`` elements along the last axis.
+
+    Attributes
+    ----------
+    kind
+        ``"softmax"`` or ``"layer_norm"`` (without scale and bias, which are statements').
+    grid
+        Extents of the other axes.
+    epsilon
+        Of a layer norm.
+    """
+
+    buffers: tuple[Shape, ...]
+    kind: str
+    grid: tuple[int, int, int]
+    count: int
+    data: Access
+    prologue: Expr
+    epsilon: float
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Pointwise:
     """Expressions of what is stored at the same place: element-wise operators, copies."""
 
@@ -153,5 +202,7 @@ class Pointwise:
     statements: tuple[Statement, ...]
 
 
+#: A kernel that computes a value for its statements.
+Anchor = Contraction | Product | Pooling | Mean | Normalisation
 #: A kernel of one phase that is written by hand.
-Spec = Contraction | Pooling | Mean | Pointwise
+Spec = Anchor | Pointwise

@@ -27,7 +27,7 @@ def store_statement(
         return load(buffers[access.buffer], at, lanes, access.strides[3])
 
     def keep(value: Any) -> Any:
-        return code.bind_vector("v", value, lanes)
+        return code.keep(value, lanes)
 
     acc = emit(statement.value, acc, read, lambda c: constant(c, lanes), keep)
     target = statement.target
@@ -48,7 +48,7 @@ def activate(code: Code, prologue: Expr, value: Any, lanes: int) -> Any:
         raise AssertionError("a prologue reads nothing but its input")
 
     def keep(result: Any) -> Any:
-        return code.bind_vector("v", result, lanes)
+        return code.keep(result, lanes)
 
     return emit(prologue, value, nothing, lambda c: constant(c, lanes), keep)
 

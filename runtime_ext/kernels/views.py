@@ -220,6 +220,20 @@ def reshape(planner: Planner, var: Any, call: Any) -> bool:
     return True
 
 
+def transpose(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.permute_dims: other strides, written out where a whole buffer is needed."""
+    value = planner.value(call.args[0])
+    if len(value.shape) > 4:
+        return False
+    stored = planner.stored(value)
+    axes = call.attrs.axes
+    order = reversed(range(len(stored.shape))) if axes is None else map(int, axes)
+    permuted = [(stored.shape[axis], stored.strides[axis]) for axis in order]
+    shape, strides = (tuple(extents) for extents in zip(*permuted, strict=True))
+    planner.bind(var, Stored(stored.storage, shape, strides, stored.offset, stored.dtype))
+    return True
+
+
 def _only_ones_differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return [e for e in a if e != 1] == [e for e in b if e != 1]
 

@@ -42,11 +42,20 @@ def assert_same_graphs(model: Any) -> Any:
     "name",
     [
         "inception_block",
+        "lstm_small",
         "nasnet_cell",
         "squeezenet",
+        "transformer_small",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("inception_v3", "resnet50", "nasnet_a", "randwire")
+            for name in (
+                "inception_v3",
+                "lstm_tc",
+                "nasnet_a",
+                "randwire",
+                "resnet50",
+                "transformer",
+            )
         ),
     ],
 )

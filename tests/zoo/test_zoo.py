@@ -12,9 +12,9 @@ from tvm_ios import zoo
 from tvm_ios.onnx_graph import graph_from_onnx
 from tvm_ios.zoo.network import Network
 
-SMALL = ("inception_block", "nasnet_cell", "lstm_small", "squeezenet")
+SMALL = ("inception_block", "nasnet_cell", "lstm_small", "squeezenet", "transformer_small")
 #: The others have the thousand of ImageNet.
-TEN_CLASSES = ("inception_block", "nasnet_cell", "lstm_small", "lstm_tc")
+TEN_CLASSES = {*SMALL, "lstm_tc", "transformer"} - {"squeezenet"}
 LARGE = tuple(name for name in zoo.names() if name not in SMALL)
 
 
@@ -39,7 +39,9 @@ def run(model: Any, seed: int) -> np.ndarray[Any, Any]:
     session = ort.InferenceSession(model.SerializeToString(), options)
     rng = np.random.default_rng(seed)
     inputs = {
-        port.name: rng.standard_normal(port.shape, dtype=np.float32)
+        port.name: rng.integers(0, 50, port.shape)
+        if port.type == "tensor(int64)"
+        else rng.standard_normal(port.shape, dtype=np.float32)
         for port in session.get_inputs()
     }
     return session.run(None, inputs)[0]

@@ -21,13 +21,15 @@ class SearchError(UserError):
     """A search that cannot be done, with one sentence that says why and what would help."""
 
 
-def down_sets(predecessors: Sequence[int]) -> Masks:
+def down_sets(predecessors: Sequence[int], most: int = _MOST_STATES) -> Masks:
     """Enumerate the sets of units that hold, with a unit, all that it depends on.
 
     Parameters
     ----------
     predecessors
         For each unit the bit set of the units it reads from, in topological order.
+    most
+        How many sets there may be.
 
     Returns
     -------
@@ -37,7 +39,7 @@ def down_sets(predecessors: Sequence[int]) -> Masks:
     Raises
     ------
     SearchError
-        If the numbering is not topological or there are more than four million sets.
+        If the numbering is not topological or there are more sets than allowed.
     """
     found: Masks = np.zeros(1, dtype=word_type(len(predecessors)))
     for unit, before in enumerate(predecessors):
@@ -45,9 +47,9 @@ def down_sets(predecessors: Sequence[int]) -> Masks:
             raise SearchError(f"unit {unit} reads from a unit numbered after it")
         # A set without the units from here on may take this one if it has what it reads from.
         found = np.concatenate([found, found[(found & before) == before] | (1 << unit)])
-        if len(found) > _MOST_STATES:
+        if len(found) > most:
             raise SearchError(
-                f"a block of {len(predecessors)} units has more than {_MOST_STATES} states: "
+                f"a block of {len(predecessors)} units has more than {most} states: "
                 "cut the model into smaller blocks"
             )
     return found[np.lexsort((found, sizes_of(found)))]

@@ -18,6 +18,7 @@ from tvm_ios.zoo.nasnet_a import build_nasnet_a, build_nasnet_cell
 from tvm_ios.zoo.randwire import build_randwire
 from tvm_ios.zoo.resnet50 import build_resnet50
 from tvm_ios.zoo.squeezenet import build_squeezenet
+from tvm_ios.zoo.transformer import build_transformer, build_transformer_small
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,18 @@ _register(build_resnet50, "resnet50", 224, "ResNet-50 v1.5 (He et al., 2016)")
 _register(
     build_lstm_tc, "lstm_tc", {"input": (100, 1, 256)}, "LSTM-TC, 10 layers, 100 steps (Rammer)"
 )
+_register(
+    build_transformer,
+    "transformer",
+    {"tokens": (1, 64)},
+    "a transformer encoder, 4 layers of width 256 (Vaswani et al., 2017)",
+)
 _register(build_inception_block, "inception_block", 19, "one small Inception block, for tests")
 _register(build_nasnet_cell, "nasnet_cell", 32, "two small NASNet-A normal cells, for tests")
 _register(build_lstm_small, "lstm_small", {"input": (6, 1, 16)}, "a small LSTM, for tests")
+_register(
+    build_transformer_small, "transformer_small", {"tokens": (1, 12)}, "a small encoder, for tests"
+)
 
 
 def names() -> tuple[str, ...]:

@@ -1,0 +1,50 @@
+"""The ONNX importer guards a Gather against negative indices: one ``relax.take`` does the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relay_passes.relax.bindings import bindings_of, operator_name, rebuild, substitute
+
+
+@tvm.transform.module_pass(opt_level=0, name="RaiseGather")
+class RaiseGather:
+    """Rewrite ``take(x, where(i < 0, i + extent, i))`` to a take whose indices wrap around.
+
+    The extent is that of the axis: nothing else would be in bounds.
+    """
+
+    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
+        """Raise; see :class:`tvm.transform.Pass`."""
+        defined = {binding.var: binding.value for binding in bindings_of(mod["main"])}
+
+        def emit(
+            builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
+        ) -> Any:
+            value = binding.value
+            indices = _unguarded(value, defined) if operator_name(value) == "relax.take" else None
+            if indices is None:
+                return builder.emit(substitute(value, new))
+            data, indices = (substitute(leaf, new) for leaf in (value.args[0], indices))
+            return builder.emit(relax.op.take(data, indices, int(value.attrs.axis), mode="wrap"))
+
+        return rebuild(mod, "main", emit)
+
+
+def _unguarded(take: relax.Call, defined: dict[Any, Any]) -> Any:
+    """The indices before they were guarded; None if they were not."""
+    choice = defined.get(take.args[1])
+    if operator_name(choice) != "relax.where" or take.attrs.axis is None:
+        return None
+    negative, moved = (defined.get(leaf) for leaf in choice.args[:2])
+    indices = choice.args[2]
+    guarded = (
+        operator_name(negative) == "relax.less"
+        and operator_name(moved) == "relax.add"
+        and negative.args[0].same_as(indices)
+        and moved.args[0].same_as(indices)
+    )
+    return indices if guarded else None
