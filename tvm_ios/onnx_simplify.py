@@ -22,6 +22,7 @@ from tvm_ios.onnx_edit import (
     free_weights_from_inputs,
     new_constant,
 )
+from tvm_ios.onnx_expand import expand_hard_activation
 
 #: The library's own types are incomplete.
 _optimizer: Any = optimizer
@@ -36,8 +37,9 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     Shapes are inferred, constants folded, ``BatchNormalization`` and other per-channel
     arithmetic folded into convolutions (also through a ``Concat`` of convolutions), ``Dropout``,
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
-    ``Add``, ``Gemm`` brought to ``alpha = beta = 1`` with an untransposed constant, ``auto_pad``
-    made explicit, a ``Softmax`` from before opset 13 given two dimensions, and what is not used
+    ``Add``, hard activations written out, ``Gemm`` brought to ``alpha = beta = 1`` with an
+    untransposed constant, ``auto_pad`` made explicit, a ``Softmax`` from before opset 13 given
+    two dimensions, and what is not used
     dropped. Equal operators stay separate operators.
 
     Parameters
@@ -85,10 +87,12 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     passes.NameFixPass()(work)
     for node in list(graph):
         _remove_if_nothing(graph, node)
+    opset = work.opset_imports.get("", 0)
     for node in list(graph):
+        expand_hard_activation(graph, node, opset)
         _binary_sums(graph, node)
         _canonical_gemm(graph, node)
-        _softmax_of_one_axis(graph, node, work.opset_imports.get("", 0))
+        _softmax_of_one_axis(graph, node, opset)
     _matmul_bias_to_gemm(graph)
     fold_affine(graph)
     passes.RemoveUnusedNodesPass()(work)
@@ -129,6 +133,9 @@ def _extent(extent: Any) -> Extent:
 
 def _explicit_pads(node: Any) -> None:
     mode = node.attributes.get_string("auto_pad", "NOTSET")
+    if node.op_type == "ConvTranspose":
+        _explicit_transposed_pads(node, mode)
+        return
     if node.op_type not in ("Conv", "MaxPool", "AveragePool") or mode == "NOTSET":
         return
     del node.attributes["auto_pad"]
@@ -145,6 +152,31 @@ def _explicit_pads(node: Any) -> None:
         total = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
         small, large = total // 2, total - total // 2
         begins[axis], ends[axis] = (small, large) if mode == "SAME_UPPER" else (large, small)
+    node.attributes["pads"] = ir.AttrInt64s("pads", [*begins, *ends])
+
+
+def _explicit_transposed_pads(node: Any, mode: str) -> None:
+    get = node.attributes.get_ints
+    source = node.inputs[0].shape[2:]
+    strides = get("strides", [1] * len(source))
+    wanted = get("output_shape", None)
+    node.attributes.pop("auto_pad", None)
+    node.attributes.pop("output_shape", None)
+    if mode in ("SAME_UPPER", "SAME_LOWER") and wanted is None:
+        wanted = [extent * stride for extent, stride in zip(source, strides, strict=True)]
+    if wanted is None:
+        return
+    kernel = node.inputs[1].shape[2:]
+    more = get("output_padding", [0] * len(source))
+    dilations = get("dilations", [1] * len(source))
+    begins: list[int] = []
+    ends: list[int] = []
+    for axis, extent in enumerate(source):
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        total = strides[axis] * (extent - 1) + more[axis] + reach - wanted[axis]
+        small, large = total // 2, total - total // 2
+        begins.append(small if mode == "SAME_UPPER" else large)
+        ends.append(large if mode == "SAME_UPPER" else small)
     node.attributes["pads"] = ir.AttrInt64s("pads", [*begins, *ends])
 
 

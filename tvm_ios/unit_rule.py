@@ -110,7 +110,6 @@ class _Partition:
 _ADD = frozenset({"add"})
 _BIAS = frozenset({"bias_add"})
 _CONV = frozenset({"conv2d"})
-_MULTIPLY = frozenset({"multiply"})
 
 
 def _separable_convolutions(partition: _Partition) -> None:
@@ -171,14 +170,28 @@ def _take_activation(partition: _Partition, op: int) -> None:
         if partition.alone(activation):
             partition.join(op, activation)
         return
-    # x * sigmoid(x): both read x, and nothing else does.
+    partition.join(op, *_gate(partition, op))
+
+
+def _gate(partition: _Partition, op: int) -> list[int]:
+    """The operators of ``x * f(x)`` (swish, hard swish), where nothing else reads x or f(x)."""
     (result,) = partition.op(op).outputs
     readers = partition.graph.consumers[result]
-    if len(readers) == 2 and result not in partition.graph.outputs:
-        gate, product = readers
-        gated = partition.op(gate).kind == "sigmoid" and partition.alone(gate)
-        if gated and partition.reader(gate, _MULTIPLY) == product and partition.alone(product):
-            partition.join(op, gate, product)
+    if len(readers) != 2 or result in partition.graph.outputs:
+        return []
+    gate, product = readers
+    path = [gate]
+    while path[-1] != product:
+        op = path[-1]
+        kind = partition.op(op).kind
+        if kind not in ACTIVATIONS | ARITHMETIC or len(partition.sources(op)) != 1:
+            return []
+        after = partition.reader(op)
+        if after is None or not partition.alone(op):
+            return []
+        path.append(after)
+    is_product = partition.op(product).kind == "multiply" and partition.alone(product)
+    return path if is_product else []
 
 
 def _sums(partition: _Partition) -> None:
@@ -258,7 +271,7 @@ def _activation_before(partition: _Partition, op: int) -> list[int]:
         return []
     path = [activation]
     while True:
-        before = partition.maker(path[-1], frozenset({"add", "multiply"}))
+        before = partition.maker(path[-1], frozenset({"add", "bias_add", "multiply"}))
         if before is None or len(partition.sources(before)) != 1 or not partition.alone(before):
             return path
         path.append(before)
