@@ -9,7 +9,7 @@ from typing import Any
 from runtime_ext.kernels.blocking import choose_blocking
 from runtime_ext.kernels.expression import Access, Expr, loads, substitute, windows
 from runtime_ext.kernels.spec import Contraction, Mean, Pointwise, Pooling, Spec, Statement
-from runtime_ext.kernels.transform import packing
+from runtime_ext.kernels.transform import ParamTransform, packing
 from runtime_ext.kernels.values import Storage, shift
 from runtime_ext.kernels.vector_unit import VectorUnit
 
@@ -32,6 +32,9 @@ class Draft:
         Extents of the logical axes.
     axes
         Which logical axes the grid's four are.
+    phases
+        Rows and columns of results for each point of the grid, their channels side by side: a
+        transposed convolution's. Statements speak of the whole result.
     generic
         For a kernel made by TVM: (function, storages in the order of its parameters).
     """
@@ -40,6 +43,7 @@ class Draft:
     extents: tuple[int, int, int, int]
     axes: tuple[int, int, int, int]
     statements: list[Statement] = field(default_factory=list)
+    phases: tuple[int, int] = (1, 1)
     generic: tuple[Any, tuple[int, ...]] | None = None
 
     @property
@@ -70,6 +74,7 @@ def finish(draft: Draft, storages: list[Storage], unit: VectorUnit) -> tuple[Spe
     if anchor is None:
         draft.statements = [part for s in draft.statements for part in _unfold(s, draft)]
     if isinstance(anchor, Contraction):
+        draft.statements = [part for s in draft.statements for part in _by_phase(s, draft)]
         anchor = replace(anchor, parts=_parts(anchor, draft.statements))
     split = _parted(draft, anchor)
     values = [expression(s.value) for s in split]
@@ -92,8 +97,9 @@ def finish(draft: Draft, storages: list[Storage], unit: VectorUnit) -> tuple[Spe
         pixel = abs(spec.data.strides[2]) * window.strides[1] * 4
         blocking = choose_blocking(parts, window.output[1], depth, spec.channels, pixel, unit)
         packed = storages[order[weight]]
-        packed.transform = packing(packed.shape, parts, blocking.vectors * unit.lanes)
-        packed.shape = packed.transform.shape(packed.shape)
+        pack = packing(packed.shape, parts, blocking.vectors * unit.lanes)
+        packed.shape = pack.shape(packed.shape)
+        packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
         buffers = tuple(storages[s].shape for s in order)
         spec = replace(spec, buffers=buffers, parts=parts, blocking=blocking)
     elif isinstance(spec, Pooling):
@@ -131,6 +137,28 @@ def _unfold(statement: Statement, draft: Draft) -> list[Statement]:
 
         whole = Statement(total(statement.value), statement.target, 0, count)
         result.append(_moved(whole, axis, begin, 0, count))
+    return result
+
+
+def _by_phase(statement: Statement, draft: Draft) -> list[Statement]:
+    """One statement for each phase of the grid's points."""
+    rows, columns = draft.phases
+    if draft.phases == (1, 1):
+        return [statement]
+    assert isinstance(draft.anchor, Contraction)
+    channels = sum(draft.anchor.parts) // (rows * columns)
+    result: list[Statement] = []
+    for phase in range(rows * columns):
+        row, column = divmod(phase, columns)
+
+        def at(place: Access, row: int = row, column: int = column) -> Access:
+            n, c, h, w = place.strides
+            return Access(
+                place.buffer, place.offset + row * h + column * w, (n, c, h * rows, w * columns)
+            )
+
+        moved = _map(statement, at)
+        result.append(replace(moved, begin=statement.begin + phase * channels))
     return result
 
 

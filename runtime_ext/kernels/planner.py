@@ -159,11 +159,15 @@ class Planner:
         return self._homes.get((var, None))
 
     def bind_anchor(
-        self, var: Any, anchor: Contraction | Pooling | Mean, axes: tuple[int, int, int, int]
+        self,
+        var: Any,
+        anchor: Contraction | Pooling | Mean,
+        axes: tuple[int, int, int, int],
+        phases: tuple[int, int] = (1, 1),
     ) -> None:
         """Add a kernel with an anchor; its value is pending."""
         shape = static_shape(var.ty)
-        number = self.add(Draft(anchor, four(shape, 1), axes))
+        number = self.add(Draft(anchor, four(shape, 1), axes, phases=phases))
         self._values[var] = Pending(number, ACC, shape, 0, self.home(var))
 
     def bind(self, var: Any, value: Value | list[Value]) -> None:
