@@ -18,7 +18,7 @@ from tvm_ios.operators import (
     is_pointwise,
 )
 
-_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add"}
+_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split"}
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 
 
@@ -33,7 +33,7 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
       pooling before a 1x1 convolution (NASNet's path adjustment, with its pad and slice).
     - A concatenation with the concatenations and sums that only it reads (an exit).
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
-      softmax) that follow it.
+      softmax, split) that follow it.
     """
     partition = _Partition(graph)
     _separable_convolutions(partition)

@@ -9,11 +9,12 @@ import tvm
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.contraction import contraction
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
+from runtime_ext.kernels.interleave import interleave
 from runtime_ext.kernels.mean import mean
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.pointwise import pointwise
 from runtime_ext.kernels.pooling import pooling
-from runtime_ext.kernels.spec import Contraction, Mean, Pooling, Spec
+from runtime_ext.kernels.spec import Contraction, Interleave, Mean, Pooling, Spec
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 
@@ -60,6 +61,8 @@ def tir_of(spec: Spec | Generic | Scheduled, target: Any, unit: VectorUnit) -> P
         function, tiles = pooling(spec, unit)
     elif isinstance(spec, Mean):
         function, tiles = mean(spec, unit)
+    elif isinstance(spec, Interleave):
+        function, tiles = interleave(spec, unit)
     else:
         function, tiles = pointwise(spec, unit)
     return Phases((Phase(function, tiles, tuple(range(len(spec.buffers)))),), ())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from runtime_ext.kernels import views
+from runtime_ext.kernels import shuffle, views
 from runtime_ext.kernels.draft import IMAGE, PLAIN
 from runtime_ext.kernels.expression import ACC, Access, Expr, loads, substitute, windows
 from runtime_ext.kernels.relax_function import static_shape
@@ -272,11 +272,11 @@ RULES: dict[str, Callable[[Any, Any, Any], bool]] = {
     "relax.nn.avg_pool3d": channel_mean,
     "relax.mean": spatial_mean,
     "relax.nn.adaptive_avg_pool2d": spatial_mean,
-    "relax.concat": views.concat,
+    "relax.concat": shuffle.concat,
     "relax.split": views.split,
     "relax.strided_slice": views.strided_slice,
     "relax.nn.pad": views.pad,
-    "relax.reshape": views.reshape,
+    "relax.reshape": shuffle.reshape,
     "relax.flatten": views.reshape,
     "relax.nn.batch_flatten": views.reshape,
     "relax.squeeze": squeeze,

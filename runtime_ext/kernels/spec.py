@@ -137,5 +137,26 @@ class Pointwise:
     statements: tuple[Statement, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Interleave:
+    """Expressions of equally many channels, one channel of each in turn.
+
+    Attributes
+    ----------
+    values
+        One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
+    target
+        Where to; contiguous along the channels.
+    count
+        Channels of a group.
+    """
+
+    buffers: tuple[Shape, ...]
+    grid: tuple[int, int, int]
+    values: tuple[Expr, ...]
+    target: Access
+    count: int
+
+
 #: A kernel of one phase that is written by hand.
-Spec = Contraction | Pooling | Mean | Pointwise
+Spec = Contraction | Pooling | Mean | Pointwise | Interleave
