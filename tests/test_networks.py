@@ -110,7 +110,6 @@ def check(proto: onnx.ModelProto, name: str, merges: bool) -> None:
         ("squeezenet", True),
         ("two_inputs", False),
         ("several_outputs", True),
-        ("unet", False),
         (light("squeezenet"), True),
         (light("shufflenet"), False),
         *(
@@ -127,6 +126,7 @@ def check(proto: onnx.ModelProto, name: str, merges: bool) -> None:
                 ("resnet50", True),
                 ("randwire", False),
                 ("nasnet_a", False),
+                ("unet", False),
                 ("resnext29", True),
                 ("densenet121", False),
                 ("mobilenet_v2", False),
@@ -142,8 +142,8 @@ def test_outputs_equal_onnxruntime(model: str, merges: bool) -> None:
     check(logits(load_onnx(model, 0)), Path(model).stem, merges)
 
 
-@pytest.mark.parametrize("upsampling", ["nearest", "linear"])
-def test_a_unet_that_resizes(upsampling: str) -> None:
+@pytest.mark.parametrize("upsampling", ["transpose", "nearest", "linear"])
+def test_a_small_unet(upsampling: str) -> None:
     check(simplify(build_unet(0, 32, upsampling)), f"unet_{upsampling}", False)
 
 

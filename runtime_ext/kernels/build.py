@@ -10,11 +10,12 @@ from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.contraction import contraction
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.interleave import interleave
+from runtime_ext.kernels.interpolation import interpolation
 from runtime_ext.kernels.mean import mean
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.pointwise import pointwise
 from runtime_ext.kernels.pooling import pooling
-from runtime_ext.kernels.spec import Contraction, Interleave, Mean, Pooling, Spec
+from runtime_ext.kernels.spec import Contraction, Interleave, Interpolation, Mean, Pooling, Spec
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 
@@ -61,6 +62,8 @@ def tir_of(spec: Spec | Generic | Scheduled, target: Any, unit: VectorUnit) -> P
         function, tiles = pooling(spec, unit)
     elif isinstance(spec, Mean):
         function, tiles = mean(spec, unit)
+    elif isinstance(spec, Interpolation):
+        function, tiles = interpolation(spec, unit)
     elif isinstance(spec, Interleave):
         function, tiles = interleave(spec, unit)
     else:

@@ -8,7 +8,15 @@ from typing import Any
 
 from runtime_ext.kernels.blocking import choose_blocking
 from runtime_ext.kernels.expression import Access, Expr, loads, substitute, windows
-from runtime_ext.kernels.spec import Contraction, Mean, Pointwise, Pooling, Spec, Statement
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Interpolation,
+    Mean,
+    Pointwise,
+    Pooling,
+    Spec,
+    Statement,
+)
 from runtime_ext.kernels.transform import ParamTransform, packing
 from runtime_ext.kernels.values import Storage, shift
 from runtime_ext.kernels.vector_unit import VectorUnit
@@ -39,7 +47,7 @@ class Draft:
         For a kernel made by TVM: (function, storages in the order of its parameters).
     """
 
-    anchor: Contraction | Pooling | Mean | None
+    anchor: Contraction | Pooling | Mean | Interpolation | None
     extents: tuple[int, int, int, int]
     axes: tuple[int, int, int, int]
     statements: list[Statement] = field(default_factory=list)
@@ -69,7 +77,7 @@ def finish(draft: Draft, storages: list[Storage], unit: VectorUnit) -> tuple[Spe
     data = weight = None
     if anchor is not None:
         data = local(anchor.data)
-        if not isinstance(anchor, Mean) and anchor.weight is not None:
+        if isinstance(anchor, Contraction | Pooling) and anchor.weight is not None:
             weight = local(Access(anchor.weight, 0, (0, 0, 0, 0))).buffer
     if anchor is None:
         draft.statements = [part for s in draft.statements for part in _unfold(s, draft)]

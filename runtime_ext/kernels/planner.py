@@ -26,7 +26,7 @@ from runtime_ext.kernels.relax_function import (
     tensor_types,
 )
 from runtime_ext.kernels.rules import RULES
-from runtime_ext.kernels.spec import Contraction, Mean, Pooling, Statement
+from runtime_ext.kernels.spec import Contraction, Interpolation, Mean, Pooling, Statement
 from runtime_ext.kernels.tuning_log import TunedStep
 from runtime_ext.kernels.values import (
     NHWC,
@@ -171,7 +171,7 @@ class Planner:
     def bind_anchor(
         self,
         var: Any,
-        anchor: Contraction | Pooling | Mean,
+        anchor: Contraction | Pooling | Mean | Interpolation,
         axes: tuple[int, int, int, int],
         phases: tuple[int, int] = (1, 1),
     ) -> None:

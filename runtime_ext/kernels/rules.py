@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_ext.kernels import shuffle, views
 from runtime_ext.kernels.draft import IMAGE, PLAIN
-from runtime_ext.kernels.expression import ACC, Access, Expr, loads, substitute, windows
+from runtime_ext.kernels.expression import ACC, Access, Expr
+from runtime_ext.kernels.reading import read_input
 from runtime_ext.kernels.relax_function import static_shape
+from runtime_ext.kernels.resize import resize
 from runtime_ext.kernels.spec import Blocking, Contraction, Mean, Pooling, Window
 from runtime_ext.kernels.transform import ParamTransform, phase_taps
-from runtime_ext.kernels.values import Lazy, Padded, Pending, Stored, Value, access, is_row_major
+from runtime_ext.kernels.values import Lazy, Padded, Pending, Stored, access, is_row_major
 
 if TYPE_CHECKING:
     from runtime_ext.kernels.planner import Planner
@@ -35,7 +37,9 @@ def convolution(planner: Planner, var: Any, call: Any) -> bool:
     value = planner.value(call.args[0])
     n, channels, _, _ = value.shape
     depthwise = groups == channels == out and per_group == 1 and groups > 1
-    data, prologue, pads, inner = _input(planner, value, depthwise or kh * kw * out <= _RECOMPUTE)
+    data, prologue, pads, inner = read_input(
+        planner, value, depthwise or kh * kw * out <= _RECOMPUTE
+    )
     padding = [int(p) for p in attrs.padding]
     window = Window(
         input=(inner[2], inner[3]),
@@ -80,7 +84,7 @@ def transposed_convolution(planner: Planner, var: Any, call: Any) -> bool:
     physical = transform.shape(shape)
     first = [phase_taps(*axis)[0] for axis in zip(shape[2:], strides, padding, strict=True)]
     value = planner.value(call.args[0])
-    data, prologue, pads, inner = _input(planner, value, False)
+    data, prologue, pads, inner = read_input(planner, value, False)
     window = Window(
         input=(inner[2], inner[3]),
         output=(result[2] // strides[0], result[3] // strides[1]),
@@ -133,7 +137,7 @@ def pool(planner: Planner, var: Any, call: Any) -> bool:
         taken = views.subsample(planner, value, _pair(attrs.strides), var)
         if taken:
             return True
-    data, prologue, pads, inner = _input(planner, value, True)
+    data, prologue, pads, inner = read_input(planner, value, True)
     output = static_shape(var.ty)[2:]
     # With ceil_mode the last window may begin beyond the padding; TVM's divisor is its own.
     reach = [
@@ -184,7 +188,7 @@ def spatial_mean(planner: Planner, var: Any, call: Any) -> bool:
             return False
     if isinstance(value, Padded):
         value = planner.stored(value)
-    data, prologue, _, _ = _input(planner, value, True)
+    data, prologue, _, _ = read_input(planner, value, True)
     n, c, h, w = value.shape
     planner.bind_anchor(var, Mean((), n, (h, w), c, data, prologue, ()), IMAGE)
     return True
@@ -235,29 +239,6 @@ def squeeze(planner: Planner, var: Any, call: Any) -> bool:
     return views.reshape(planner, var, call)
 
 
-def _input(
-    planner: Planner, value: Value, inline: bool
-) -> tuple[Access, Expr, tuple[int, int, int, int], tuple[int, ...]]:
-    """How an anchor reads its input: where, activated how, padded how, of which shape."""
-    pads = (0, 0, 0, 0)
-    if isinstance(value, Padded):
-        pads, value = value.pads, value.inner
-    if isinstance(value, Lazy) and inline and len(list(loads(value.expr))) >= 1:
-        reads = set(loads(value.expr))
-        whole = all(
-            stride != 0 or extent == 1
-            for read in reads
-            for extent, stride in zip(value.shape, read.strides, strict=False)
-        )
-        if len(reads) == 1 and whole and not any(windows(value.expr)):
-            prologue = substitute(value.expr, lambda x: ACC if x[0] == "load" else x)
-            return reads.pop(), prologue, pads, value.shape
-    stored = planner.stored(value)
-    read = access(stored, stored.shape)
-    assert read is not None
-    return read, ACC, pads, stored.shape
-
-
 def _pair(values: Any) -> tuple[int, int]:
     first, second = (int(v) for v in values)
     return first, second
@@ -270,6 +251,7 @@ RULES: dict[str, Callable[[Any, Any, Any], bool]] = {
     "relax.nn.max_pool2d": pool,
     "relax.nn.avg_pool2d": pool,
     "relax.nn.avg_pool3d": channel_mean,
+    "relax.image.resize2d": resize,
     "relax.mean": spatial_mean,
     "relax.nn.adaptive_avg_pool2d": spatial_mean,
     "relax.concat": shuffle.concat,

@@ -129,6 +129,31 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
+class Interpolation:
+    """An image enlarged by whole factors.
+
+    Attributes
+    ----------
+    pixels
+        Rows and columns of the input.
+    rows, columns
+        For each result between one input and the next, ``(first, weight)``: the result is
+        ``(1 - weight) * input[i + first] + weight * input[i + first + 1]``, of the inputs that
+        exist, or else the nearest of them.
+    """
+
+    buffers: tuple[Shape, ...]
+    batch: int
+    pixels: tuple[int, int]
+    channels: int
+    data: Access
+    prologue: Expr
+    rows: tuple[tuple[int, float], ...]
+    columns: tuple[tuple[int, float], ...]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Pointwise:
     """Expressions of what is stored at the same place: element-wise operators, copies."""
 
@@ -159,4 +184,4 @@ class Interleave:
 
 
 #: A kernel of one phase that is written by hand.
-Spec = Contraction | Pooling | Mean | Pointwise | Interleave
+Spec = Contraction | Pooling | Mean | Interpolation | Pointwise | Interleave

@@ -117,34 +117,6 @@ def gated(emit: Any, x: Any, gate: Any) -> Any:
     return op.multiply(x, emit(op.sigmoid(gate)))
 
 
-def shuffled(groups: int, sections: list[int]) -> Any:
-    """relu + channel shuffle, perhaps split."""
-
-    def body(emit: Any, x: Any) -> Any:
-        n, c, h, w = (int(e) for e in x.ty.shape)
-        z = emit(op.reshape(emit(op.nn.relu(x)), (n, groups, c // groups, h, w)))
-        z = emit(op.reshape(emit(op.permute_dims(z, [0, 2, 1, 3, 4])), (n, c, h, w)))
-        if not sections:
-            return z
-        parts = emit(op.split(z, sections, axis=1))
-        return relax.Tuple([emit(relax.TupleGetItem(parts, i)) for i in range(2)])
-
-    return body
-
-
-def joined_and_shuffled(emit: Any, x: Any, y: Any, w: Any) -> Any:
-    z = emit(op.concat([emit(op.nn.relu(x)), emit(op.nn.conv2d(y, w))], axis=1))
-    n, c, h, _ = (int(e) for e in z.ty.shape)
-    z = emit(op.reshape(z, (n, 2, c // 2, h, -1)))
-    return op.reshape(emit(op.permute_dims(z, [0, 2, 1, 3, 4])), (n, c, h, -1))
-
-
-def half_a_shuffle(emit: Any, x: Any) -> Any:
-    z = emit(op.permute_dims(emit(op.reshape(x, (1, 4, 5, 11, 11))), [0, 2, 1, 3, 4]))
-    rows = emit(op.reshape(emit(op.nn.relu(emit(op.reshape(z, (220, 11))))), (1, 20, 11, 11)))
-    return op.add(emit(op.reshape(z, (1, 20, 11, 11))), rows)
-
-
 SUMS = [(1, 20, 5, 7), (1, 20, 5, 7), (1, 33, 5, 7), (1, 20, 5, 7)]
 POINTWISE = [(33, 20, 1, 1), (1, 33, 1, 1)]
 LARGE = (1, 70, 26, 25)
@@ -193,17 +165,6 @@ CASES: dict[str, tuple[Any, int, int]] = {
     "sum and activation": (make_unit([LARGE] * 2, [], sum_and_activation), 4, 2),
     "two readers": (make_unit([IMAGE] * 2, [(9, 20, 3, 3), (8, 20, 3, 3)], two_readers), 3, 3),
     "gated": (make_unit([(2, 70, 6, 5), (2, 70, 1, 1)], [], gated), 3, 2),
-    "shuffle of 2": (make_unit([(2, 116, 7, 5)], [], shuffled(2, [])), 2, 1),
-    "shuffle of 3": (make_unit([(1, 57, 4, 5)], [], shuffled(3, [])), 2, 1),
-    "shuffle of 4": (make_unit([(1, 12, 4, 5)], [], shuffled(4, [])), 2, 1),
-    "shuffle of 10": (make_unit([IMAGE], [], shuffled(10, [])), 2, 10),
-    "shuffle and split": (make_unit([(1, 92, 4, 5)], [], shuffled(2, [46])), 3, 2),
-    "shuffle and odd split": (make_unit([(1, 92, 4, 5)], [], shuffled(2, [45])), 3, 3),
-    "join and shuffle": (
-        make_unit([IMAGE, IMAGE], [(20, 20, 1, 1)], joined_and_shuffled),
-        3,
-        2,
-    ),
     "split": (make_unit([LARGE], [], lambda emit, x: op.split(x, [20, 25], axis=1)), 4, 3),
     "slices": (
         make_unit(
@@ -249,7 +210,6 @@ OTHERS: dict[str, tuple[Any, bool, str]] = {
         True,
         "",
     ),
-    "half a shuffle": (make_unit([IMAGE], [], half_a_shuffle), True, "NHWC"),
     "flattened": (make_unit([SMALL], [(180, 50)], flattened), True, ""),
     "reshape": (make_unit([SMALL], [], lambda emit, x: op.reshape(x, (4, 45))), True, ""),
     "transpose": (
