@@ -264,7 +264,8 @@ class Network(ModelWriter):
                 steps += strides[axis] - 1
             extents.append(steps // strides[axis] + 1)
         value = self._op(op_type, name, inputs, attributes)
-        return Feature(value, channels, *extents, 1.0 if op_type == "Conv" else x.moment)
+        moment = 1.0 if op_type == "Conv" else x.moment
+        return Feature(value, channels, extents[0], extents[1], moment)
 
 
 def _pads(
