@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 #: Counts up whenever the code of equal kernels changes.
-SCHEDULE_VERSION = 2
+SCHEDULE_VERSION = 3
 #: How kernels are called: buffers, begin, end.
 CONVENTION = "tiles-1"
 
