@@ -105,20 +105,15 @@ def _conv_transpose(node: Any, _: int) -> list[Canonical] | None:
     return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
 
 
-def _resize(node: Any, opset: int) -> Canonical | None:
-    before, after = _static(node.inputs[0]), _static(node.outputs[0])
+def _resize(node: Any, _: int) -> Canonical | None:
+    # The simplification has refused what a size does not describe.
     get = node.attributes.get_string
+    size = _static(node.outputs[0])[2:]
     coordinates = get("coordinate_transformation_mode", "half_pixel")
-    plain = opset >= 11 and len(before) == 4 and before[:2] == after[:2]
-    special = ("antialias", "axes", "exclude_outside", "keep_aspect_ratio_policy")
-    if (
-        not plain
-        or coordinates == "tf_crop_and_resize"
-        or any(n in node.attributes for n in special)
-    ):
+    if len(size) != 2 or coordinates == "tf_crop_and_resize":
         return None
     mode = get("mode", "nearest")
-    attrs: dict[str, AttrValue] = {"size": after[2:], "mode": mode, "coordinates": coordinates}
+    attrs: dict[str, AttrValue] = {"size": size, "mode": mode, "coordinates": coordinates}
     if mode == "nearest":
         attrs["rounding"] = get("nearest_mode", "round_prefer_floor")
     elif mode == "cubic":

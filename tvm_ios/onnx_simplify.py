@@ -23,6 +23,7 @@ from tvm_ios.onnx_edit import (
     new_constant,
 )
 from tvm_ios.onnx_expand import expand_hard_activation
+from tvm_ios.onnx_resize import explicit_sizes, modernise_resizes
 
 #: The library's own types are incomplete.
 _optimizer: Any = optimizer
@@ -37,10 +38,9 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     Shapes are inferred, constants folded, ``BatchNormalization`` and other per-channel
     arithmetic folded into convolutions (also through a ``Concat`` of convolutions), ``Dropout``,
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
-    ``Add``, hard activations written out, ``Gemm`` brought to ``alpha = beta = 1`` with an
-    untransposed constant, ``auto_pad`` made explicit, a ``Softmax`` from before opset 13 given
-    two dimensions, and what is not used
-    dropped. Equal operators stay separate operators.
+    ``Add``, hard activations written out, ``Resize`` given sizes, ``Gemm`` brought to
+    ``alpha = beta = 1`` with an untransposed constant, ``auto_pad`` made explicit, a ``Softmax``
+    from before opset 13 given two dimensions, and what is not used dropped. Equal operators stay separate operators.
 
     Parameters
     ----------
@@ -58,8 +58,10 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     ------
     InputShapeError
         If an input has a dynamic dimension, or the shapes are not those of its inputs.
+    GraphError
+        If a ``Resize`` is one that would be read wrongly.
     """
-    work: Any = ir.serde.deserialize_model(model)
+    work: Any = ir.serde.deserialize_model(modernise_resizes(model))
     graph: Any = work.graph
     # Before version 4 every initializer had to be an input.
     work.ir_version = max(work.ir_version, 4)
@@ -90,6 +92,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     opset = work.opset_imports.get("", 0)
     for node in list(graph):
         expand_hard_activation(graph, node, opset)
+        explicit_sizes(graph, node, opset)
         _binary_sums(graph, node)
         _canonical_gemm(graph, node)
         _softmax_of_one_axis(graph, node, opset)
