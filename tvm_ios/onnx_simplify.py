@@ -23,6 +23,7 @@ from tvm_ios.onnx_edit import (
     new_constant,
 )
 from tvm_ios.onnx_expand import expand_hard_activation
+from tvm_ios.onnx_pads import explicit_pads
 from tvm_ios.onnx_resize import explicit_sizes, modernise_resizes
 
 #: The library's own types are incomplete.
@@ -40,7 +41,8 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
     ``Add``, hard activations written out, ``Resize`` given sizes, ``Gemm`` brought to
     ``alpha = beta = 1`` with an untransposed constant, ``auto_pad`` made explicit, a ``Softmax``
-    from before opset 13 given two dimensions, and what is not used dropped. Equal operators stay separate operators.
+    from before opset 13 given two dimensions, and what is not used dropped. Equal operators stay
+    separate operators.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     passes.NameFixPass()(work)
     passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
     for node in list(graph):
-        _explicit_pads(node)
+        explicit_pads(node)
     if (
         work.opset_imports.get("", 0) >= 11
     ):  # before, pads were an attribute, which it does not know
@@ -132,55 +134,6 @@ def _extent(extent: Any) -> Extent:
     if isinstance(extent, int):
         return extent
     return extent.value if isinstance(extent, ir.SymbolicDim) else None
-
-
-def _explicit_pads(node: Any) -> None:
-    mode = node.attributes.get_string("auto_pad", "NOTSET")
-    if node.op_type == "ConvTranspose":
-        _explicit_transposed_pads(node, mode)
-        return
-    if node.op_type not in ("Conv", "MaxPool", "AveragePool") or mode == "NOTSET":
-        return
-    del node.attributes["auto_pad"]
-    source = node.inputs[0].shape
-    rank = len(source) - 2
-    kernel = node.attributes.get_ints("kernel_shape", None)
-    kernel = node.inputs[1].shape[2:] if kernel is None else kernel
-    strides = node.attributes.get_ints("strides", [1] * rank)
-    dilations = node.attributes.get_ints("dilations", [1] * rank)
-    begins, ends = [0] * rank, [0] * rank
-    for axis in range(rank if mode != "VALID" else 0):
-        extent, stride = source[axis + 2], strides[axis]
-        reach = (kernel[axis] - 1) * dilations[axis] + 1
-        total = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
-        small, large = total // 2, total - total // 2
-        begins[axis], ends[axis] = (small, large) if mode == "SAME_UPPER" else (large, small)
-    node.attributes["pads"] = ir.AttrInt64s("pads", [*begins, *ends])
-
-
-def _explicit_transposed_pads(node: Any, mode: str) -> None:
-    get = node.attributes.get_ints
-    source = node.inputs[0].shape[2:]
-    strides = get("strides", [1] * len(source))
-    wanted = get("output_shape", None)
-    node.attributes.pop("auto_pad", None)
-    node.attributes.pop("output_shape", None)
-    if mode in ("SAME_UPPER", "SAME_LOWER") and wanted is None:
-        wanted = [extent * stride for extent, stride in zip(source, strides, strict=True)]
-    if wanted is None:
-        return
-    kernel = node.inputs[1].shape[2:]
-    more = get("output_padding", [0] * len(source))
-    dilations = get("dilations", [1] * len(source))
-    begins: list[int] = []
-    ends: list[int] = []
-    for axis, extent in enumerate(source):
-        reach = (kernel[axis] - 1) * dilations[axis] + 1
-        total = strides[axis] * (extent - 1) + more[axis] + reach - wanted[axis]
-        small, large = total // 2, total - total // 2
-        begins.append(small if mode == "SAME_UPPER" else large)
-        ends.append(large if mode == "SAME_UPPER" else small)
-    node.attributes["pads"] = ir.AttrInt64s("pads", [*begins, *ends])
 
 
 def _remove_if_nothing(graph: Any, node: Any) -> None:
