@@ -121,10 +121,11 @@ SINGLE: list[tuple[str, Callable[[Sketch], Any], tuple[str, dict[str, Any]]]] = 
         lambda s: s.op("LRN", "x", size=5, alpha=0.5, beta=0.25, bias=2.0),
         ("lrn", {"size": 5, "alpha": 0.5, "beta": 0.25, "bias": 2.0}),
     ),
+    ("gather", lambda s: s.op("Gather", "x", ints(s, 2, 0), axis=1), ("gather", {"axis": 1})),
     (
         "anything else",
-        lambda s: s.op("Gather", "x", ints(s, 2, 0), axis=1),
-        ("gather", {"axis": 1, "input1": (2, 0)}),
+        lambda s: s.op("Tile", "x", ints(s, 1, 2, 1, 1)),
+        ("tile", {"input1": (1, 2, 1, 1)}),
     ),
 ]
 
@@ -195,8 +196,63 @@ def test_gemm_is_dense_and_bias_however_it_was_written() -> None:
 
 
 def test_a_batched_product_keeps_its_bias() -> None:
-    found, _ = only(lambda s: s.op("Add", s.op("MatMul", "x", s.normal(8, 3)), s.normal(3)))
+    def product(s: Sketch) -> str:
+        return s.op("Add", s.op("MatMul", "x", s.normal(8, 3)), s.normal(3))
+
+    found, _ = only(product, 4, 9, 8)
     assert [kind for kind, _ in found] == ["dense", "bias_add"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [((4, 1, 1), "bias_add"), ((1, 4, 1, 1), "bias_add"), ((8,), "add"), ((4, 9, 8), "add")],
+)
+def test_a_constant_for_each_channel_is_a_bias(shape: tuple[int, ...], kind: str) -> None:
+    for swapped in (False, True):
+        found, graph = only(
+            lambda s, swapped=swapped: s.op(
+                "Add", *((s.normal(*shape), "x") if swapped else ("x", s.normal(*shape)))
+            )
+        )
+        assert [name for name, _ in found] == [kind]
+        if kind == "bias_add":
+            assert [graph.tensors[t].shape for t in graph.operators[0].inputs] == [
+                (1, 4, 9, 8),
+                (4,),
+            ]
+
+
+def test_transposed_convolutions_have_explicit_pads() -> None:
+    def up(s: Sketch) -> str:
+        return s.op("ConvTranspose", "x", s.normal(4, 6, 3, 3), s.normal(6), **attributes)
+
+    attributes: dict[str, Any] = {"strides": [2, 2], "auto_pad": "SAME_UPPER"}
+    found, graph = only(up)
+    assert [kind for kind, _ in found] == ["conv2d_transpose", "bias_add"]
+    assert found[0][1] == {
+        "strides": (2, 2),
+        "pads": (0, 0, 1, 1),
+        "output_padding": (0, 0),
+        "dilations": (1, 1),
+        "group": 1,
+    }
+    assert graph.tensors[graph.outputs[0]].shape == (1, 6, 18, 16)
+    assert graph.operators[0].flops == 2 * (4 * 9 * 8) * (6 * 3 * 3)
+    attributes = {"strides": [2, 2], "output_shape": [18, 16]}
+    assert only(up)[0][0][1]["pads"] == (1, 1, 0, 0)
+
+
+def test_resize_says_what_it_reads() -> None:
+    def resize(s: Sketch) -> str:
+        return s.op("Resize", "x", "", s.const([1.0, 1.0, 2.0, 2.0]), **attributes)
+
+    attributes: dict[str, Any] = {"mode": "linear"}
+    assert only(resize)[0] == [
+        ("resize2d", {"size": (18, 16), "mode": "linear", "coordinates": "half_pixel"})
+    ]
+    attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    expected = {"size": (18, 16), "mode": "nearest", "coordinates": "asymmetric"}
+    assert only(resize)[0] == [("resize2d", expected | {"rounding": "floor"})]
 
 
 def test_several_outputs_and_outputs_that_are_read() -> None:

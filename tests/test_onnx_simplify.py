@@ -54,6 +54,24 @@ def matmul_bias(s: Sketch) -> str:
     return s.op("Add", s.normal(5), s.op("MatMul", s.op("Flatten", "x"), s.normal(256, 5)))
 
 
+def hard_swish(s: Sketch) -> str:
+    return s.op("HardSwish", s.conv("x", 4, 6))
+
+
+def hard_sigmoid(s: Sketch) -> str:
+    return s.op("HardSigmoid", s.conv("x", 4, 6), alpha=0.3)
+
+
+def transposed_same(s: Sketch) -> str:
+    weight = s.normal(4, 2, 5, 3)
+    return s.op("ConvTranspose", "x", weight, strides=[2, 3], auto_pad="SAME_LOWER")
+
+
+def transposed_to_a_shape(s: Sketch) -> str:
+    weight = s.normal(4, 2, 3, 3)
+    return s.op("ConvTranspose", "x", weight, strides=[2, 2], output_shape=[16, 17])
+
+
 def padded(s: Sketch) -> str:
     pads = s.const(np.array([0, 0, 1, 2, 0, 0, 0, 1]))
     return s.op("Conv", s.op("Pad", "x", pads), s.normal(6, 4, 3, 3))
@@ -68,6 +86,10 @@ def nothing(s: Sketch) -> str:
 FOLDED: dict[str, tuple[Callable[[Sketch], str], list[str]]] = {
     "conv_norm": (conv_norm, ["Conv"]),
     "conv_bias_norm": (conv_bias_norm, ["Conv"]),
+    "hard_swish": (hard_swish, ["Add", "Clip", "Conv", "Mul", "Mul"]),
+    "hard_sigmoid": (hard_sigmoid, ["Clip", "Conv"]),
+    "transposed_same": (transposed_same, ["ConvTranspose"]),
+    "transposed_to_a_shape": (transposed_to_a_shape, ["ConvTranspose"]),
     "shared_weight": (shared_weight, ["Conv", "Conv", "Sub"]),
     "concat_norm": (concat_norm, ["Concat", "Conv", "Conv"]),
     "caffe_scale": (caffe_scale, ["Conv"]),

@@ -74,6 +74,14 @@ def gate(s: GraphSketch) -> int:
     return s.op("multiply", x, weight)
 
 
+def hard_swish(s: GraphSketch) -> int:
+    x = s.conv(0)
+    gate = s.op("clip", s.op("add", s.op("multiply", x, s.constant()), s.constant()))
+    y = s.op("multiply", gate, x)
+    z = s.conv(y)  # is read by more than its gate
+    return s.op("concat", s.op("multiply", z, s.op("sigmoid", z)), z)
+
+
 CBR = "conv2d+bias_add+relu"
 SEP = "relu+conv2d+conv2d+bias_add"
 EXPECTED: dict[str, tuple[Callable[[GraphSketch], int], list[str]]] = {
@@ -105,6 +113,16 @@ EXPECTED: dict[str, tuple[Callable[[GraphSketch], int], list[str]]] = {
     "bypass": (bypass, ["add", "concat", CBR, CBR, CBR, CBR]),
     "randwire": (randwire, ["add+add", f"add+add+{SEP}", "relu+conv2d+bias_add", SEP, SEP, SEP]),
     "swish": (swish, ["conv2d+bias_add+sigmoid+multiply"]),
+    "hard_swish": (
+        hard_swish,
+        [
+            "concat",
+            "conv2d+bias_add",
+            "conv2d+bias_add+multiply+add+clip+multiply",
+            "multiply",
+            "sigmoid",
+        ],
+    ),
     "dense_net": (
         dense_net,
         ["concat", "concat", "conv2d+bias_add", "multiply+add+relu+conv2d"],

@@ -48,7 +48,7 @@ def new_constant(graph: Any, name: str, array: np.ndarray[Any, Any]) -> Any:
     while free in graph.initializers:
         number += 1
         free = f"{name}_{number}"
-    tensor = ir.tensor(np.ascontiguousarray(array), name=free)
+    tensor = ir.tensor(np.array(array, order="C"), name=free)
     value = ir.Value(
         name=free, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
     )

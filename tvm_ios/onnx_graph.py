@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -98,6 +99,9 @@ class _Reader:
             read = [self.number(value) for value in step.inputs]
             # Every step but the first reads what the one before it made.
             inputs = (*sources, *read)
+            if step.kind == "bias_add":
+                row = self.tensors[inputs[1]]
+                self.tensors[inputs[1]] = replace(row, shape=(math.prod(row.shape),))
             if position == len(steps) - 1:
                 outputs = tuple(self.data(value) for value in node.outputs)
             else:

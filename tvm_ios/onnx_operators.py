@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph import AttrValue, GraphError
 from tvm_ios.onnx_edit import constant
+from tvm_ios.operators import is_bias
 
 Attrs = Mapping[str, AttrValue]
 
@@ -88,6 +89,38 @@ def _conv(node: Any, _: int) -> list[Canonical] | None:
     return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
 
 
+def _conv_transpose(node: Any, _: int) -> list[Canonical] | None:
+    data, weight, *bias = node.inputs
+    if len(weight.shape) != 4 or constant(weight) is None:
+        return None
+    get = node.attributes.get_ints
+    attrs: Attrs = {
+        "strides": tuple(get("strides", (1, 1))),
+        "pads": tuple(get("pads", (0, 0, 0, 0))),
+        "output_padding": tuple(get("output_padding", (0, 0))),
+        "dilations": tuple(get("dilations", (1, 1))),
+        "group": node.attributes.get_int("group", 1),
+    }
+    steps = [Canonical("conv2d_transpose", (data, weight), attrs)]
+    return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
+
+
+def _resize(node: Any, _: int) -> Canonical | None:
+    # The simplification has refused what a size does not describe.
+    get = node.attributes.get_string
+    size = _static(node.outputs[0])[2:]
+    coordinates = get("coordinate_transformation_mode", "half_pixel")
+    if len(size) != 2 or coordinates == "tf_crop_and_resize":
+        return None
+    mode = get("mode", "nearest")
+    attrs: dict[str, AttrValue] = {"size": size, "mode": mode, "coordinates": coordinates}
+    if mode == "nearest":
+        attrs["rounding"] = get("nearest_mode", "round_prefer_floor")
+    elif mode == "cubic":
+        attrs["alpha"] = node.attributes.get_float("cubic_coeff_a", -0.75)
+    return Canonical("resize2d", node.inputs[:1], attrs)
+
+
 def _gemm(node: Any, _: int) -> list[Canonical] | None:
     data, weight, *bias = node.inputs
     row = constant(bias[0]) if bias and bias[0] is not None else np.zeros(1)
@@ -104,13 +137,11 @@ def _matmul(node: Any, _: int) -> Canonical:
 
 
 def _add(node: Any, _: int) -> Canonical:
-    """A constant row added to a product that no simplification could take is its bias."""
+    """A constant for each channel (of images), or for each column (of anything else), is a bias."""
     for value, row in (tuple(node.inputs), tuple(reversed(node.inputs))):
-        maker, array = value.producer(), constant(row)
-        if maker is not None and array is not None and maker.op_type == "MatMul":
-            is_dense = _matmul(maker, 0).kind == "dense"
-            if is_dense and array.ndim == 1 and array.shape[0] == value.shape[-1]:
-                return Canonical("bias_add", (value, row))
+        array = constant(row)
+        if array is not None and is_bias(_static(value), array.shape):
+            return Canonical("bias_add", (value, row))
     return Canonical("add", node.inputs)
 
 
@@ -290,6 +321,7 @@ _HANDLERS: dict[str, Callable[[Any, int], Canonical | list[Canonical] | None]] =
     "Clip": _clip,
     "Concat": _concat,
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "Flatten": _reshape,
     "Gather": _gather,
     "Gemm": _gemm,
@@ -302,6 +334,7 @@ _HANDLERS: dict[str, Callable[[Any, int], Canonical | list[Canonical] | None]] =
     "Pad": _pad,
     "ReduceMean": _reduce_mean,
     "Reshape": _reshape,
+    "Resize": _resize,
     "Slice": _slice,
     "Softmax": _softmax,
     "Split": _split,

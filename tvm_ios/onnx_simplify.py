@@ -25,9 +25,12 @@ from tvm_ios.onnx_edit import (
     free_weights_from_inputs,
     new_constant,
 )
+from tvm_ios.onnx_expand import expand_hard_activation
 from tvm_ios.onnx_gather import slice_of_one_index
 from tvm_ios.onnx_layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx_layer_norm import fuse_layer_norms
+from tvm_ios.onnx_pads import explicit_pads
+from tvm_ios.onnx_resize import explicit_sizes, modernise_resizes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,9 +68,10 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     Shapes are inferred, constants folded, ``BatchNormalization`` and other per-channel
     arithmetic folded into convolutions (also through a ``Concat`` of convolutions), ``Dropout``,
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
-    ``Add``, ``Gemm`` brought to ``alpha = beta = 1`` with an untransposed constant, ``auto_pad``
-    made explicit, layer norms that are spelled out made one operator, a ``Softmax`` from before
-    opset 13 given two dimensions, and what is not used dropped. Equal operators stay separate.
+    ``Add``, hard activations written out, ``Resize`` given sizes, ``Gemm`` brought to
+    ``alpha = beta = 1`` with an untransposed constant, ``auto_pad`` made explicit, layer norms
+    that are spelled out made one operator, a ``Softmax`` from before opset 13 given two
+    dimensions, and what is not used dropped. Equal operators stay separate.
 
     Parameters
     ----------
@@ -85,8 +89,10 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     ------
     InputShapeError
         If an input has a dynamic dimension, or the shapes are not those of its inputs.
+    GraphError
+        If a ``Resize`` is one that would be read wrongly.
     """
-    work: Any = ir.serde.deserialize_model(model)
+    work: Any = ir.serde.deserialize_model(modernise_resizes(model))
     graph: Any = work.graph
     # Before version 4 every initializer had to be an input.
     work.ir_version = max(work.ir_version, 4)
@@ -106,7 +112,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     passes.NameFixPass()(work)
     passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
     for node in list(graph):
-        _explicit_pads(node)
+        explicit_pads(node)
     if (
         work.opset_imports.get("", 0) >= 11
     ):  # before, pads were an attribute, which it does not know
@@ -117,6 +123,8 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     opset = work.opset_imports.get("", 0)
     factored: dict[_Factored, Any] = {}
     for node in list(graph):
+        expand_hard_activation(graph, node, opset)
+        explicit_sizes(graph, node, opset)
         _binary_sums(graph, node)
         _canonical_gemm(graph, node, factored)
         slice_of_one_index(graph, node, opset)
@@ -159,27 +167,6 @@ def _extent(extent: Any) -> Extent:
     if isinstance(extent, int):
         return extent
     return extent.value if isinstance(extent, ir.SymbolicDim) else None
-
-
-def _explicit_pads(node: Any) -> None:
-    mode = node.attributes.get_string("auto_pad", "NOTSET")
-    if node.op_type not in ("Conv", "MaxPool", "AveragePool") or mode == "NOTSET":
-        return
-    del node.attributes["auto_pad"]
-    source = node.inputs[0].shape
-    rank = len(source) - 2
-    kernel = node.attributes.get_ints("kernel_shape", None)
-    kernel = node.inputs[1].shape[2:] if kernel is None else kernel
-    strides = node.attributes.get_ints("strides", [1] * rank)
-    dilations = node.attributes.get_ints("dilations", [1] * rank)
-    begins, ends = [0] * rank, [0] * rank
-    for axis in range(rank if mode != "VALID" else 0):
-        extent, stride = source[axis + 2], strides[axis]
-        reach = (kernel[axis] - 1) * dilations[axis] + 1
-        total = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
-        small, large = total // 2, total - total // 2
-        begins[axis], ends[axis] = (small, large) if mode == "SAME_UPPER" else (large, small)
-    node.attributes["pads"] = ir.AttrInt64s("pads", [*begins, *ends])
 
 
 def _remove_if_nothing(graph: Any, node: Any) -> None:

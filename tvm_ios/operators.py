@@ -8,10 +8,11 @@ kind              inputs                    attributes
 ================  ========================  =================================================
 ``conv2d``        data, OIHW weight         strides (2), pads (top, left, bottom, right),
                                             dilations (2), group
+``conv2d_transpose``  data, IOHW weight     as ``conv2d``, and output_padding (2)
 ``dense``         data (..., K), (K, N)     none; the weight is a constant
 ``matmul``        a, b                      none
-``bias_add``      data, (C,)                none; axis 1 after ``conv2d``, the last after
-                                            ``dense``
+``bias_add``      data, (C,)                none; axis 1 of four-dimensional data, else the
+                                            last
 ``relu`` ``sigmoid`` ``tanh``  data         none
 ``clip``          data                      min, max
 ``leaky_relu``    data                      alpha
@@ -32,6 +33,9 @@ kind              inputs                    attributes
 ``pad``           data                      pads (all begins, then all ends), value
 ``slice``         data                      starts, ends, axes, steps
 ``split``         data                      axis, sizes; several outputs
+``resize2d``      data                      size (2), mode (nearest, linear, cubic),
+                                            coordinates, and rounding or alpha; names as in
+                                            ONNX
 ``lrn``           data                      size, alpha, beta, bias
 ``cast``          data                      to (a NumPy type name)
 ================  ========================  =================================================
@@ -57,7 +61,7 @@ ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})
 RESHAPING = frozenset({"reshape", "transpose"})
 
 #: Kinds with a weight and the bulk of the work.
-ANCHORS = frozenset({"conv2d", "dense"})
+ANCHORS = frozenset({"conv2d", "conv2d_transpose", "dense"})
 
 POOLS = frozenset({"max_pool2d", "avg_pool2d", "mean"})
 
@@ -72,6 +76,7 @@ _PER_ELEMENT = {
     "softmax": 5,
     "layer_norm": 8,
     "erf": 8,
+    "resize2d": 8,
 }
 
 
@@ -99,7 +104,7 @@ def operator_flops(
         return 2 * made * inputs[0].shape[-1]
     if kind == "conv":  # one or three spatial dimensions
         return 2 * made * math.prod(inputs[1].shape[1:])
-    if kind == "convtranspose":
+    if kind in ("conv2d_transpose", "convtranspose"):
         return 2 * math.prod(inputs[0].shape) * math.prod(inputs[1].shape[1:])
     if kind in ("max_pool2d", "avg_pool2d"):
         window = attrs["kernel"]
@@ -111,6 +116,15 @@ def operator_flops(
         # Squares, a window of sums, a power (about ten) and a division.
         return made * (int(str(attrs["size"])) + 13)
     return made * _PER_ELEMENT.get(kind, 1)
+
+
+def is_bias(data: Sequence[int], row: Sequence[int]) -> bool:
+    """Whether adding a constant of one shape to data of another is a ``bias_add``."""
+    if len(data) < 2 or len(row) > len(data):
+        return False
+    axis = 1 if len(data) == 4 else len(data) - 1
+    padded = (1,) * (len(data) - len(row)) + tuple(row)
+    return padded == tuple(n if i == axis else 1 for i, n in enumerate(data))
 
 
 def is_depthwise(graph: OpGraph, op: Operator) -> bool:

@@ -21,7 +21,7 @@ from tvm_ios.operators import (
 )
 
 _ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
-_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add"}
+_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split"}
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 
 
@@ -38,7 +38,7 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
       from the parts: an LSTM's cell from the product with its state on.
     - A concatenation with the concatenations and sums that only it reads (an exit).
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
-      softmax) that follow it.
+      softmax, split) that follow it.
     - A slice or reshape that a dense layer alone reads goes with it, if nothing else took it.
     """
     groups = _grouped(graph, cells=True)
@@ -145,7 +145,6 @@ _ADD = frozenset({"add"})
 _BIAS = frozenset({"bias_add"})
 _CONV = frozenset({"conv2d"})
 _VIEWS = frozenset({"slice", "reshape"})
-_MULTIPLY = frozenset({"multiply"})
 
 
 def _separable_convolutions(partition: _Partition) -> None:
@@ -206,14 +205,28 @@ def _take_activation(partition: _Partition, op: int) -> None:
         if partition.alone(activation):
             partition.join(op, activation)
         return
-    # x * sigmoid(x): both read x, and nothing else does.
+    partition.join(op, *_gate(partition, op))
+
+
+def _gate(partition: _Partition, op: int) -> list[int]:
+    """The operators of ``x * f(x)`` (swish, hard swish), where nothing else reads x or f(x)."""
     (result,) = partition.op(op).outputs
     readers = partition.graph.consumers[result]
-    if len(readers) == 2 and result not in partition.graph.outputs:
-        gate, product = readers
-        gated = partition.op(gate).kind == "sigmoid" and partition.alone(gate)
-        if gated and partition.reader(gate, _MULTIPLY) == product and partition.alone(product):
-            partition.join(op, gate, product)
+    if len(readers) != 2 or result in partition.graph.outputs:
+        return []
+    gate, product = readers
+    path = [gate]
+    while path[-1] != product:
+        op = path[-1]
+        kind = partition.op(op).kind
+        if kind not in ACTIVATIONS | ARITHMETIC or len(partition.sources(op)) != 1:
+            return []
+        after = partition.reader(op)
+        if after is None or not partition.alone(op):
+            return []
+        path.append(after)
+    is_product = partition.op(product).kind == "multiply" and partition.alone(product)
+    return path if is_product else []
 
 
 def _sums(partition: _Partition) -> None:
@@ -325,7 +338,7 @@ def _activation_before(partition: _Partition, op: int) -> list[int]:
         return []
     path = [activation]
     while True:
-        before = partition.maker(path[-1], frozenset({"add", "multiply"}))
+        before = partition.maker(path[-1], frozenset({"add", "bias_add", "multiply"}))
         if before is None or len(partition.sources(before)) != 1 or not partition.alone(before):
             return path
         path.append(before)

@@ -23,7 +23,7 @@ from relay_passes.relax.bindings import (
 )
 from relay_passes.relax.operators import kind_and_attrs
 from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.operators import operator_flops
+from tvm_ios.operators import is_bias, operator_flops
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,7 @@ def _bias_position(call: relax.Call) -> int | None:
     for position, argument in enumerate(call.args):
         if isinstance(argument, GenericConst):
             data = static_shape(call.args[1 - position])
-            shape = static_shape(argument)
-            if len(data) < 2 or len(shape) > len(data):
-                return None
-            padded = (1,) * (len(data) - len(shape)) + shape
-            axis = 1 if len(data) == 4 else len(data) - 1
-            if padded == tuple(n if i == axis else 1 for i, n in enumerate(data)):
+            if is_bias(data, static_shape(argument)):
                 return position
     return None
 

@@ -75,6 +75,36 @@ def _conv2d(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     }
 
 
+def _conv2d_transpose(call: relax.Call, result: Any) -> tuple[str, Attrs]:
+    a = call.attrs
+    if a.data_layout != "NCHW" or a.kernel_layout != "IOHW":
+        return "nn.conv2d_transpose", _scalar_attrs(call)
+    return "conv2d_transpose", {
+        "strides": _ints(a.strides),
+        "pads": _pads(a.padding),
+        "output_padding": _ints(a.output_padding),
+        "dilations": _ints(a.dilation),
+        "group": int(a.groups),
+    }
+
+
+def _resize2d(call: relax.Call, result: Any) -> tuple[str, Attrs]:
+    a = call.attrs
+    if a.layout != "NCHW" or a.coordinate_transformation_mode == "tf_crop_and_resize":
+        return "image.resize2d", _scalar_attrs(call)
+    mode = str(a.method).removesuffix("_neighbor")
+    attrs: Attrs = {
+        "size": static_shape(result)[2:],
+        "mode": mode,
+        "coordinates": str(a.coordinate_transformation_mode),
+    }
+    if mode == "nearest":
+        attrs["rounding"] = str(a.rounding_method)
+    elif mode == "cubic":
+        attrs["alpha"] = float(a.cubic_alpha)
+    return "resize2d", attrs
+
+
 def _pool(kind: str) -> Callable[[relax.Call, Any], tuple[str, Attrs]]:
     def read(call: relax.Call, result: Any) -> tuple[str, Attrs]:
         a = call.attrs
@@ -189,6 +219,8 @@ def _layer_norm(call: relax.Call, result: Any) -> tuple[str, Attrs]:
 
 _READERS: dict[str, Callable[[relax.Call, Any], tuple[str, Attrs]]] = {
     "relax.nn.conv2d": _conv2d,
+    "relax.nn.conv2d_transpose": _conv2d_transpose,
+    "relax.image.resize2d": _resize2d,
     "relax.nn.max_pool2d": _pool("max_pool2d"),
     "relax.nn.avg_pool2d": _pool("avg_pool2d"),
     "relax.mean": _mean,

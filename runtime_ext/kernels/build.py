@@ -9,13 +9,24 @@ import tvm
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.contraction import contraction
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
+from runtime_ext.kernels.interleave import interleave
+from runtime_ext.kernels.interpolation import interpolation
 from runtime_ext.kernels.mean import mean
 from runtime_ext.kernels.normalisation import normalisation
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.pointwise import pointwise
 from runtime_ext.kernels.pooling import pooling
 from runtime_ext.kernels.product import product
-from runtime_ext.kernels.spec import Contraction, Mean, Normalisation, Pooling, Product, Spec
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Interleave,
+    Interpolation,
+    Mean,
+    Normalisation,
+    Pooling,
+    Product,
+    Spec,
+)
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 
@@ -65,6 +76,10 @@ def tir_of(spec: Spec | Generic | Scheduled, target: Any, unit: VectorUnit) -> P
         function, tiles = product(spec, unit)
     elif isinstance(spec, Normalisation):
         function, tiles = normalisation(spec, unit)
+    elif isinstance(spec, Interpolation):
+        function, tiles = interpolation(spec, unit)
+    elif isinstance(spec, Interleave):
+        function, tiles = interleave(spec, unit)
     else:
         function, tiles = pointwise(spec, unit)
     return Phases((Phase(function, tiles, tuple(range(len(spec.buffers)))),), ())

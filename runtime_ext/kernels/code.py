@@ -141,6 +141,13 @@ def low_lanes(value: Any, lanes: int, of: int) -> Any:
     return tirx.Shuffle([value], [_int(i) for i in range(lanes)])
 
 
+def shuffle(vectors: Sequence[Any], places: Sequence[int]) -> Any:
+    """The elements at these places of vectors that follow one another."""
+    if len(places) == 1:
+        return vectors[places[0]]
+    return tirx.Shuffle(list(vectors), [_int(place) for place in places])
+
+
 def _sequence(statements: list[Any]) -> Any:
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 

@@ -19,7 +19,7 @@ from runtime_ext.kernels.spec import (
     Spec,
     Statement,
 )
-from runtime_ext.kernels.transform import packing
+from runtime_ext.kernels.transform import ParamTransform, packing
 from runtime_ext.kernels.values import Storage, shift
 from runtime_ext.kernels.vector_unit import VectorUnit
 
@@ -42,6 +42,9 @@ class Draft:
         Extents of the logical axes.
     axes
         Which logical axes the grid's four are.
+    phases
+        Rows and columns of results for each point of the grid, their channels side by side: a
+        transposed convolution's. Statements speak of the whole result.
     generic
         For a kernel made by TVM: (function, storages in the order of its parameters).
     """
@@ -50,6 +53,7 @@ class Draft:
     extents: tuple[int, int, int, int]
     axes: tuple[int, int, int, int]
     statements: list[Statement] = field(default_factory=list)
+    phases: tuple[int, int] = (1, 1)
     generic: tuple[Any, tuple[int, ...]] | None = None
 
     @property
@@ -83,11 +87,12 @@ def finish(
         data = local(anchor.data)
         if isinstance(anchor, Product):
             anchor = replace(anchor, other=local(anchor.other))
-        if isinstance(anchor, (Contraction, Pooling)) and anchor.weight is not None:
+        if isinstance(anchor, Contraction | Pooling) and anchor.weight is not None:
             weight = local(Access(anchor.weight, 0, (0, 0, 0, 0))).buffer
     if anchor is None:
         draft.statements = [part for s in draft.statements for part in _unfold(s, draft)]
     if isinstance(anchor, Contraction):
+        draft.statements = [part for s in draft.statements for part in _by_phase(s, draft)]
         anchor = replace(anchor, parts=_parts(anchor, draft.statements))
     split = _parted(draft, anchor)
     values = [expression(s.value) for s in split]
@@ -113,8 +118,9 @@ def finish(
         if tuned is not None:
             spec = replace(spec, blocking=tuned(spec) or blocking)
         packed = storages[order[weight]]
-        packed.transform = packing(packed.shape, parts, spec.blocking.vectors * unit.lanes)
-        packed.shape = packed.transform.shape(packed.shape)
+        pack = packing(packed.shape, parts, spec.blocking.vectors * unit.lanes)
+        packed.shape = pack.shape(packed.shape)
+        packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
         buffers = tuple(storages[s].shape for s in order)
         spec = replace(spec, buffers=buffers)
     elif isinstance(spec, Pooling):
@@ -152,6 +158,28 @@ def _unfold(statement: Statement, draft: Draft) -> list[Statement]:
 
         whole = Statement(total(statement.value), statement.target, 0, count)
         result.append(_moved(whole, axis, begin, 0, count))
+    return result
+
+
+def _by_phase(statement: Statement, draft: Draft) -> list[Statement]:
+    """One statement for each phase of the grid's points."""
+    rows, columns = draft.phases
+    if draft.phases == (1, 1):
+        return [statement]
+    assert isinstance(draft.anchor, Contraction)
+    channels = sum(draft.anchor.parts) // (rows * columns)
+    result: list[Statement] = []
+    for phase in range(rows * columns):
+        row, column = divmod(phase, columns)
+
+        def at(place: Access, row: int = row, column: int = column) -> Access:
+            n, c, h, w = place.strides
+            return Access(
+                place.buffer, place.offset + row * h + column * w, (n, c, h * rows, w * columns)
+            )
+
+        moved = _map(statement, at)
+        result.append(replace(moved, begin=statement.begin + phase * channels))
     return result
 
 

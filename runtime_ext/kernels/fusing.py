@@ -16,7 +16,16 @@ from runtime_ext.kernels.expression import (
     windows,
 )
 from runtime_ext.kernels.relax_function import is_float, scalar, static_shape
-from runtime_ext.kernels.values import Lazy, Padded, Pending, Stored, Value, Widened, access
+from runtime_ext.kernels.values import (
+    Interleaved,
+    Lazy,
+    Padded,
+    Pending,
+    Stored,
+    Value,
+    Widened,
+    access,
+)
 
 if TYPE_CHECKING:
     from runtime_ext.kernels.planner import Planner
@@ -81,7 +90,7 @@ def _host(
                     or any(planner.storages[s].producer >= host.kernel for s in reads)
                 ):
                     return None
-            case Padded() | Widened():
+            case Padded() | Widened() | Interleaved():
                 return None
             case _:
                 pass

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import relax
 
-from runtime_ext.kernels import views
+from runtime_ext.kernels import shuffle, views
 from runtime_ext.kernels.draft import IMAGE, PLAIN, Draft
 from runtime_ext.kernels.expression import (
     ACC,
@@ -20,6 +20,7 @@ from runtime_ext.kernels.generic import Scheduled, generic_rule, opaque
 from runtime_ext.kernels.relax_function import (
     is_float,
     operator_name,
+    readers,
     results,
     static_shape,
     tensor_types,
@@ -29,6 +30,7 @@ from runtime_ext.kernels.spec import Anchor, Statement
 from runtime_ext.kernels.tuning_log import TunedStep
 from runtime_ext.kernels.values import (
     NHWC,
+    Interleaved,
     Lazy,
     Padded,
     Pending,
@@ -56,6 +58,7 @@ class Planner:
         self.drafts: list[Draft] = []
         self._values: dict[Any, Value | list[Value]] = {}
         self._homes: dict[tuple[Any, int | None], Stored] = {}
+        self._readers = readers(function)
         self.inputs = int((function.attrs or {}).get("num_input", len(function.params)))
         returned = results(function)
         if len(layouts) != self.inputs + len(returned):
@@ -93,7 +96,9 @@ class Planner:
         if isinstance(value, Stored):
             return value
         if value.stored is None:
-            if isinstance(value, (Padded, Widened)):
+            if isinstance(value, Interleaved):
+                value.stored = shuffle.store_interleaved(self, value)
+            elif isinstance(value, (Padded, Widened)):
                 value.stored = views.store_padded(self, value)
             else:
                 plain = isinstance(value, Pending) and self.drafts[value.kernel].axes == PLAIN
@@ -160,15 +165,21 @@ class Planner:
         """Where the unit's caller wants a variable, if it is an output."""
         return self._homes.get((var, None))
 
+    def only_reader(self, var: Any) -> tuple[Any, Any] | None:
+        """The only binding (variable, expression) that reads a variable, if there is one."""
+        found = self._readers.get(var, [])
+        return found[0] if len(found) == 1 and (var, None) not in self._homes else None
+
     def bind_anchor(
         self,
         var: Any,
         anchor: Anchor,
         axes: tuple[int, int, int, int],
+        phases: tuple[int, int] = (1, 1),
     ) -> None:
         """Add a kernel with an anchor; its value is pending."""
         shape = static_shape(var.ty)
-        number = self.add(Draft(anchor, four(shape, 1), axes))
+        number = self.add(Draft(anchor, four(shape, 1), axes, phases=phases))
         self._values[var] = Pending(number, ACC, shape, 0, self.home(var))
 
     def bind(self, var: Any, value: Value | list[Value]) -> None:
@@ -188,6 +199,8 @@ class Planner:
         return Stored(len(self.storages) - 1, shape, strides_in(shape, layout), 0, dtype)
 
     def _bind(self, var: Any, expr: Any) -> None:
+        if var in self._values:
+            return  # with what it was made of
         if isinstance(expr, relax.Var):
             self._values[var] = self._values[expr]
             return

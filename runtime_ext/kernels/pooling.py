@@ -13,24 +13,29 @@ from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide, store_statement
 from runtime_ext.kernels.vector_unit import VectorUnit
 
-#: Channels whose window stays in the first-level cache.
-_CHUNK = 128
+#: Bytes of input rows that stay in the first-level cache from one row of results to the next.
+_RESIDENT = 32 * 1024
+#: Channels of a cache line, which no chunk should share.
+_LINE = 16
 _LOWEST = -3.4028234663852886e38
 
 
 def pooling(spec: Pooling, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a pooling or depthwise convolution and its number of tiles.
 
-    A tile is a row of output pixels for a chunk of channels.
+    A tile is a row of output pixels for a chunk of channels; the rows of a chunk follow one
+    another, because they share input rows.
     """
     rows = spec.batch * spec.window.output[0]
-    chunk = _CHUNK if spec.channels > _CHUNK * 3 // 2 else spec.channels
+    row_bytes = spec.window.input[1] * _LINE * 4
+    lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
+    chunk = min(spec.channels, lines * _LINE)
     chunks = -(-spec.channels // chunk)
     buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
     begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
     code = Code()
     with code.loop("tile", begin, end) as tile:
-        line, part = divide(code, "line", tile, chunks, rows)
+        part, line = divide(code, "part", tile, rows, chunks)
         image, row = divide(code, "image", line, spec.window.output[0], spec.batch)
         writer = _Writer(spec, unit, buffers, code, image, row)
         if chunks == 1:

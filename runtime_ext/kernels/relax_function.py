@@ -51,6 +51,28 @@ def results(function: Any) -> list[tuple[Any, int | None]]:
     return [(last, None)]
 
 
+def readers(function: Any) -> dict[Any, list[tuple[Any, Any]]]:
+    """For each variable the bindings (variable, expression) that read it, once for each time."""
+    found: dict[Any, list[tuple[Any, Any]]] = {}
+
+    def visit(expr: Any, binding: tuple[Any, Any]) -> None:
+        if isinstance(expr, relax.Var):
+            found.setdefault(expr, []).append(binding)
+        elif isinstance(expr, relax.Call):
+            for argument in expr.args:
+                visit(argument, binding)
+        elif isinstance(expr, relax.Tuple):
+            for field in expr.fields:
+                visit(field, binding)
+        elif isinstance(expr, relax.TupleGetItem):
+            visit(expr.tuple_value, binding)
+
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            visit(binding.value, (binding.var, binding.value))
+    return found
+
+
 def operator_name(call: Any) -> str:
     """The name of the operator that an expression calls.
 

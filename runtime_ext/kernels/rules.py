@@ -6,11 +6,12 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from runtime_ext.kernels import attention, views
+from runtime_ext.kernels import attention, shuffle, views
 from runtime_ext.kernels.draft import IMAGE, PLAIN
 from runtime_ext.kernels.expression import ACC, Access, Expr
 from runtime_ext.kernels.reading import read_input
 from runtime_ext.kernels.relax_function import static_shape
+from runtime_ext.kernels.resize import resize
 from runtime_ext.kernels.spec import (
     Blocking,
     Contraction,
@@ -18,7 +19,7 @@ from runtime_ext.kernels.spec import (
     Pooling,
     Window,
 )
-from runtime_ext.kernels.transform import ParamTransform
+from runtime_ext.kernels.transform import ParamTransform, phase_taps
 from runtime_ext.kernels.values import (
     Lazy,
     Padded,
@@ -76,6 +77,41 @@ def convolution(planner: Planner, var: Any, call: Any) -> bool:
             (), n, window, per_group, groups, data, prologue, packed, parts, _LATER, ()
         )
     planner.bind_anchor(var, anchor, IMAGE)
+    return True
+
+
+def transposed_convolution(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.nn.conv2d_transpose: a convolution that makes all phases of a stride at once."""
+    attrs = call.attrs
+    weight = planner.constant(call.args[1])
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
+    if weight < 0 or layouts != ("NCHW", "IOHW"):
+        return False
+    result, strides = static_shape(var.ty), _pair(attrs.strides)
+    whole = all(extent % s == 0 for extent, s in zip(result[2:], strides, strict=True))
+    if int(attrs.groups) != 1 or _pair(attrs.dilation) != (1, 1) or not whole:
+        return False
+    shape = static_shape(call.args[1].ty)
+    padding = _pair(tuple(attrs.padding)[:2])
+    transform = ParamTransform((("phases", strides, padding),))
+    physical = transform.shape(shape)
+    first = [phase_taps(*axis)[0] for axis in zip(shape[2:], strides, padding, strict=True)]
+    value = planner.value(call.args[0])
+    data, prologue, pads, inner = read_input(planner, value, False)
+    window = Window(
+        input=(inner[2], inner[3]),
+        output=(result[2] // strides[0], result[3] // strides[1]),
+        kernel=_pair(physical[2:]),
+        strides=(1, 1),
+        pads=(pads[0] - first[0], pads[1] - first[1]),
+        dilations=(1, 1),
+    )
+    packed = planner.weight(call.args[1], physical)
+    planner.storages[packed].transform = transform
+    anchor = Contraction(
+        (), result[0], window, shape[0], 1, data, prologue, packed, physical[:1], _LATER, ()
+    )
+    planner.bind_anchor(var, anchor, IMAGE, strides)
     return True
 
 
@@ -223,20 +259,22 @@ def _pair(values: Any) -> tuple[int, int]:
 
 RULES: dict[str, Callable[[Any, Any, Any], bool]] = {
     "relax.nn.conv2d": convolution,
+    "relax.nn.conv2d_transpose": transposed_convolution,
     "relax.matmul": product,
     "relax.nn.max_pool2d": pool,
     "relax.nn.avg_pool2d": pool,
     "relax.nn.avg_pool3d": channel_mean,
     "relax.nn.softmax": attention.softmax,
     "relax.nn.layer_norm": attention.layer_norm,
+    "relax.image.resize2d": resize,
     "relax.mean": spatial_mean,
     "relax.nn.adaptive_avg_pool2d": spatial_mean,
-    "relax.concat": views.concat,
+    "relax.concat": shuffle.concat,
     "relax.split": views.split,
     "relax.strided_slice": views.strided_slice,
     "relax.nn.pad": views.pad,
     "relax.permute_dims": views.transpose,
-    "relax.reshape": views.reshape,
+    "relax.reshape": shuffle.reshape,
     "relax.flatten": views.reshape,
     "relax.nn.batch_flatten": views.reshape,
     "relax.squeeze": squeeze,

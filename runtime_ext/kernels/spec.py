@@ -194,6 +194,31 @@ class Normalisation:
 
 
 @dataclass(frozen=True, slots=True)
+class Interpolation:
+    """An image enlarged by whole factors.
+
+    Attributes
+    ----------
+    pixels
+        Rows and columns of the input.
+    rows, columns
+        For each result between one input and the next, ``(first, weight)``: the result is
+        ``(1 - weight) * input[i + first] + weight * input[i + first + 1]``, of the inputs that
+        exist, or else the nearest of them.
+    """
+
+    buffers: tuple[Shape, ...]
+    batch: int
+    pixels: tuple[int, int]
+    channels: int
+    data: Access
+    prologue: Expr
+    rows: tuple[tuple[int, float], ...]
+    columns: tuple[tuple[int, float], ...]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Pointwise:
     """Expressions of what is stored at the same place: element-wise operators, copies."""
 
@@ -202,7 +227,28 @@ class Pointwise:
     statements: tuple[Statement, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Interleave:
+    """Expressions of equally many channels, one channel of each in turn.
+
+    Attributes
+    ----------
+    values
+        One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
+    target
+        Where to; contiguous along the channels.
+    count
+        Channels of a group.
+    """
+
+    buffers: tuple[Shape, ...]
+    grid: tuple[int, int, int]
+    values: tuple[Expr, ...]
+    target: Access
+    count: int
+
+
 #: A kernel that computes a value for its statements.
-Anchor = Contraction | Product | Pooling | Mean | Normalisation
+Anchor = Contraction | Product | Pooling | Mean | Normalisation | Interpolation
 #: A kernel of one phase that is written by hand.
-Spec = Anchor | Pointwise
+Spec = Anchor | Pointwise | Interleave

@@ -21,22 +21,35 @@ def store_statement(
     lanes: int,
 ) -> None:
     """Evaluate a statement for one vector of channels and store it."""
+    value = evaluate(code, buffers, statement.value, grid, channel, acc, lanes)
+    target = statement.target
+    at = element_offset(target, grid, channel)
+    code.store(buffers[target.buffer], at, value, lanes, target.strides[3])
+
+
+def evaluate(
+    code: Code,
+    buffers: list[Any],
+    expr: Expr,
+    grid: tuple[Index, Index, Index],
+    channel: Index,
+    acc: Any,
+    lanes: int,
+) -> Any:
+    """The value of an expression for one vector of channels."""
 
     def read(access: Access) -> Any:
-        at = _offset(access, grid, channel)
+        at = element_offset(access, grid, channel)
         return load(buffers[access.buffer], at, lanes, access.strides[3])
 
     def keep(value: Any) -> Any:
         return code.keep(value, lanes)
 
-    acc = emit(statement.value, acc, read, lambda c: constant(c, lanes), keep)
-    target = statement.target
-    code.store(
-        buffers[target.buffer], _offset(target, grid, channel), acc, lanes, target.strides[3]
-    )
+    return emit(expr, acc, read, lambda c: constant(c, lanes), keep)
 
 
-def _offset(access: Access, grid: tuple[Index, Index, Index], channel: Index) -> Index:
+def element_offset(access: Access, grid: tuple[Index, Index, Index], channel: Index) -> Index:
+    """Where a channel of a pixel lies in the access's buffer."""
     sn, sh, sw, sc = access.strides
     return access.offset + grid[0] * sn + grid[1] * sh + grid[2] * sw + channel * sc
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,9 @@ class ParamTransform:
     Attributes
     ----------
     steps
-        ``("reshape", extents)``, ``("transpose", axes)``, or ``("pad_parts", counts, multiple)``:
-        cut the first axis into parts of these counts and pad each with zeros to a multiple.
+        ``("reshape", extents)``, ``("transpose", axes)``, ``("pad_parts", counts, multiple)``
+        (cut the first axis into parts of these counts and pad each with zeros to a multiple), or
+        ``("phases", strides, pads)``, see :func:`phase_taps`.
     """
 
     steps: tuple[tuple[Any, ...], ...] = ()
@@ -32,6 +35,8 @@ class ParamTransform:
                     array = array.transpose(axes)
                 case ("pad_parts", counts, multiple):
                     array = _pad_parts(array, counts, multiple)
+                case ("phases", strides, pads):
+                    array = _phases(array, strides, pads)
                 case _:
                     raise ValueError(f"a constant's transform has the unknown step {step[0]!r}")
         return np.ascontiguousarray(array)
@@ -45,7 +50,11 @@ class ParamTransform:
                     result = tuple(extents)
                 case ("transpose", axes):
                     result = tuple(result[axis] for axis in axes)
-                case (_, counts, multiple):
+                case ("phases", strides, pads):
+                    taps = [phase_taps(*a) for a in zip(result[2:], strides, pads, strict=True)]
+                    extents = (last - first + 1 for first, last in taps)
+                    result = (prod(strides) * result[1], result[0], *extents)
+                case ("pad_parts", counts, multiple):
                     result = (sum(-(-c // multiple) * multiple for c in counts), *result[1:])
                 case _:
                     raise ValueError(f"a constant's transform has the unknown step {step[0]!r}")
@@ -83,6 +92,33 @@ def packing(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTran
         ("transpose", (0, 3, 4, 2, 1)),
     ]
     return ParamTransform(tuple(steps))
+
+
+def phase_taps(kernel: int, stride: int, pad: int) -> tuple[int, int]:
+    """The inputs that a transposed convolution reads, along one axis.
+
+    Outputs ``q * stride`` to ``(q + 1) * stride - 1``, the phases of ``q``, together read the
+    inputs from ``q`` plus the first number returned to ``q`` plus the second: an ordinary
+    convolution with the phases' channels side by side, and zeros where a phase has no weight.
+    """
+    return -((kernel - 1 - pad) // stride), (stride - 1 + pad) // stride
+
+
+def _phases(
+    weight: np.ndarray[Any, Any], strides: Sequence[int], pads: Sequence[int]
+) -> np.ndarray[Any, Any]:
+    """From ``(I, O, H, W)`` to ``(phases * O, I, rows, columns)`` of the ordinary convolution."""
+    channels, out, *kernel = weight.shape
+    first, last = zip(*map(phase_taps, kernel, strides, pads), strict=True)
+    extents = [b - a + 1 for a, b in zip(first, last, strict=True)]
+    result = np.zeros((*strides, out, channels, *extents), weight.dtype)
+    for *phase, y, x in product(*map(range, (*strides, *extents))):
+        # Output q * stride + phase takes input q + tap by the kernel's element at this distance.
+        taps = zip(phase, pads, strides, (first[0] + y, first[1] + x), strict=True)
+        at = [r + pad - stride * tap for r, pad, stride, tap in taps]
+        if all(0 <= a < size for a, size in zip(at, kernel, strict=True)):
+            result[phase[0], phase[1], :, :, y, x] = weight[:, :, at[0], at[1]].T
+    return result.reshape(-1, channels, *extents)
 
 
 def _pad_parts(

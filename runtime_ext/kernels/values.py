@@ -95,7 +95,20 @@ class Widened:
     stored: Stored | None = None
 
 
-Value = Stored | Lazy | Pending | Padded | Widened
+@dataclass
+class Interleaved:
+    """Groups of channels of equal size, one channel of each in turn (a channel shuffle)."""
+
+    parts: tuple[Stored | Lazy, ...]
+    shape: tuple[int, ...]
+    home: Stored | None = None
+    stored: Stored | None = None
+
+
+#: Values that something must lay out before it can be read element by element.
+Arranged = Padded | Widened | Interleaved
+
+Value = Stored | Lazy | Pending | Arranged
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -10,6 +10,8 @@ from runtime_ext.kernels.expression import Access, windows
 from runtime_ext.kernels.relax_function import static_shape
 from runtime_ext.kernels.spec import Contraction, Statement
 from runtime_ext.kernels.values import (
+    Arranged,
+    Interleaved,
     Lazy,
     Padded,
     Pending,
@@ -34,6 +36,12 @@ def narrow(planner: Planner, value: Value, axis: int, begin: int, count: int, st
         inside = _narrow_padded(planner, value, axis, begin, count, step)
         if inside is not None:
             return inside
+    if isinstance(value, Interleaved) and axis == 1 and step == 1:
+        groups = len(value.parts)
+        if begin % groups == count % groups == 0:
+            each = (begin // groups, count // groups, 1)
+            parts = tuple(narrow(planner, part, axis, *each) for part in value.parts)
+            return Interleaved(parts, (value.shape[0], count, *value.shape[2:]))
     if isinstance(value, Pending) and step == 1:
         draft = planner.drafts[value.kernel]
         logical = axis + 4 - len(value.shape)
@@ -61,7 +69,7 @@ def _narrow_padded(
     if axis < 2:
         return None
     inner = value.inner
-    assert not isinstance(inner, (Padded, Widened))
+    assert not isinstance(inner, Arranged)
     pads = list(value.pads)
     size = inner.shape[axis]
     first = begin - pads[axis - 2]
@@ -74,7 +82,7 @@ def _narrow_padded(
         return None
     pads[axis - 2], pads[axis] = low - first, last - high
     narrowed = narrow(planner, inner, axis, low, (high - low) // step + 1, step)
-    if not any(pads) or isinstance(narrowed, (Padded, Widened)):
+    if not any(pads) or isinstance(narrowed, Arranged):
         return narrowed
     shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
     return Padded(narrowed, (pads[0], pads[1], pads[2], pads[3]), shape)
@@ -157,7 +165,7 @@ def pad(planner: Planner, var: Any, call: Any) -> bool:
     zero = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
     if len(value.shape) != 4 or not zero or min(widths) < 0:
         return False
-    if isinstance(value, (Padded, Widened)):
+    if isinstance(value, Arranged):
         value = planner.stored(value)
     if not any(widths[:2] + widths[4:]):
         planner.bind(var, Widened(value, widths[2], static_shape(var.ty), planner.home(var)))
@@ -179,7 +187,7 @@ def store_padded(planner: Planner, value: Padded | Widened) -> Stored:
     else:
         top, left, _, _ = value.pads
         offset = target.offset + top * target.strides[2] + left * target.strides[3]
-    if isinstance(inner, (Padded, Widened)):
+    if isinstance(inner, Arranged):
         inner = planner.stored(inner)
     planner.store(inner, Stored(target.storage, inner.shape, target.strides, offset))
     return target
@@ -212,7 +220,7 @@ def reshape(planner: Planner, var: Any, call: Any) -> bool:
     home = planner.home(var)
     if home is None or not is_row_major(home):
         home = planner.scratch(shape, layout="plain")
-    if isinstance(value, (Padded, Widened)):
+    if isinstance(value, Arranged):
         value = planner.stored(value)
     target = Stored(home.storage, value.shape, row_major(value.shape), home.offset)
     planner.store(value, target)
@@ -256,7 +264,7 @@ def concat(planner: Planner, var: Any, call: Any) -> bool:
             target.offset + begin * target.strides[axis],
         )
         begin += part.shape[axis]
-        if isinstance(part, (Padded, Widened)):
+        if isinstance(part, Arranged):
             part = planner.stored(part)
         if isinstance(part, Pending):
             planner.store(part, place)

@@ -105,6 +105,50 @@ def test_convolution(name: str, layout: str, kernels_folder: Path) -> None:
     assert len(unit.code.calls) <= 2
 
 
+def transposed(
+    image: tuple[int, int, int, int],
+    weight: tuple[int, int, int, int],
+    strides: tuple[int, int] = (2, 2),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    output_padding: tuple[int, int] = (0, 0),
+) -> Any:
+    def convolved(emit: Any, x: Any, w: Any) -> Any:
+        return op.nn.conv2d_transpose(
+            x, w, strides=strides, padding=padding, output_padding=output_padding
+        )
+
+    def body(emit: Any, x: Any, other: Any, w: Any, b: Any) -> Any:
+        y = emit(op.add(emit(convolved(emit, x, w)), b))
+        y = emit(op.nn.relu(emit(op.add(y, other))))
+        parts = emit(op.split(y, [weight[1] // 2], axis=1))
+        return relax.Tuple([emit(relax.TupleGetItem(parts, i)) for i in range(2)])
+
+    result = shape_of(make_unit([image], [weight], convolved).ret_ty)
+    return make_unit([image, result], [weight, (1, weight[1], 1, 1)], body)
+
+
+TRANSPOSED: dict[str, Any] = {
+    "2x2/2": transposed((1, 24, 9, 7), (24, 20, 2, 2)),
+    "4x4/2": transposed((2, 16, 5, 6), (16, 34, 4, 4), padding=(1, 1, 1, 1)),
+    "3x3/2": transposed((1, 16, 5, 6), (16, 20, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+    "3x3/1": transposed((1, 8, 5, 6), (8, 20, 3, 3), (1, 1)),
+    "5x2/3x1": transposed((1, 8, 5, 6), (8, 20, 5, 2), (3, 1), (2, 0, 0, 1)),
+    "2x2/3": transposed((1, 8, 4, 5), (8, 6, 2, 2), (3, 3), (0, 0, 0, 0), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+@pytest.mark.parametrize("layout", ["NHWC", ""])
+def test_transposed_convolution(name: str, layout: str, kernels_folder: Path) -> None:
+    unit = check(str(kernels_folder), TRANSPOSED[name], (layout,) * 4)
+    assert len(unit.code.calls) == 1
+
+
+def test_a_transposed_convolution_of_a_ragged_result(kernels_folder: Path) -> None:
+    function = transposed((1, 8, 5, 6), (8, 6, 3, 3), (2, 2))
+    check(str(kernels_folder), function, ("NHWC",) * 4)
+
+
 @pytest.mark.parametrize("name", ["1x1 odd", "3x3", "residual", "7x7", "depthwise", "grouped"])
 @pytest.mark.parametrize("target", ["sse", "avx2"])
 def test_convolution_for_narrower_vectors(name: str, target: str, kernels_folder: Path) -> None:

@@ -12,9 +12,16 @@ from tvm_ios import zoo
 from tvm_ios.onnx_graph import graph_from_onnx
 from tvm_ios.zoo.network import Network
 
-SMALL = ("inception_block", "nasnet_cell", "lstm_small", "squeezenet", "transformer_small")
-#: The others have the thousand of ImageNet.
-TEN_CLASSES = {*SMALL, "lstm_tc", "transformer"} - {"squeezenet"}
+SMALL = (
+    "inception_block",
+    "nasnet_cell",
+    "lstm_small",
+    "squeezenet",
+    "transformer_small",
+    "unet",
+    "two_inputs",
+    "several_outputs",
+)
 LARGE = tuple(name for name in zoo.names() if name not in SMALL)
 
 
@@ -28,6 +35,7 @@ def parameters(model: Any) -> int:
         math.prod(tensor.dims)
         for tensor in model.graph.initializer
         if tensor.data_type == onnx.TensorProto.FLOAT
+        and tensor.dims
         and not tensor.name.endswith((".mean", ".var"))
     )
 
@@ -44,7 +52,7 @@ def run(model: Any, seed: int) -> np.ndarray[Any, Any]:
         else rng.standard_normal(port.shape, dtype=np.float32)
         for port in session.get_inputs()
     }
-    return session.run(None, inputs)[0]
+    return session.run(["output"], inputs)[0]
 
 
 def check_network(name: str) -> None:
@@ -58,7 +66,8 @@ def check_network(name: str) -> None:
     }
     assert shapes == description.input_shapes
     one, two = run(model, 1), run(model, 2)
-    assert one.shape == (1, 10 if name in TEN_CLASSES else 1000)
+    # The test's, CIFAR's or ImageNet's classes; or two for each pixel.
+    assert one.shape in ((1, 10), (1, 1000), (1, 2, 128, 128))
     assert np.isfinite(one).all()
     largest = np.abs(one).max()
     assert one.std() > 0.1 * largest
@@ -89,6 +98,11 @@ def test_the_seed_decides_every_byte(name: str) -> None:
         # From the papers' reference implementations, classifiers of 1000 classes.
         ("inception_v3", 23_834_568),
         ("resnet50", 25_557_032),
+        ("densenet121", 7_978_856),
+        ("mobilenet_v2", 3_504_872),
+        ("mobilenet_v3", 5_483_032),
+        ("efficientnet_b0", 5_288_548),
+        ("shufflenet_v2", 2_278_604),
         # SqueezeNet 1.0, and the four convolutions of the complex bypass.
         (
             "squeezenet",
@@ -104,6 +118,7 @@ def test_parameters_are_as_published(name: str, count: int) -> None:
 def test_parameters_of_large_networks() -> None:
     assert parameters(zoo.build("nasnet_a")) == pytest.approx(88.75e6, rel=1e-3)
     assert parameters(zoo.build("randwire")) == pytest.approx(61.5e6, rel=0.03)
+    assert parameters(zoo.build("resnext29")) == pytest.approx(68.16e6, rel=1e-3)
 
 
 def test_work_is_as_published() -> None:
@@ -112,6 +127,9 @@ def test_work_is_as_published() -> None:
 
     assert gigaflops("inception_v3") == pytest.approx(11.4, rel=0.02)
     assert gigaflops("resnet50") == pytest.approx(8.2, rel=0.02)
+    assert gigaflops("densenet121") == pytest.approx(5.7, rel=0.02)
+    assert gigaflops("mobilenet_v2") == pytest.approx(0.62, rel=0.02)
+    assert gigaflops("shufflenet_v2") == pytest.approx(0.294, rel=0.02)
 
 
 def test_an_unknown_network_names_the_known_ones() -> None:

@@ -11,14 +11,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from tvm_ios.zoo.densenet121 import build_densenet121
+from tvm_ios.zoo.efficientnet_b0 import build_efficientnet_b0
 from tvm_ios.zoo.inception_block import build_inception_block
 from tvm_ios.zoo.inception_v3 import build_inception_v3
 from tvm_ios.zoo.lstm import build_lstm_small, build_lstm_tc
+from tvm_ios.zoo.mobilenet_v2 import build_mobilenet_v2
+from tvm_ios.zoo.mobilenet_v3 import build_mobilenet_v3
 from tvm_ios.zoo.nasnet_a import build_nasnet_a, build_nasnet_cell
+from tvm_ios.zoo.ports import build_several_outputs, build_two_inputs
 from tvm_ios.zoo.randwire import build_randwire
 from tvm_ios.zoo.resnet50 import build_resnet50
+from tvm_ios.zoo.resnext29 import build_resnext29
+from tvm_ios.zoo.shufflenet_v2 import build_shufflenet_v2
 from tvm_ios.zoo.squeezenet import build_squeezenet
 from tvm_ios.zoo.transformer import build_transformer, build_transformer_small
+from tvm_ios.zoo.unet import build_unet
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,13 @@ _register(
     build_randwire, "randwire", 224, "RandWire, WS(4, 0.75), regular regime (Xie et al., 2019)"
 )
 _register(build_resnet50, "resnet50", 224, "ResNet-50 v1.5 (He et al., 2016)")
+_register(build_resnext29, "resnext29", 32, "ResNeXt-29, 16x64d, for CIFAR (Xie et al., 2017)")
+_register(build_densenet121, "densenet121", 224, "DenseNet-121 (Huang et al., 2017)")
+_register(build_mobilenet_v2, "mobilenet_v2", 224, "MobileNet V2 (Sandler et al., 2018)")
+_register(build_mobilenet_v3, "mobilenet_v3", 224, "MobileNet V3, large (Howard et al., 2019)")
+_register(build_efficientnet_b0, "efficientnet_b0", 224, "EfficientNet-B0 (Tan and Le, 2019)")
+_register(build_shufflenet_v2, "shufflenet_v2", 224, "ShuffleNet V2, 1x (Ma et al., 2018)")
+_register(build_unet, "unet", 128, "U-Net, an eighth as wide (Ronneberger et al., 2015)")
 _register(
     build_lstm_tc, "lstm_tc", {"input": (100, 1, 256)}, "LSTM-TC, 10 layers, 100 steps (Rammer)"
 )
@@ -77,6 +92,13 @@ _register(build_lstm_small, "lstm_small", {"input": (6, 1, 16)}, "a small LSTM, 
 _register(
     build_transformer_small, "transformer_small", {"tokens": (1, 12)}, "a small encoder, for tests"
 )
+_register(
+    build_two_inputs,
+    "two_inputs",
+    {"input": (1, 3, 16, 16), "detail": (1, 1, 32, 32)},
+    "two images joined, for tests",
+)
+_register(build_several_outputs, "several_outputs", 16, "three outputs, for tests")
 
 
 def names() -> tuple[str, ...]:

@@ -82,15 +82,6 @@ class _Recurrent(ModelWriter):
         shown = self._op("Tanh", self._fresh("shown"), [memory])
         return self._op("Mul", self._fresh("state"), [give, shown]), memory
 
-    def _parts(self, kind: str, value: Any, names: list[str]) -> list[Any]:
-        """Equal parts of the last axis."""
-        parts = self._tape.op_multi_out(
-            "Split", [value], {"axis": 1}, num_outputs=len(names), name=self._fresh(kind)
-        )
-        for part, name in zip(parts, names, strict=True):
-            part.name = f"{name}.out"
-        return list(parts)
-
     def _linear_weights(self, name: str, features: int, results: int) -> tuple[Any, Any]:
         # Gates must neither saturate nor vanish over ten layers.
         name = self._fresh(name)

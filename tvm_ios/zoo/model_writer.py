@@ -48,12 +48,17 @@ class ModelWriter:
 
     def finish(self, output: Any, shape: tuple[int, ...]) -> Any:
         """The model, an ``onnx.ModelProto`` with one output, ``"output"``, of this shape."""
-        output.name = "output"
-        output.shape = ir.Shape(shape)
-        output.type = ir.TensorType(ir.DataType.FLOAT)
+        return self.finish_all({"output": (output, shape)})
+
+    def finish_all(self, outputs: Mapping[str, tuple[Any, tuple[int, ...]]]) -> Any:
+        """The model with these outputs: by name the value and its shape."""
+        for name, (value, shape) in outputs.items():
+            value.name = name
+            value.shape = ir.Shape(shape)
+            value.type = ir.TensorType(ir.DataType.FLOAT)
         graph = ir.Graph(
             inputs=self._inputs,
-            outputs=[output],
+            outputs=[value for value, _ in outputs.values()],
             nodes=self._tape.nodes,
             initializers=self._tape.initializers,
             opset_imports={"": OPSET},
@@ -72,6 +77,15 @@ class ModelWriter:
         value = self._tape.op(op_type, inputs, attributes, name=name)
         value.name = f"{name}.out"
         return value
+
+    def _parts(self, kind: str, value: Any, names: list[str]) -> list[Any]:
+        """Equal parts along axis 1."""
+        parts = self._tape.op_multi_out(
+            "Split", [value], {"axis": 1}, num_outputs=len(names), name=self._fresh(kind)
+        )
+        for part, name in zip(parts, names, strict=True):
+            part.name = f"{name}.out"
+        return list(parts)
 
     def _weight(self, name: str, array: np.ndarray[Any, Any]) -> Any:
         return self._tape.initializer(ir.tensor(array, name=name))

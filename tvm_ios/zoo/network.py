@@ -15,23 +15,32 @@ from tvm_ios.zoo.model_writer import ModelWriter
 #: all; four numbers are top, left, bottom, right.
 Padding = str | tuple[int, int, int, int]
 
+#: Activations of a normal signal: the mean square that they leave of it, and their attributes.
+_ACTIVATIONS: dict[str, tuple[float, Mapping[str, float]]] = {
+    "Relu": (0.5, {}),
+    "HardSwish": (0.35, {}),
+    "Sigmoid": (0.3, {}),
+    "HardSigmoid": (0.3, {"alpha": 1 / 6, "beta": 0.5}),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Feature:
     """A feature map under construction: an ONNX value and its extents.
 
-    ``rectified`` says that no value is negative, which decides the scale of the weights read next.
+    ``moment`` is about the mean square of its elements, which decides the scale of the weights
+    that read it: a rectified signal keeps half of it (He et al., 2015).
     """
 
     value: Any
     channels: int
     height: int
     width: int
-    rectified: bool = False
+    moment: float = 1.0
 
 
 class Network(ModelWriter):
-    """A network under construction; every method appends one operator.
+    """An image network under construction; most methods append one operator.
 
     Parameters
     ----------
@@ -40,13 +49,16 @@ class Network(ModelWriter):
     seed
         Of all weights.
     input_shape
-        Channels, height and width of the only input, ``"input"``; the batch is 1.
+        Channels, height and width of the first input, ``"input"``; the batch is 1.
     """
 
     def __init__(self, name: str, seed: int, input_shape: tuple[int, int, int]) -> None:
         super().__init__(name, seed)
-        value = self.new_input("input", (1, *input_shape))
-        self.input = Feature(value, *input_shape)
+        self.input = self.image("input", input_shape)
+
+    def image(self, name: str, shape: tuple[int, int, int]) -> Feature:
+        """A new input of these channels, height and width."""
+        return Feature(self.new_input(name, (1, *shape)), *shape)
 
     def conv(
         self,
@@ -62,8 +74,7 @@ class Network(ModelWriter):
         kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
         pads = _pads(padding, x, kernel, stride)
         fan_in = x.channels // groups * kernel[0] * kernel[1]
-        # A rectified input carries half the variance's worth of signal (He et al., 2015).
-        scale = math.sqrt((2.0 if x.rectified else 1.0) / fan_in)
+        scale = math.sqrt(1.0 / x.moment / fan_in)
         name = self._fresh("conv")
         shape = (channels, x.channels // groups, *kernel)
         inputs = [x.value, self._weight(f"{name}.weight", self._normal(shape, scale))]
@@ -71,7 +82,7 @@ class Network(ModelWriter):
             inputs.append(self._weight(f"{name}.bias", self._normal((channels,), 0.1)))
         attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": (stride, stride)}
         attributes |= {"pads": pads, "group": groups}
-        return self._spatial("Conv", name, inputs, attributes, x, channels, kernel, stride, pads)
+        return self._spatial("Conv", name, inputs, attributes, x, channels)
 
     def batch_norm(self, x: Feature, epsilon: float = 1e-3) -> Feature:
         """Batch normalisation whose statistics differ from channel to channel."""
@@ -84,11 +95,79 @@ class Network(ModelWriter):
             self._weight(f"{name}.var", self._uniform(shape, 0.6, 1.4)),
         ]
         value = self._op("BatchNormalization", name, inputs, {"epsilon": epsilon})
-        return replace(x, value=value, rectified=False)
+        return replace(x, value=value, moment=1.0)
+
+    def conv_transpose(self, x: Feature, channels: int, kernel: int, stride: int) -> Feature:
+        """Transposed convolution without padding, with a bias."""
+        name = self._fresh("conv_transpose")
+        # A pixel of the result sums over so many of a channel's weights.
+        taps = max(1, kernel // stride) ** 2
+        weight = self._normal(
+            (x.channels, channels, kernel, kernel),
+            math.sqrt(1.0 / x.moment / (x.channels * taps)),
+        )
+        inputs = [x.value, self._weight(f"{name}.weight", weight)]
+        inputs.append(self._weight(f"{name}.bias", self._normal((channels,), 0.1)))
+        attributes = {"kernel_shape": (kernel, kernel), "strides": (stride, stride)}
+        value = self._op("ConvTranspose", name, inputs, attributes)
+        extents = ((extent - 1) * stride + kernel for extent in (x.height, x.width))
+        return Feature(value, channels, *extents)
+
+    def upsample(self, x: Feature, factor: int, mode: str = "nearest") -> Feature:
+        """Enlarge by repeating pixels (``"nearest"``) or between them (``"linear"``)."""
+        name = self._fresh("resize")
+        factors = np.array([1, 1, factor, factor], np.float32)
+        inputs = [x.value, None, self._weight(f"{name}.scales", factors)]
+        attributes = {"mode": mode, "nearest_mode": "floor"}
+        attributes["coordinate_transformation_mode"] = (
+            "asymmetric" if mode == "nearest" else "half_pixel"
+        )
+        value = self._op("Resize", name, inputs, attributes)
+        return replace(x, value=value, height=x.height * factor, width=x.width * factor)
 
     def relu(self, x: Feature) -> Feature:
         """Rectify."""
-        return replace(x, value=self._op("Relu", self._fresh("relu"), [x.value]), rectified=True)
+        return self.activation("Relu", x)
+
+    def activation(self, kind: str, x: Feature) -> Feature:
+        """An activation by its ONNX name: Relu, HardSwish, Sigmoid or HardSigmoid."""
+        moment, attributes = _ACTIVATIONS[kind]
+        value = self._op(kind, self._fresh(kind.lower()), [x.value], attributes)
+        return replace(x, value=value, moment=moment)
+
+    def relu6(self, x: Feature) -> Feature:
+        """Limit to the range from 0 to 6."""
+        name = self._fresh("clip")
+        limits = [
+            self._weight(f"{name}.{label}", np.array(limit, np.float32))
+            for label, limit in (("min", 0.0), ("max", 6.0))
+        ]
+        return replace(x, value=self._op("Clip", name, [x.value, *limits]), moment=0.5)
+
+    def swish(self, x: Feature) -> Feature:
+        """``x * sigmoid(x)``, as two operators."""
+        return replace(self.multiply(x, self.activation("Sigmoid", x)), moment=0.35)
+
+    def multiply(self, x: Feature, factor: Feature) -> Feature:
+        """Product; a factor of one pixel holds for all."""
+        value = self._op("Mul", self._fresh("mul"), [x.value, factor.value])
+        return replace(x, value=value, moment=x.moment * factor.moment)
+
+    def squeeze_excite(self, x: Feature, channels: int, inner: str, gate: str) -> Feature:
+        """Scale each channel by a gate that is computed from all channels' means."""
+        mean = self.global_avg_pool(x)
+        squeezed = self.conv(mean, channels, 1, bias=True)
+        squeezed = self.swish(squeezed) if inner == "Swish" else self.activation(inner, squeezed)
+        return self.multiply(
+            x, self.activation(gate, self.conv(squeezed, x.channels, 1, bias=True))
+        )
+
+    def split(self, x: Feature, parts: int) -> list[Feature]:
+        """Equal parts of the channels."""
+        channels = x.channels // parts
+        names = [self._fresh("part") for _ in range(parts)]
+        values = self._parts("split", x.value, names)
+        return [replace(x, value=value, channels=channels) for value in values]
 
     def max_pool(
         self,
@@ -102,18 +181,8 @@ class Network(ModelWriter):
         pads = _pads(padding, x, (kernel, kernel), stride)
         attributes: dict[str, Any] = {"kernel_shape": (kernel, kernel), "pads": pads}
         attributes |= {"strides": (stride, stride), "ceil_mode": int(ceil_mode)}
-        return self._spatial(
-            "MaxPool",
-            self._fresh("max_pool"),
-            [x.value],
-            attributes,
-            x,
-            x.channels,
-            (kernel, kernel),
-            stride,
-            pads,
-            ceil_mode,
-        )
+        name = self._fresh("max_pool")
+        return self._spatial("MaxPool", name, [x.value], attributes, x, x.channels)
 
     def avg_pool(self, x: Feature, kernel: int, stride: int, padding: Padding = "same") -> Feature:
         """Average pooling over square windows; padding does not count."""
@@ -121,17 +190,7 @@ class Network(ModelWriter):
         attributes: dict[str, Any] = {"kernel_shape": (kernel, kernel), "pads": pads}
         attributes |= {"strides": (stride, stride), "count_include_pad": 0}
         name = self._fresh("avg_pool")
-        return self._spatial(
-            "AveragePool",
-            name,
-            [x.value],
-            attributes,
-            x,
-            x.channels,
-            (kernel, kernel),
-            stride,
-            pads,
-        )
+        return self._spatial("AveragePool", name, [x.value], attributes, x, x.channels)
 
     def shift(self, x: Feature) -> Feature:
         """Drop the first row and column and append a row and a column of zeros."""
@@ -151,15 +210,19 @@ class Network(ModelWriter):
         total = terms[0]
         for term in terms[1:]:
             value = self._op("Add", self._fresh("add"), [total.value, term.value])
-            total = replace(total, value=value, rectified=total.rectified and term.rectified)
+            total = replace(total, value=value, moment=max(total.moment, term.moment))
         return total
+
+    def residual(self, x: Feature, y: Feature) -> Feature:
+        """Sum of unrelated signals without an activation after it: their squares add up."""
+        return replace(self.add(x, y), moment=x.moment + y.moment)
 
     def concat(self, parts: Sequence[Feature]) -> Feature:
         """Concatenation along the channels."""
         value = self._op("Concat", self._fresh("concat"), [p.value for p in parts], {"axis": 1})
         channels = sum(part.channels for part in parts)
-        rectified = all(part.rectified for part in parts)
-        return replace(parts[0], value=value, channels=channels, rectified=rectified)
+        moment = max(part.moment for part in parts)
+        return replace(parts[0], value=value, channels=channels, moment=moment)
 
     def global_avg_pool(self, x: Feature) -> Feature:
         """Mean over height and width, which become 1."""
@@ -192,16 +255,17 @@ class Network(ModelWriter):
         attributes: Mapping[str, Any],
         x: Feature,
         channels: int,
-        kernel: tuple[int, int],
-        stride: int,
-        pads: tuple[int, int, int, int],
-        ceil_mode: bool = False,
     ) -> Feature:
-        round_up = stride - 1 if ceil_mode else 0
-        height = (x.height + pads[0] + pads[2] - kernel[0] + round_up) // stride + 1
-        width = (x.width + pads[1] + pads[3] - kernel[1] + round_up) // stride + 1
+        kernel, strides, pads = (attributes[n] for n in ("kernel_shape", "strides", "pads"))
+        extents: list[int] = []
+        for axis, extent in enumerate((x.height, x.width)):
+            steps = extent + pads[axis] + pads[axis + 2] - kernel[axis]
+            if attributes.get("ceil_mode"):
+                steps += strides[axis] - 1
+            extents.append(steps // strides[axis] + 1)
         value = self._op(op_type, name, inputs, attributes)
-        return Feature(value, channels, height, width, x.rectified and op_type != "Conv")
+        moment = 1.0 if op_type == "Conv" else x.moment
+        return Feature(value, channels, extents[0], extents[1], moment)
 
 
 def _pads(
