@@ -12,6 +12,9 @@ from runtime_ext.kernels.vector_unit import VectorUnit
 _IN_FLIGHT = 8
 #: Packed weights of a block that stay in a second-level cache of 1 MiB beside the input.
 _BLOCK_BYTES = 640 * 1024
+#: Packed weights of a block that stay in a first-level cache of 48 KiB beside the input; others
+#: come from the second level, a vector in two cycles.
+_NEAR_BYTES, _FAR_CYCLES = 40 * 1024, 2.0
 #: So few input channels (a first layer's) are unrolled together with the kernel's columns; the
 #: code of a larger tile would then no longer fit the cache of decoded instructions.
 UNROLLED, _SHORT = 4, 12
@@ -47,9 +50,11 @@ def choose_blocking(
     def cycles(tile: Blocking) -> float:
         blocks = sum(ceil(part / (tile.vectors * unit.lanes)) for part in parts)
         full, rest = divmod(width, tile.pixels)
-        row = full * _tile_cycles(tile.pixels, tile.vectors)
-        row += _tile_cycles(rest, tile.vectors) if rest else 0.0
-        if depth * tile.vectors * unit.lanes * 4 > _BLOCK_BYTES:
+        weights = depth * tile.vectors * unit.lanes * 4
+        waiting = _FAR_CYCLES * tile.vectors if weights > _NEAR_BYTES else 0.0
+        row = full * max(waiting, _tile_cycles(tile.pixels, tile.vectors))
+        row += max(waiting, _tile_cycles(rest, tile.vectors)) if rest else 0.0
+        if weights > _BLOCK_BYTES:
             row *= 1.4
         if _lines_a_set(min(width, tile.pixels), pixel_bytes) > _WAYS:
             row *= 1.2
