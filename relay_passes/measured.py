@@ -98,6 +98,9 @@ class MeasuredSearch:
             # Whatever is built then has the faster of the log's kernels and the default ones.
             self._compile_units()
         if (made := baseline_schedule(policy, graph, device=self.device)) is not None:
+            if self.compiler.log is not None:
+                # Which form of a unit is the faster one is known when both were timed.
+                self._optimistic_cost()
             return made, None
 
         def report(done: int, waiting: int) -> None:

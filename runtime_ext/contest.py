@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,17 @@ class Rules:
         Rounds in any case; six are the fewest whose median has a 95 % interval.
     warm_up
         Runs before each one that counts, which then meets its own data in the caches and its
-        threads awake: the latency of a model that is run again and again.
+        threads awake: the latency of a model that is run again and again. Slow runners have none.
+    hopeless_seconds
+        All the time that a slow runner gets, but for two rounds, if it takes more than three
+        times as long as the fastest.
     """
 
     rounds: int = 60
     seconds: float = 20.0
     minimum: int = 6
     warm_up: int = 0
+    hopeless_seconds: float = 20.0
 
 
 def hold_contest(
@@ -57,35 +61,44 @@ def hold_contest(
 ) -> dict[str, list[float]]:
     """Run all runners in turn, a different one first in each round.
 
-    A runner of which 30 runs would take all the time allowed has ``minimum`` rounds only, and the
-    first ones: its samples pair with the first samples of the others.
+    A runner of which 30 runs would take all the time allowed has ``minimum`` rounds only, or
+    fewer if it is hopeless, and the first ones: its samples pair with the first samples of the
+    others.
 
     Returns
     -------
     dict
         For each runner the seconds of its runs, after one or two that are not counted.
     """
-    slow: set[str] = set()
-    samples: dict[str, list[float]] = {name: [] for name in runners}
+    once: dict[str, float] = {}
+    limit = rules.seconds / 30
     for name, run in runners.items():
-        limit = rules.seconds / 30
+        once[name] = _seconds(run)
         # The first run meets cold memory: what was slow once has a second try.
-        if _seconds(run) > limit and _seconds(run) > limit:
-            slow.add(name)
+        if limit < once[name] < rules.hopeless_seconds:
+            once[name] = _seconds(run)
+    least = {
+        name: max(2, min(rules.minimum, int(rules.hopeless_seconds / seconds)))
+        if seconds > 3 * min(once.values())
+        else rules.minimum
+        for name, seconds in once.items()
+        if seconds > limit
+    }
+    samples: dict[str, list[float]] = {name: [] for name in runners}
     spent = 0.0
     names = list(runners)
     for number in range(rules.rounds):
         if number >= rules.minimum and spent > rules.seconds:
             break
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            if name in slow and number >= rules.minimum:
+            if number >= least.get(name, rules.rounds):
                 continue
             _settle()
             begin = time.perf_counter()
-            for _ in range(rules.warm_up):
+            for _ in range(0 if name in least else rules.warm_up):
                 runners[name]()
             samples[name].append(_seconds(runners[name]))
-            spent += 0.0 if name in slow else time.perf_counter() - begin
+            spent += 0.0 if name in least else time.perf_counter() - begin
         if done is not None:
             done(number + 1)
     return samples
@@ -135,7 +148,7 @@ def hold_contest_elsewhere(
     task = {
         "executables": {name: str(path) for name, path in executables.items()},
         "module": None if module is None else str(module),
-        "rules": [rules.rounds, rules.seconds, rules.minimum],
+        "rules": asdict(rules),
     }
     environment = {**os.environ, "TVM_NUM_THREADS": str(lanes)}
     with temporary_folder() as folder:
@@ -175,7 +188,7 @@ def _main(file: str, parent: int) -> None:
         runners[name] = session.run
     if task["module"] is not None:
         runners["tvm"] = virtual_machine(Path(task["module"]), list(inputs.values()))
-    print(json.dumps(hold_contest(runners, Rules(*task["rules"]))))
+    print(json.dumps(hold_contest(runners, Rules(**task["rules"]))))
 
 
 if __name__ == "__main__":

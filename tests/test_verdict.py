@@ -34,7 +34,8 @@ def samples(**factors: float) -> dict[str, list[float]]:
 
 
 def test_keeps_the_fastest_if_it_is_faster_again() -> None:
-    kept, confirmed = kept_policy("ios", samples(tvm=2.0, sequential=1.0) | {"ios": [0.5] * 20})
+    again = samples(tvm=2.0, sequential=1.0) | {"ios": [0.5] * 20}
+    kept, confirmed = kept_policy("ios", [again, samples(sequential=1.0) | {"ios": [0.9] * 20}])
     assert kept == "ios"
     assert confirmed["sequential"].high < 1
     assert confirmed["tvm"].median == pytest.approx(0.25, rel=0.02)
@@ -49,15 +50,24 @@ def test_keeps_sequential_if_it_was_luck(factor: float) -> None:
     if factor == 1.0:
         # Fifteen of twenty pairs are faster, so this one would be kept; one pair less is doubt.
         again["ios"][1] = 2.0
-    kept, confirmed = kept_policy("ios", again)
+    kept, confirmed = kept_policy("ios", [again])
     assert kept == "sequential"
     assert confirmed["sequential"].median == 1.0
     assert confirmed["tvm"].median == pytest.approx(0.5)
 
 
+def test_keeps_sequential_if_one_process_says_so() -> None:
+    much_faster, slower = (samples(sequential=1.0) | {"ios": [s] * 20} for s in (0.5, 1.01))
+    first = much_faster | samples(tvm=2.0)
+    assert kept_policy("ios", [first, much_faster])[0] == "ios"
+    kept, confirmed = kept_policy("ios", [first, much_faster, slower])
+    assert kept == "sequential"
+    assert confirmed["sequential"].pairs == 60
+
+
 def test_a_slow_tvm_has_fewer_samples() -> None:
     again = samples(sequential=1.0) | {"tvm": [4.0, 4.0, 4.0], "ios": [0.5] * 20}
-    _, confirmed = kept_policy("ios", again)
+    _, confirmed = kept_policy("ios", [again])
     assert confirmed["tvm"].pairs == 3
     assert confirmed["sequential"].pairs == 20
 

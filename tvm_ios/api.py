@@ -47,7 +47,7 @@ class Optimized:
     kept
         The policy of the executable.
     confirmed
-        The kept one against ``sequential`` and ``tvm``, in pairs in a fresh process.
+        The kept one against ``sequential`` and ``tvm``, in pairs in fresh processes.
     executable
         Where it went.
     operators, units, blocks, blocks_searched
@@ -88,14 +88,15 @@ def optimize(
     random_weights: int | None = None,
     shapes: Shapes | None = None,
     policies: Sequence[str] = POLICIES,
+    schedule: Path | None = None,
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
 
     A schedule is kept only if it is faster than the sequential program beyond doubt (the whole
-    95 % interval of the ratio, from pairs of runs in a fresh process); else the sequential
-    program is kept. TVM counts threads when it starts: set ``TVM_NUM_THREADS`` to the number of
-    lanes before importing it, as the command line does.
+    95 % interval of the ratio, from pairs of runs, and the median in each of three fresh
+    processes); else the sequential program is kept. TVM counts threads when it starts: set
+    ``TVM_NUM_THREADS`` to the number of lanes before importing it, as the command line does.
 
     Parameters
     ----------
@@ -111,13 +112,16 @@ def optimize(
         Of inputs with dynamic dimensions.
     policies
         What to try; ``sequential`` is always built.
+    schedule
+        A schedule file to try too, as the policy ``given``.
     progress
         Called with (what, done, total).
 
     Raises
     ------
     UserError
-        If the model cannot be read or scheduled, one sentence says why.
+        If the model cannot be read or scheduled, or the schedule is of another graph; one
+        sentence says why.
     VerificationError
         If a scheduled model computes something else.
     """
@@ -134,9 +138,14 @@ def optimize(
     loaded = load_model(model, random_weights=random_weights, shapes=shapes)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
+    given: dict[str, Schedule] = {}
+    if schedule is not None:
+        given["given"] = Schedule.load(schedule)
+        given["given"].validate(prepared.units)
     watch.lap("import")
     search = MeasuredSearch(prepared, options, progress)
-    schedules, took = _search(search, policies)
+    searched, took = _search(search, policies)
+    schedules = searched | given
     watch.lap("search")
     candidates = _build(prepared, search, schedules, report)
     watch.lap("build")
@@ -270,7 +279,7 @@ def _measure(
         errors[policy] = compare_outputs(policy, found, reference)
         runners[policy] = session.run
     watch.lap("verify")
-    rules = Rules(rounds=40, seconds=10.0, minimum=3)
+    rules = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
     samples = hold_contest(runners, rules, lambda n: report("measuring", n, rules.rounds))
     for session in sessions.values():
         session.close()
@@ -282,7 +291,7 @@ def _measure(
 def _confirm(
     candidates: _Candidates, results: Sequence[PolicyResult], baseline: Path, lanes: int
 ) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep, and its ratios to ``sequential`` and ``tvm`` in a fresh process."""
+    """The policy to keep, and its ratios to ``sequential`` and ``tvm`` in fresh processes."""
     from runtime_ext.contest import Rules, hold_contest_elsewhere
 
     best = most_promising(results)
@@ -290,8 +299,14 @@ def _confirm(
     for policy in dict.fromkeys(("sequential", best)):
         paths[policy] = baseline.parent / policy
         candidates.built[policy].save(paths[policy])
-    rules = Rules(rounds=100, seconds=15.0)
-    return kept_policy(best, hold_contest_elsewhere(paths, baseline, lanes, rules))
+    rules = Rules(rounds=40, seconds=6.0, warm_up=1)
+    contests: list[Mapping[str, list[float]]] = []
+    for number in range(3 if len(paths) > 1 else 1):
+        # Who is loaded first lies elsewhere in memory. TVM's own is compared once: it differs more.
+        order = dict(reversed(paths.items())) if number % 2 else paths
+        module = None if number else baseline
+        contests.append(hold_contest_elsewhere(order, module, lanes, rules))
+    return kept_policy(best, contests)
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import random
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,51 @@ from typing import Any
 def text(name: str, content: str = "text") -> Callable[[], object]:
     """A file with some text."""
     return lambda: Path(name).write_text(content)
+
+
+def model(graph: str, name: str = "m.onnx") -> Callable[[], object]:
+    """An ONNX model in the text form of ``onnx.parser``, unchecked."""
+
+    def make() -> None:
+        import onnx
+
+        opsets = '"": 17, "com.example": 1'
+        text = f"<ir_version: 8, opset_import: [{opsets}]> g {graph}"
+        onnx.save(onnx.parser.parse_model(text), name)
+
+    return make
+
+
+def noise(name: str) -> Callable[[], object]:
+    """A file of random bytes, the same each time."""
+    return lambda: Path(name).write_bytes(random.Random(0).randbytes(4096))
+
+
+def wider() -> None:
+    """The sound model, but with more channels, as ``n.onnx``."""
+    import onnx
+
+    from tests.fuzz.models import small_network
+
+    onnx.save(small_network(channels=8), "n.onnx")
+
+
+def keep_weights_in(name: str) -> Callable[[], object]:
+    """A model that keeps its weight in another file, which is not there."""
+
+    def make() -> None:
+        import onnx
+
+        model("(float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> { y = Mul(x, w) }")()
+        changed = onnx.load("m.onnx")
+        weight = changed.graph.initializer[0]
+        weight.ClearField("float_data")
+        weight.ClearField("raw_data")
+        weight.data_location = onnx.TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value=name)
+        onnx.save(changed, "m.onnx")
+
+    return make
 
 
 def folder(name: str) -> Callable[[], object]:

@@ -26,15 +26,19 @@ from damage import (
     edit,
     flip,
     folder,
+    keep_weights_in,
     launch,
     log,
+    model,
     no_compiler,
+    noise,
     pack,
     rename,
     seal,
     text,
     tuning_log,
     wait,
+    wider,
     without_waits,
 )
 from refused import ROOT, Row, make_sound_files, run
@@ -42,6 +46,15 @@ from refused import ROOT, Row, make_sound_files, run
 PAGE = ROOT / "docs" / "refusals.md"
 # TVM reads this once, when its thread pool starts.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+
+DYNAMIC = "(float[batch, 3, 8, 8] x) => (float[batch, 3, 8, 8] y) { y = Relu(x) }"
+CONTROL_FLOW = """(bool c, float[4] x) => (float[4] y) {
+    y = If (c) <
+        then_branch = t () => (float[4] a) { a = Relu(x) },
+        else_branch = e () => (float[4] b) { b = Neg(x) }
+    >
+}"""
 
 
 def rows() -> dict[str, list[Row]]:
@@ -56,6 +69,52 @@ def rows() -> dict[str, list[Row]]:
             Row("a text file", "tvm-ios stats t.onnx", text("t.onnx"), library="ONNX model:"),
             Row("an empty file", "tvm-ios stats e.onnx", text("e.onnx", ""), library="ONNX model:"),
             Row("a cut file", "tvm-ios stats m.onnx", cut("m.onnx"), library="ONNX model:"),
+            Row("noise", "tvm-ios stats noise.onnx", noise("noise.onnx")),
+            Row(
+                "an operator of none",
+                "tvm-ios stats m.onnx",
+                model("(float[4] x) => (float[4] y) { y = Frobnicate(x) }"),
+            ),
+            Row(
+                "an operator that TVM does not import",
+                "tvm-ios optimize m.onnx",
+                model("(float[4, 4] x) => (float y) { y = Det(x) }"),
+            ),
+            Row(
+                "an operator of another library",
+                "tvm-ios stats m.onnx",
+                model("(float[4] x) => (float[4] y) { y = com.example.Relu(x) }"),
+            ),
+            Row("control flow", "tvm-ios optimize m.onnx", model(CONTROL_FLOW)),
+            Row("a dynamic dimension", "tvm-ios stats m.onnx", model(DYNAMIC)),
+            Row(
+                "a shape of another rank",
+                "tvm-ios stats m.onnx --shape x:1,3,8",
+                model(DYNAMIC),
+            ),
+            Row(
+                "a shape for an input of none",
+                "tvm-ios stats m.onnx --shape image:1,3,8,8",
+                model(DYNAMIC),
+            ),
+            Row(
+                "a shape against the model",
+                "tvm-ios stats m.onnx --shape x:1,4,8,8",
+                model(DYNAMIC),
+            ),
+            Row("a shape that is none", "tvm-ios stats m.onnx --shape x:1,-3,8,8"),
+            Row(
+                "missing weights",
+                "tvm-ios stats m.onnx",
+                keep_weights_in("weights.bin"),
+            ),
+            Row(
+                "weights outside its folder",
+                "tvm-ios stats m.onnx",
+                keep_weights_in("../weights.bin"),
+            ),
+            Row("no program of torch", "tvm-ios stats m.pt2", text("m.pt2")),
+            Row("no Relax module", "tvm-ios stats r.json", text("r.json", '{"nodes": []}')),
             Row("JSON that is no graph", "tvm-ios stats graph.json", text("graph.json", "[]")),
             Row(
                 "a graph that names a tensor of none",
@@ -139,12 +198,12 @@ def rows() -> dict[str, list[Row]]:
             Row("no .npz", "tvm-ios run out --input notes", text("notes"), library="notes:"),
         ],
         "Schedules": [
-            Row("of another graph", "Schedule.load('schedule.json').validate(small(channels=8))"),
-            Row("of another network", "Schedule.load('schedule.json').validate(block)"),
-            Row("no schedule", "Schedule.load('graph.json')"),
+            Row("of another graph", "tvm-ios optimize n.onnx --schedule schedule.json", wider),
+            Row("of another network", "tvm-ios optimize two_inputs --schedule schedule.json"),
+            Row("no schedule", f"{optimize} --schedule graph.json"),
             Row(
                 "a unit twice",
-                "Schedule.load('schedule.json').validate(small())",
+                f"{optimize} --schedule schedule.json",
                 edit("schedule.json", lambda d: d["stages"].append(d["stages"][0])),
             ),
         ],

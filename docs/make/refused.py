@@ -31,7 +31,7 @@ class Row:
     what
         What is wrong, for people.
     command
-        A command line, or Python.
+        A command line.
     prepare
         Called in the folder, before the command.
     full
@@ -68,9 +68,7 @@ def run(row: Row, sound: Path, place: Path) -> tuple[str, str]:
     os.chdir(place)
     try:
         row.prepare()
-        if not row.command.startswith("tvm-ios "):
-            code, said = _run_python(row.command)
-        elif row.number is not None:
+        if row.number is not None:
             code, said = _run_and_send(row.command, row.number)
         else:
             with _full_disk() if row.full else contextlib.nullcontext():
@@ -105,26 +103,6 @@ def _run_command(command: str) -> tuple[str, str]:
     assert "Traceback" not in result.stderr
     said = [line.strip("│ ") for line in result.stderr.strip().splitlines()]
     return str(result.exit_code), [line for line in said if not line.startswith("╰")][-1]
-
-
-def _run_python(code: str) -> tuple[str, str]:
-    from tests.fuzz.models import small_network
-    from tvm_ios.errors import UserError
-    from tvm_ios.models import load_graph
-    from tvm_ios.onnx_graph import graph_from_onnx
-    from tvm_ios.schedule import Schedule
-    from tvm_ios.units import form_units
-
-    known = {
-        "Schedule": Schedule,
-        "small": lambda **options: form_units(graph_from_onnx(small_network(**options))),
-        "block": load_graph("inception_block"),
-    }
-    try:
-        eval(code, known)
-    except UserError as error:
-        return "", str(error)
-    raise AssertionError(f"{code} is not refused")
 
 
 def _run_and_send(command: str, number: signal.Signals) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -194,3 +195,22 @@ def test_optimize_says_what_is_in_the_way_of_its_output(tmp_path: Path) -> None:
     found = tvm_ios_process("optimize", tmp_path / "m.onnx", *options)
     assert "mine exists and is not an executable" in found.sentence
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "do not replace"
+
+
+def test_optimize_tries_a_given_schedule(tmp_path: Path) -> None:
+    file, folder = tmp_path / "schedule.json", tmp_path / "out"
+    made = ["schedule", "inception_block", "--policy", "greedy", "-o", str(file), "--json"]
+    assert tvm_ios(*made).code == 0
+    options = ["--policy", "sequential", "--schedule", str(file), "-o", str(folder), "--json"]
+    found = tvm_ios("optimize", "inception_block", *options)
+    assert found.code == 0
+    rows = {row["policy"]: row for row in json.loads(found.stdout)["policies"]}
+    assert list(rows) == ["tvm", "sequential", "given"]
+    assert rows["given"]["stages"] == len(json.loads(file.read_text())["stages"])
+    assert rows["given"]["max_rel_error"] < 1e-5
+
+
+def test_optimize_knows_its_policies() -> None:
+    found = tvm_ios("optimize", "inception_block", "--policy", "sequential,magic")
+    assert found.code == 2
+    assert "'magic' is none of sequential, greedy" in found.stderr

@@ -29,9 +29,13 @@ from tvm_ios.cli.search_options import (
     Measure,
     MeasureMode,
     OperatorsAGroup,
+    Policies,
     TimeLimit,
     TuningLog,
     measuring_options,
+    names_in,
+    policy_names,
+    require_known,
 )
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
@@ -54,10 +58,7 @@ def bench(
             autocompletion=complete_runners,
         ),
     ] = "onnxruntime",
-    policy: Annotated[
-        str | None,
-        typer.Option(help="What may be kept as ours, instead of every policy."),
-    ] = None,
+    policy: Policies = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the JSON here as well.")
     ] = None,
@@ -94,26 +95,24 @@ def bench(
     before anything is timed; then they run in turn, in a fresh process for each model. A model
     or a runner that fails is reported, and the others go on.
     """
-    against_names, policies = _names(against), _names(policy) if policy else None
+    against_names, policies = names_in(against), policy_names(policy)
     fixed = input_shapes(shape)
     options = measuring_options(lanes, measure, max_measurements, time_limit, r, s, max_block, log)
     from runtime_ext.contest import Rules
     from runtime_ext.machine_description import describe_machine
     from runtime_ext.runners import RUNNERS, opponents
-    from tvm_ios.api import POLICIES
     from tvm_ios.bench import bench as run
     from tvm_ios.bench_document import BenchDocument
     from tvm_ios.bench_material import log_digest
 
-    _require_known(against_names, RUNNERS, "--against")
-    _require_known(policies or (), POLICIES, "--policy")
+    require_known(against_names, RUNNERS, "--against")
     if resume and output is None:
         raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
     libraries = [runner.library for runner in opponents(against_names) if runner.library]
     rules = Rules(rounds, seconds, minimum=min(rounds, 10), warm_up=1)
     settings = {
         "against": against_names,
-        "policies": policies,
+        "policies": list(policies),
         "random_weights": random_weights,
         "shapes": {name: list(extents) for name, extents in fixed.items()},
         "rounds": rounds,
@@ -147,7 +146,7 @@ def bench(
                     options=options,
                     random_weights=random_weights,
                     shapes=fixed,
-                    policies=policies or POLICIES,
+                    policies=policies,
                     progress=lambda what, done, total, name=name: update(
                         f"{name}: {what}", done, total
                     ),
@@ -169,19 +168,6 @@ def bench(
         print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
     if document.failed:
         raise typer.Exit(1)
-
-
-def _names(text: str) -> list[str]:
-    """Names between commas, each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def _require_known(names: list[str] | tuple[()], known: Any, option: str) -> None:
-    for name in names:
-        if name not in known:
-            raise typer.BadParameter(
-                f"{name!r} is none of {', '.join(known)}", param_hint=f"'{option}'"
-            )
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -35,8 +35,19 @@ def complete_runners(incomplete: str) -> list[str]:
     """The last of some runners joined by commas."""
     from runtime_ext.runners import RUNNERS
 
+    return _joined(RUNNERS, incomplete)
+
+
+def complete_policies(incomplete: str) -> list[str]:
+    """The last of some policies joined by commas."""
+    from tvm_ios.api import POLICIES
+
+    return _joined(POLICIES, incomplete)
+
+
+def _joined(names: Iterable[str], incomplete: str) -> list[str]:
     done, comma, last = incomplete.rpartition(",")
-    left = [name for name in RUNNERS if name not in done.split(",")]
+    left = [name for name in names if name not in done.split(",")]
     return [f"{done}{comma}{name}" for name in _starting(left, last)]
 
 

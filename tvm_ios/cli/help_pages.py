@@ -49,6 +49,7 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
             (
                 "tvm-ios optimize squeezenet -o out/",
                 "tvm-ios optimize model.onnx --lanes 4 --time-limit 60 -o model.tar",
+                "tvm-ios optimize squeezenet --policy sequential --schedule schedule.json -o out/",
             ),
             "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
         ),
@@ -81,7 +82,8 @@ PANELS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("shape", "random_weights", "inputs", "seed"), "Model and inputs"),
         **dict.fromkeys(
-            ("policy", "cost", "measure", "r", "s", "max_block", "reuse", "groups"), "Search"
+            ("policy", "schedule", "cost", "measure", "r", "s", "max_block", "reuse", "groups"),
+            "Search",
         ),
         **dict.fromkeys(("max_measurements", "time_limit", "trials"), "Limits"),
         **dict.fromkeys(

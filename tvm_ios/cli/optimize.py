@@ -29,9 +29,11 @@ from tvm_ios.cli.search_options import (
     Measure,
     MeasureMode,
     OperatorsAGroup,
+    Policies,
     TimeLimit,
     TuningLog,
     measuring_options,
+    policy_names,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +46,13 @@ def optimize(
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Folder (or .tar) of the executable.  [MODEL.ios]"),
+    ] = None,
+    policy: Policies = None,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Try this schedule too; `tvm-ios schedule -o` writes one."
+        ),
     ] = None,
     shape: Shapes = None,
     lanes: Lanes = None,
@@ -64,7 +73,7 @@ def optimize(
     build: first what it computes, then how long it takes. Only what is faster than one unit after
     another beyond doubt is kept, else that.
     """
-    fixed = input_shapes(shape)
+    policies, fixed = policy_names(policy), input_shapes(shape)
     options = measuring_options(lanes, measure, max_measurements, time_limit, r, s, max_block, log)
     from tvm_ios.api import optimize as run
 
@@ -76,6 +85,8 @@ def optimize(
             options=options,
             random_weights=random_weights,
             shapes=fixed,
+            policies=policies,
+            schedule=schedule,
             progress=update,
         )
     if as_json:
@@ -155,8 +166,8 @@ def _print(done: Optimized) -> None:
     out.print(table)
     sequential, tvm = done.confirmed["sequential"], done.confirmed["tvm"]
     out.print(
-        f"kept [bold green]{done.kept}[/bold green]: in {sequential.pairs} pairs of runs in a "
-        f"fresh process {sequential.median:.3f} of sequential "
+        f"kept [bold green]{done.kept}[/bold green]: in {sequential.pairs} pairs of runs in "
+        f"fresh processes {sequential.median:.3f} of sequential "
         f"({sequential.low:.3f} to {sequential.high:.3f}), {tvm.median:.3f} of TVM's own "
         f"({tvm.low:.3f} to {tvm.high:.3f})"
     )

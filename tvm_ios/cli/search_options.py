@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from tvm_ios.cli.completion import complete_policies
 
 if TYPE_CHECKING:
     from relay_passes.measured import MeasuringOptions
@@ -20,6 +23,14 @@ class MeasureMode(StrEnum):
     full = "full"
 
 
+Policies = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Policies to try, between commas, instead of all.",
+        autocompletion=complete_policies,
+    ),
+]
 Lanes = Annotated[
     int | None, typer.Option(min=1, help="Threads; all CPUs of this process by default.")
 ]
@@ -34,6 +45,31 @@ TimeLimit = Annotated[float | None, typer.Option(help="Seconds of a policy's sea
 OperatorsAGroup = Annotated[int, typer.Option("-r", min=1, help="Units a group, at most.")]
 GroupsAStage = Annotated[int, typer.Option("-s", min=1, help="Groups a stage, at most.")]
 MaxBlock = Annotated[int, typer.Option(min=1, help="Units a block, at most.")]
+
+
+def names_in(text: str) -> list[str]:
+    """Names between commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def require_known(names: Sequence[str], known: Collection[str], option: str) -> None:
+    """Refuse a name that an option does not know, as a wrong use of the command."""
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(
+                f"{name!r} is none of {', '.join(known)}", param_hint=f"'{option}'"
+            )
+
+
+def policy_names(text: str | None) -> Sequence[str]:
+    """The policies that ``--policy`` names; all that there are without it."""
+    from tvm_ios.api import POLICIES
+
+    if text is None:
+        return POLICIES
+    names = names_in(text)
+    require_known(names, POLICIES, "--policy")
+    return names
 
 
 def measuring_options(
