@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.files import temporary_folder
 from tvm_ios.models import Shapes, form_of, load_graph
+from tvm_ios.optimized import Optimized
 from tvm_ios.paired import PairedRatio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
@@ -26,58 +27,11 @@ if TYPE_CHECKING:
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
     from relay_passes.prepare import Prepared
     from runtime_ext.build import BuiltModel
-    from runtime_ext.kernels.library import LogUse
     from tvm_ios.graph import OpGraph
 
 Progress = Callable[[str, int, int], None]
 
 POLICIES = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
-
-
-@dataclass(frozen=True)
-class Optimized:
-    """What :func:`optimize` did.
-
-    Attributes
-    ----------
-    model
-        Its name.
-    policies
-        All that were built, measured side by side.
-    kept
-        The policy of the executable.
-    confirmed
-        The kept one against ``sequential`` and ``tvm``, in pairs in fresh processes.
-    executable
-        Where it went.
-    operators, units, blocks, blocks_searched
-        How large the model is.
-    states, transitions, candidates, stages_measured
-        What the searches took; candidates are what a full search would have measured.
-    complete
-        False if a search's budget ended it before its optimum was proven.
-    tuned
-        Kernels that the tuning log has, that are used, and that it has not; None without a log.
-    seconds
-        Of each part of the work.
-    """
-
-    model: str
-    policies: tuple[PolicyResult, ...]
-    kept: str
-    confirmed: Mapping[str, PairedRatio]
-    executable: Path
-    operators: int
-    units: int
-    blocks: int
-    blocks_searched: int
-    states: int
-    transitions: int
-    candidates: int
-    stages_measured: int
-    complete: bool
-    tuned: LogUse | None
-    seconds: Mapping[str, float]
 
 
 def optimize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -42,3 +43,34 @@ def expand_hard_activation(graph: Any, node: Any, opset: int) -> None:
         gate = step("Mul", gate, source)
         gate.name += ".gated"
     bypass(graph, node, gate)
+
+
+def softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:
+    """Before opset 13 all axes from the given one on were one: say so by reshapes."""
+    if node.op_type != "Softmax" or opset >= 13:
+        return
+    source, result = node.inputs[0], node.outputs[0]
+    if source.shape is None or not source.shape.is_static():
+        return
+    extents = tuple(source.shape)
+    axis = node.attributes.get_int("axis", 1) % len(extents)
+    if len(extents) == 2 and axis == 1:
+        return
+    steps: list[Any] = []
+    for kind, shape in (
+        ("Reshape", (math.prod(extents[:axis]), math.prod(extents[axis:]))),
+        ("Softmax", None),
+        ("Reshape", extents),
+    ):
+        if shape is None:
+            inputs, attributes, made = [source], {"axis": 1}, source.shape
+        else:
+            target = new_constant(graph, f"{result.name}.shape", np.array(shape, np.int64))
+            inputs, attributes, made = [source, target], {}, ir.Shape(shape)
+        step: Any = ir.node(kind, inputs, attributes, name=f"{node.name}.{len(steps)}")
+        source = step.outputs[0]
+        source.name = f"{result.name}.{len(steps)}"
+        source.shape, source.dtype = made, result.dtype
+        steps.append(step)
+    graph.insert_before(node, steps)
+    bypass(graph, node, source)

@@ -12,9 +12,10 @@ from typing import Any
 import onnx_ir as ir
 
 from tvm_ios.graph import AttrValue, GraphError, Operator, OpGraph, Tensor
+from tvm_ios.onnx_canonical import Canonical
 from tvm_ios.onnx_edit import constant
 from tvm_ios.onnx_file import read_onnx
-from tvm_ios.onnx_operators import Canonical, canonical
+from tvm_ios.onnx_operators import canonical
 from tvm_ios.onnx_simplify import simplify
 from tvm_ios.operators import operator_flops
 

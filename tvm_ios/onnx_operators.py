@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.graph import AttrValue, GraphError
+from tvm_ios.graph import AttrValue
+from tvm_ios.onnx_canonical import Attrs, Canonical, Handler, integers, static_shape
 from tvm_ios.onnx_edit import constant
+from tvm_ios.onnx_windows import WINDOWS
 from tvm_ios.operators import is_bias
-
-Attrs = Mapping[str, AttrValue]
 
 #: The limits of ``Clip`` that are not given.
 _FLOAT_MAX = float(np.finfo(np.float32).max)
@@ -29,15 +27,6 @@ _SAME_NAME = {
     "Mul": "multiply",
     "Div": "divide",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Canonical:
-    """One canonical operator; ``inputs`` are the ONNX values that it reads."""
-
-    kind: str
-    inputs: Sequence[Any]
-    attrs: Attrs = field(default_factory=dict[str, AttrValue])
 
 
 def canonical(node: Any, opset: int) -> list[Canonical]:
@@ -74,53 +63,6 @@ def _generic(node: Any) -> Canonical:
     return Canonical(node.op_type.lower(), inputs, attrs)
 
 
-def _conv(node: Any, _: int) -> list[Canonical] | None:
-    data, weight, *bias = node.inputs
-    if len(weight.shape) != 4 or constant(weight) is None:
-        return None
-    get = node.attributes.get_ints
-    attrs: Attrs = {
-        "strides": tuple(get("strides", (1, 1))),
-        "pads": tuple(get("pads", (0, 0, 0, 0))),
-        "dilations": tuple(get("dilations", (1, 1))),
-        "group": node.attributes.get_int("group", 1),
-    }
-    steps = [Canonical("conv2d", (data, weight), attrs)]
-    return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
-
-
-def _conv_transpose(node: Any, _: int) -> list[Canonical] | None:
-    data, weight, *bias = node.inputs
-    if len(weight.shape) != 4 or constant(weight) is None:
-        return None
-    get = node.attributes.get_ints
-    attrs: Attrs = {
-        "strides": tuple(get("strides", (1, 1))),
-        "pads": tuple(get("pads", (0, 0, 0, 0))),
-        "output_padding": tuple(get("output_padding", (0, 0))),
-        "dilations": tuple(get("dilations", (1, 1))),
-        "group": node.attributes.get_int("group", 1),
-    }
-    steps = [Canonical("conv2d_transpose", (data, weight), attrs)]
-    return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
-
-
-def _resize(node: Any, _: int) -> Canonical | None:
-    # The simplification has refused what a size does not describe.
-    get = node.attributes.get_string
-    size = _static(node.outputs[0])[2:]
-    coordinates = get("coordinate_transformation_mode", "half_pixel")
-    if len(size) != 2 or coordinates == "tf_crop_and_resize":
-        return None
-    mode = get("mode", "nearest")
-    attrs: dict[str, AttrValue] = {"size": size, "mode": mode, "coordinates": coordinates}
-    if mode == "nearest":
-        attrs["rounding"] = get("nearest_mode", "round_prefer_floor")
-    elif mode == "cubic":
-        attrs["alpha"] = node.attributes.get_float("cubic_coeff_a", -0.75)
-    return Canonical("resize2d", node.inputs[:1], attrs)
-
-
 def _gemm(node: Any, _: int) -> list[Canonical] | None:
     data, weight, *bias = node.inputs
     row = constant(bias[0]) if bias and bias[0] is not None else np.zeros(1)
@@ -140,7 +82,7 @@ def _add(node: Any, _: int) -> Canonical:
     """A constant for each channel (of images), or for each column (of anything else), is a bias."""
     for value, row in (tuple(node.inputs), tuple(reversed(node.inputs))):
         array = constant(row)
-        if array is not None and is_bias(_static(value), array.shape):
+        if array is not None and is_bias(static_shape(value), array.shape):
             return Canonical("bias_add", (value, row))
     return Canonical("add", node.inputs)
 
@@ -161,25 +103,6 @@ def _leaky_relu(node: Any, _: int) -> Canonical:
     return Canonical("leaky_relu", node.inputs, {"alpha": node.attributes.get_float("alpha", 0.01)})
 
 
-def _pool(node: Any, _: int) -> Canonical | None:
-    if len(node.inputs[0].shape) != 4 or len(node.outputs) > 1:
-        return None
-    get = node.attributes.get_ints
-    attrs: dict[str, AttrValue] = {
-        "kernel": tuple(get("kernel_shape")),
-        "strides": tuple(get("strides", (1, 1))),
-        "pads": tuple(get("pads", (0, 0, 0, 0))),
-        "ceil_mode": bool(node.attributes.get_int("ceil_mode", 0)),
-    }
-    dilations = tuple(get("dilations", (1, 1)))
-    if node.op_type == "MaxPool":
-        return Canonical("max_pool2d", node.inputs, attrs | {"dilations": dilations})
-    if dilations != (1, 1):
-        return None
-    counts = bool(node.attributes.get_int("count_include_pad", 0))
-    return Canonical("avg_pool2d", node.inputs, attrs | {"count_include_pad": counts})
-
-
 def _global_mean(node: Any, _: int) -> Canonical:
     axes = tuple(range(2, len(node.inputs[0].shape)))
     return Canonical("mean", node.inputs, {"axes": axes, "keepdims": True})
@@ -187,7 +110,7 @@ def _global_mean(node: Any, _: int) -> Canonical:
 
 def _reduce_mean(node: Any, _: int) -> Canonical | None:
     rank = len(node.inputs[0].shape)
-    axes = _ints(node, 1, "axes")
+    axes = integers(node, 1, "axes")
     if axes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
         return None
     if not axes:
@@ -211,19 +134,19 @@ def _softmax(node: Any, opset: int) -> Canonical:
 
 
 def _reshape(node: Any, _: int) -> Canonical:
-    return Canonical("reshape", node.inputs[:1], {"shape": _static(node.outputs[0])})
+    return Canonical("reshape", node.inputs[:1], {"shape": static_shape(node.outputs[0])})
 
 
 def _transpose(node: Any, _: int) -> Canonical:
     default = tuple(reversed(range(len(node.inputs[0].shape))))
     return Canonical(
-        "transpose", node.inputs, {"perm": tuple(node.attributes.get_ints("perm", default))}
+        "transpose", node.inputs, {"perm": tuple(node.attributes.getintegers("perm", default))}
     )
 
 
 def _pad(node: Any, _: int) -> Canonical | None:
     rank = len(node.inputs[0].shape)
-    pads, axes = _ints(node, 1, "pads"), _ints(node, 3, "")
+    pads, axes = integers(node, 1, "pads"), integers(node, 3, "")
     value = node.attributes.get_float("value", 0.0)
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         array = constant(node.inputs[2])
@@ -242,9 +165,9 @@ def _pad(node: Any, _: int) -> Canonical | None:
 
 
 def _slice(node: Any, _: int) -> Canonical | None:
-    shape = _static(node.inputs[0])
-    starts, ends = _ints(node, 1, "starts"), _ints(node, 2, "ends")
-    axes, steps = _ints(node, 3, "axes"), _ints(node, 4, "steps")
+    shape = static_shape(node.inputs[0])
+    starts, ends = integers(node, 1, "starts"), integers(node, 2, "ends")
+    axes, steps = integers(node, 3, "axes"), integers(node, 4, "steps")
     if starts is None or ends is None:
         return None
     axes = tuple(range(len(starts))) if axes is None else axes
@@ -264,7 +187,7 @@ def _slice(node: Any, _: int) -> Canonical | None:
 
 def _split(node: Any, _: int) -> Canonical:
     axis: int = node.attributes.get_int("axis", 0) % len(node.inputs[0].shape)
-    sizes: tuple[int, ...] = tuple(_static(output)[axis] for output in node.outputs)
+    sizes: tuple[int, ...] = tuple(static_shape(output)[axis] for output in node.outputs)
     return Canonical("split", node.inputs[:1], {"axis": axis, "sizes": sizes})
 
 
@@ -297,31 +220,12 @@ def _layer_norm(node: Any, _: int) -> Canonical | None:
     return Canonical("layer_norm", node.inputs, {"axes": axes, "epsilon": epsilon})
 
 
-def _ints(node: Any, position: int, name: str) -> tuple[int, ...] | None:
-    """Integers that newer opsets read as an input and older ones as an attribute."""
-    if len(node.inputs) > position and node.inputs[position] is not None:
-        array = constant(node.inputs[position])
-        return None if array is None else tuple(array.reshape(-1).tolist())
-    values = node.attributes.get_ints(name, None) if name else None
-    return None if values is None else tuple(values)
-
-
-def _static(value: Any) -> tuple[int, ...]:
-    if value.shape is None or any(not isinstance(extent, int) for extent in value.shape):
-        raise GraphError(
-            f"the shape of {value.name!r} depends on the data; export the model with fixed shapes"
-        )
-    return tuple(value.shape)
-
-
-_HANDLERS: dict[str, Callable[[Any, int], Canonical | list[Canonical] | None]] = {
+_HANDLERS: dict[str, Handler] = {
+    **WINDOWS,
     "Add": _add,
-    "AveragePool": _pool,
     "Cast": _cast,
     "Clip": _clip,
     "Concat": _concat,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
     "Flatten": _reshape,
     "Gather": _gather,
     "Gemm": _gemm,
@@ -330,11 +234,9 @@ _HANDLERS: dict[str, Callable[[Any, int], Canonical | list[Canonical] | None]] =
     "LayerNormalization": _layer_norm,
     "LeakyRelu": _leaky_relu,
     "MatMul": _matmul,
-    "MaxPool": _pool,
     "Pad": _pad,
     "ReduceMean": _reduce_mean,
     "Reshape": _reshape,
-    "Resize": _resize,
     "Slice": _slice,
     "Softmax": _softmax,
     "Split": _split,

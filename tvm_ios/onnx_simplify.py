@@ -25,7 +25,7 @@ from tvm_ios.onnx_edit import (
     free_weights_from_inputs,
     new_constant,
 )
-from tvm_ios.onnx_expand import expand_hard_activation
+from tvm_ios.onnx_expand import expand_hard_activation, softmax_of_one_axis
 from tvm_ios.onnx_gather import slice_of_one_index
 from tvm_ios.onnx_layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx_layer_norm import fuse_layer_norms
@@ -128,7 +128,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         _binary_sums(graph, node)
         _canonical_gemm(graph, node, factored)
         slice_of_one_index(graph, node, opset)
-        _softmax_of_one_axis(graph, node, opset)
+        softmax_of_one_axis(graph, node, opset)
     if opset >= 13 and fuse_layer_norms(graph):
         work.opset_imports[""] = max(opset, LAYER_NORM_OPSET)
     _matmul_bias_to_gemm(graph)
@@ -253,37 +253,6 @@ def _canonical_gemm(graph: Any, node: Any, factored: dict[_Factored, Any]) -> No
         node.replace_input_with(1, factored[key])
     for name in ("alpha", "beta", "transA", "transB"):
         attributes.pop(name, None)
-
-
-def _softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:
-    """Before opset 13 all axes from the given one on were one: say so by reshapes."""
-    if node.op_type != "Softmax" or opset >= 13:
-        return
-    source, result = node.inputs[0], node.outputs[0]
-    if source.shape is None or not source.shape.is_static():
-        return
-    extents = tuple(source.shape)
-    axis = node.attributes.get_int("axis", 1) % len(extents)
-    if len(extents) == 2 and axis == 1:
-        return
-    steps: list[Any] = []
-    for kind, shape in (
-        ("Reshape", (math.prod(extents[:axis]), math.prod(extents[axis:]))),
-        ("Softmax", None),
-        ("Reshape", extents),
-    ):
-        if shape is None:
-            inputs, attributes, made = [source], {"axis": 1}, source.shape
-        else:
-            target = new_constant(graph, f"{result.name}.shape", np.array(shape, np.int64))
-            inputs, attributes, made = [source, target], {}, ir.Shape(shape)
-        step: Any = ir.node(kind, inputs, attributes, name=f"{node.name}.{len(steps)}")
-        source = step.outputs[0]
-        source.name = f"{result.name}.{len(steps)}"
-        source.shape, source.dtype = made, result.dtype
-        steps.append(step)
-    graph.insert_before(node, steps)
-    bypass(graph, node, source)
 
 
 def _matmul_bias_to_gemm(graph: Any) -> None:

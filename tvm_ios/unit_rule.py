@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from graphlib import CycleError, TopologicalSorter
 
-from tvm_ios.graph import Operator, OpGraph
+from tvm_ios.graph import OpGraph
 from tvm_ios.operators import (
     ACTIVATIONS,
     ANCHORS,
@@ -19,6 +18,7 @@ from tvm_ios.operators import (
     is_depthwise,
     is_pointwise,
 )
+from tvm_ios.unit_partition import Partition, is_acyclic
 
 _ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
 _CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split"}
@@ -43,11 +43,11 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
     """
     groups = _grouped(graph, cells=True)
     # Cells have several exits: two that read parts of each other are no units.
-    return groups if _is_acyclic(graph, groups) else _grouped(graph, cells=False)
+    return groups if is_acyclic(graph, groups) else _grouped(graph, cells=False)
 
 
 def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
-    partition = _Partition(graph)
+    partition = Partition(graph)
     _separable_convolutions(partition)
     _exits(partition)
     _epilogues(partition)
@@ -60,94 +60,13 @@ def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
     return partition.groups()
 
 
-def _is_acyclic(graph: OpGraph, groups: list[list[int]]) -> bool:
-    owner = {op: number for number, group in enumerate(groups) for op in group}
-    sources = {
-        number: {
-            owner[maker]
-            for op in group
-            for tensor in graph.operators[op].inputs
-            if (maker := graph.producer[tensor]) is not None
-        }
-        - {number}
-        for number, group in enumerate(groups)
-    }
-    try:
-        TopologicalSorter(sources).prepare()
-    except CycleError:
-        return False
-    return True
-
-
-class _Partition:
-    """Which operators have been put together so far, and how they hang together."""
-
-    def __init__(self, graph: OpGraph) -> None:
-        self.graph = graph
-        self._members = [[op] for op in range(len(graph))]
-
-    def op(self, number: int) -> Operator:
-        return self.graph.operators[number]
-
-    def members(self, op: int) -> list[int]:
-        """The operators of an operator's unit, ascending."""
-        return self._members[op]
-
-    def join(self, *ops: int) -> None:
-        joined = sorted({member for op in ops for member in self._members[op]})
-        for member in joined:
-            self._members[member] = joined
-
-    def alone(self, op: int) -> bool:
-        return len(self._members[op]) == 1
-
-    def groups(self) -> list[list[int]]:
-        return [unit for op, unit in enumerate(self._members) if unit[0] == op]
-
-    def reader(self, op: int | None, kinds: frozenset[str] | None = None) -> int | None:
-        """The only reader of an operator's only result, if it is of one of the kinds."""
-        if op is None or len(self.op(op).outputs) != 1:
-            return None
-        (result,) = self.op(op).outputs
-        readers = self.graph.consumers[result]
-        if len(readers) != 1 or result in self.graph.outputs:
-            return None
-        return readers[0] if kinds is None or self.op(readers[0]).kind in kinds else None
-
-    def maker(self, op: int, kinds: frozenset[str]) -> int | None:
-        """The maker of an operator's first input, if nothing else reads it and of the kinds."""
-        maker = self.graph.producer[self.op(op).inputs[0]]
-        if maker is None or self.op(maker).kind not in kinds or self.reader(maker) != op:
-            return None
-        return maker
-
-    def sources(self, op: int) -> list[int | None]:
-        """The makers of an operator's inputs that are no constants; None is a graph input."""
-        tensors = dict.fromkeys(self.op(op).inputs)
-        return [
-            self.graph.producer[tensor]
-            for tensor in tensors
-            if not self.graph.tensors[tensor].constant
-        ]
-
-    def is_sum(self, op: int | None) -> bool:
-        return op is not None and self.op(op).kind == "add" and len(self.sources(op)) == 2
-
-    def join_sums(self, op: int, reader: int) -> None:
-        """Join a sum, and the sums that only it reads, to their only reader."""
-        self.join(op, reader)
-        for source in self.sources(op):
-            if source is not None and self.is_sum(source) and self.reader(source) == op:
-                self.join_sums(source, op)
-
-
 _ADD = frozenset({"add"})
 _BIAS = frozenset({"bias_add"})
 _CONV = frozenset({"conv2d"})
 _VIEWS = frozenset({"slice", "reshape"})
 
 
-def _separable_convolutions(partition: _Partition) -> None:
+def _separable_convolutions(partition: Partition) -> None:
     """A depthwise convolution and the 1x1 convolution that alone reads it, activated before."""
     graph = partition.graph
     for op in range(len(graph)):
@@ -170,7 +89,7 @@ def _separable_convolutions(partition: _Partition) -> None:
             partition.join_sums(total, activation)
 
 
-def _exits(partition: _Partition) -> None:
+def _exits(partition: Partition) -> None:
     """A concatenation takes the concatenations and sums that only it reads."""
     for op in range(len(partition.graph)):
         if partition.op(op).kind != "concat":
@@ -184,7 +103,7 @@ def _exits(partition: _Partition) -> None:
                 partition.join_sums(source, op)
 
 
-def _epilogues(partition: _Partition) -> None:
+def _epilogues(partition: Partition) -> None:
     """A convolution or dense layer takes its bias and its activation."""
     for op in range(len(partition.graph)):
         if partition.op(op).kind not in ANCHORS:
@@ -199,7 +118,7 @@ def _epilogues(partition: _Partition) -> None:
             _take_activation(partition, last)
 
 
-def _take_activation(partition: _Partition, op: int) -> None:
+def _take_activation(partition: Partition, op: int) -> None:
     activation = partition.reader(op, ACTIVATIONS)
     if activation is not None:
         if partition.alone(activation):
@@ -208,7 +127,7 @@ def _take_activation(partition: _Partition, op: int) -> None:
     partition.join(op, *_gate(partition, op))
 
 
-def _gate(partition: _Partition, op: int) -> list[int]:
+def _gate(partition: Partition, op: int) -> list[int]:
     """The operators of ``x * f(x)`` (swish, hard swish), where nothing else reads x or f(x)."""
     (result,) = partition.op(op).outputs
     readers = partition.graph.consumers[result]
@@ -229,7 +148,7 @@ def _gate(partition: _Partition, op: int) -> list[int]:
     return path if is_product else []
 
 
-def _sums(partition: _Partition) -> None:
+def _sums(partition: Partition) -> None:
     """A residual sum belongs to the later convolution before it; other sums stay together."""
     for op in range(len(partition.graph)):
         if not partition.is_sum(op) or not partition.alone(op):
@@ -257,18 +176,18 @@ def _sums(partition: _Partition) -> None:
             partition.join(op, reader)
 
 
-def _shape(partition: _Partition, op: int) -> tuple[int, ...]:
+def _shape(partition: Partition, op: int) -> tuple[int, ...]:
     return partition.graph.tensors[partition.op(op).outputs[0]].shape
 
 
-def _is_bare_product(partition: _Partition, op: int) -> bool:
+def _is_bare_product(partition: Partition, op: int) -> bool:
     """Whether an operator ends a unit of one convolution or dense layer without activation."""
     members = partition.members(op)
     kinds = [partition.op(member).kind for member in members]
     return members[-1] == op and kinds[0] in ANCHORS and set(kinds[1:]) <= {"bias_add"}
 
 
-def _cells(partition: _Partition) -> None:
+def _cells(partition: Partition) -> None:
     """A dense layer takes the split of its result and what is computed from the parts alone.
 
     What other values go into the cell must not depend on the split.
@@ -301,7 +220,7 @@ def _cells(partition: _Partition) -> None:
         partition.join(source, *cell)
 
 
-def _prologues(partition: _Partition) -> None:
+def _prologues(partition: Partition) -> None:
     """A convolution takes the activation that only it reads; any window takes its padding."""
     for op in range(len(partition.graph)):
         if partition.op(op).kind not in _WINDOWED or partition.members(op)[0] != op:
@@ -315,7 +234,7 @@ def _prologues(partition: _Partition) -> None:
                 partition.join(op, *path)
 
 
-def _path_adjustment(partition: _Partition, op: int) -> list[int]:
+def _path_adjustment(partition: Partition, op: int) -> list[int]:
     """Activation, shift and average pooling before a 1x1 convolution (NASNet)."""
     pool = partition.maker(op, frozenset({"avg_pool2d"}))
     if pool is None or not is_pointwise(partition.graph, partition.op(op)):
@@ -331,7 +250,7 @@ def _path_adjustment(partition: _Partition, op: int) -> list[int]:
     return path if all(partition.members(member) == [member] for member in path) else []
 
 
-def _activation_before(partition: _Partition, op: int) -> list[int]:
+def _activation_before(partition: Partition, op: int) -> list[int]:
     """The activation, with a batch norm before it that no convolution could take (DenseNet)."""
     activation = partition.maker(op, ACTIVATIONS)
     if activation is None or not partition.alone(activation):
@@ -344,7 +263,7 @@ def _activation_before(partition: _Partition, op: int) -> list[int]:
         path.append(before)
 
 
-def _cheap_followers(partition: _Partition) -> None:
+def _cheap_followers(partition: Partition) -> None:
     """Cheap operators join what makes their only input, if nothing else reads it."""
     for op in range(len(partition.graph)):
         sources = partition.sources(op)
@@ -354,7 +273,7 @@ def _cheap_followers(partition: _Partition) -> None:
                 partition.join(op, source)
 
 
-def _views(partition: _Partition) -> None:
+def _views(partition: Partition) -> None:
     """A dense layer reads a slice of what others read too without a copy."""
     for op in range(len(partition.graph)):
         if partition.op(op).kind == "dense" and partition.members(op)[0] == op:

@@ -1,0 +1,60 @@
+"""What optimising a model came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.paired import PairedRatio
+from tvm_ios.verdict import PolicyResult
+
+if TYPE_CHECKING:
+    from runtime_ext.kernels.library import LogUse
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """What :func:`tvm_ios.api.optimize` did.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    policies
+        All that were built, measured side by side.
+    kept
+        The policy of the executable.
+    confirmed
+        The kept one against ``sequential`` and ``tvm``, in pairs in fresh processes.
+    executable
+        Where it went.
+    operators, units, blocks, blocks_searched
+        How large the model is.
+    states, transitions, candidates, stages_measured
+        What the searches took; candidates are what a full search would have measured.
+    complete
+        False if a search's budget ended it before its optimum was proven.
+    tuned
+        Kernels that the tuning log has, that are used, and that it has not; None without a log.
+    seconds
+        Of each part of the work.
+    """
+
+    model: str
+    policies: tuple[PolicyResult, ...]
+    kept: str
+    confirmed: Mapping[str, PairedRatio]
+    executable: Path
+    operators: int
+    units: int
+    blocks: int
+    blocks_searched: int
+    states: int
+    transitions: int
+    candidates: int
+    stages_measured: int
+    complete: bool
+    tuned: LogUse | None
+    seconds: Mapping[str, float]
