@@ -27,7 +27,6 @@ def bare(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_models() -> None:
     found = tvm_ios("models", "--json").json
     assert list(found) == ["models"]

@@ -6,35 +6,23 @@ from typing import Any
 
 from rich.table import Table
 
-from tvm_ios.cli.output import Debug, Json, console, print_json, progress_bars, reports_errors
+from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 
 
 @reports_errors
 def models(as_json: Json = False, debug: Debug = False) -> None:
     """List the networks that can be named instead of a file.
 
-    Each is built as an ONNX model with seeded weights; the table says how large it is.
+    Each is an ONNX model with seeded weights; the table says how large it is.
     """
     from tvm_ios import zoo
-    from tvm_ios.blocks import cut_blocks
-    from tvm_ios.models import load_graph
+    from tvm_ios.zoo.sizes import SIZES
 
     rows: list[dict[str, Any]] = []
-    names = zoo.names()
-    with progress_bars() as update:
-        for done, name in enumerate(names):
-            update("building the zoo", done, len(names))
-            graph = load_graph(name)
-            shape = list(graph.tensors[graph.inputs[0]].shape)
-            rows.append(
-                {
-                    "name": name,
-                    "input": shape,
-                    "operators": len(graph),
-                    "blocks": len(cut_blocks(graph)),
-                }
-            )
-        update("building the zoo", len(names), len(names))
+    for name in zoo.names():
+        size = SIZES[name]
+        shape = list(next(iter(zoo.describe(name).input_shapes.values())))
+        rows.append({"name": name, "input": shape, "operators": size.units, "blocks": size.blocks})
     if as_json:
         print_json({"models": rows})
         return

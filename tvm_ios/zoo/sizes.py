@@ -1,0 +1,61 @@
+"""How large the networks of the zoo are, so that listing them builds none; tests count again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Size(NamedTuple):
+    """Of a network under the default rules.
+
+    Attributes
+    ----------
+    units
+        Of its graph of units.
+    blocks
+        That this graph is cut into.
+    """
+
+    units: int
+    blocks: int
+
+
+SIZES: Mapping[str, Size] = MappingProxyType(
+    {
+        "inception_v3": Size(120, 13),
+        "squeezenet": Size(50, 12),
+        "nasnet_a": Size(374, 24),
+        "randwire": Size(120, 6),
+        "resnet50": Size(56, 18),
+        "resnext29": Size(33, 11),
+        "densenet121": Size(184, 19),
+        "mobilenet_v2": Size(54, 16),
+        "mobilenet_v3": Size(81, 23),
+        "efficientnet_b0": Size(115, 29),
+        "shufflenet_v2": Size(56, 18),
+        "unet": Size(31, 3),
+        "lstm_tc": Size(1991, 206),
+        "transformer": Size(44, 10),
+        "inception_block": Size(17, 3),
+        "nasnet_cell": Size(36, 4),
+        "lstm_small": Size(23, 2),
+        "transformer_small": Size(24, 6),
+        "two_inputs": Size(7, 3),
+        "several_outputs": Size(7, 2),
+        "0": Size(1, 8),
+        "1": Size(4, 73),
+        "2": Size(4, 73),
+        "3": Size(4, 73),
+        "4": Size(3, 17),
+        "5": Size(4, 145),
+        "6": Size(4, 145),
+        "7": Size(4, 145),
+        "8": Size(4, 145),
+        "9": Size(3, 31),
+        "10": Size(6, 181),
+        "11": Size(6, 181),
+        "12": Size(1, 3),
+    }
+)
