@@ -140,7 +140,7 @@ def _reshape(node: Any, _: int) -> Canonical:
 def _transpose(node: Any, _: int) -> Canonical:
     default = tuple(reversed(range(len(node.inputs[0].shape))))
     return Canonical(
-        "transpose", node.inputs, {"perm": tuple(node.attributes.getintegers("perm", default))}
+        "transpose", node.inputs, {"perm": tuple(node.attributes.get_ints("perm", default))}
     )
 
 

@@ -44,18 +44,5 @@ SIZES: Mapping[str, Size] = MappingProxyType(
         "transformer_small": Size(24, 6),
         "two_inputs": Size(7, 3),
         "several_outputs": Size(7, 2),
-        "0": Size(1, 8),
-        "1": Size(4, 73),
-        "2": Size(4, 73),
-        "3": Size(4, 73),
-        "4": Size(3, 17),
-        "5": Size(4, 145),
-        "6": Size(4, 145),
-        "7": Size(4, 145),
-        "8": Size(4, 145),
-        "9": Size(3, 31),
-        "10": Size(6, 181),
-        "11": Size(6, 181),
-        "12": Size(1, 3),
     }
 )
