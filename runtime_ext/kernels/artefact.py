@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime_ext.kernels.machine_code import object_code
 from tvm_ios.errors import UserError
 from tvm_ios.files import make_folder, temporary_folder
 from tvm_ios.json_text import json_object, natural, naturals
@@ -110,7 +111,7 @@ class ArtefactCache:
         OSError
             If they cannot be written.
         """
-        content = _object_code(library)
+        content = object_code(library)
         try:
             self._add(artefact, content)
         except OSError as error:
@@ -137,10 +138,3 @@ def _digest(description: Any, content: bytes) -> str:
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
     digest.update(content)
     return digest.hexdigest()
-
-
-def _object_code(library: Any) -> bytes:
-    # In memory: LLVM ends the whole process when a file cannot be written.
-    with open(os.memfd_create("kernel.o"), "rb") as made:
-        library.write_to_file(f"/proc/self/fd/{made.fileno()}", "o")
-        return made.read()

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm.support import cc
 
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, kernel_key
 from runtime_ext.kernels.build import build_kernel
 from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.machine_code import link
 from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import (
@@ -25,7 +25,6 @@ from runtime_ext.kernels.unit import (
     tuned_plans,
 )
 from runtime_ext.kernels.vector_unit import VectorUnit
-from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
@@ -151,7 +150,7 @@ class KernelCompiler:
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
         """Write a shared library with these symbols, for ``tvm.runtime.load_module``."""
         keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
-        _link(Path(path), [self._cache.object_file(key) for key in keys])
+        link(Path(path), [self._cache.object_file(key) for key in keys])
 
     def _plan(self, source: UnitSource) -> tuple[UnitPlan, ...]:
         default = plan_unit(source, self._unit)
@@ -217,7 +216,7 @@ class KernelCompiler:
             return
         with temporary_folder() as folder:
             path = folder / "kernels.so"
-            _link(path, [self._cache.object_file(key) for key in keys])
+            link(path, [self._cache.object_file(key) for key in keys])
             module = tvm.runtime.load_module(str(path))
         self._loaded.append(module)
         for key in keys:
@@ -243,16 +242,3 @@ class KernelCompiler:
         code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
         key = kernel_key(repr((code, plan.constants)), str(self.target))
         return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned)
-
-
-def _link(path: Path, objects: list[Path]) -> None:
-    if cc.get_cc() is None:
-        raise UserError("kernels are linked by a C++ compiler and there is none: install g++")
-    try:
-        cc.create_shared(str(path), [str(o) for o in objects])
-    except (RuntimeError, ValueError, OSError) as error:
-        # The linker's own complaint is the second line; the first is TVM's heading.
-        said = [line for line in str(error).splitlines() if line.strip()]
-        raise UserError(
-            f"the kernels cannot be linked into {path}: {said[min(1, len(said) - 1)]}"
-        ) from error

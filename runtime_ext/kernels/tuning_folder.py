@@ -13,7 +13,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ import tvm_ffi
 from tvm.s_tir import meta_schedule
 
 from tvm_ios.errors import UserError
-from tvm_ios.files import write_atomically
+from tvm_ios.files import temporary_folder, write_atomically
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 _ABOUT = "tvm-ios-log.json"
@@ -71,11 +70,11 @@ def read_database(folder: Path) -> Any:
                 "`tvm-ios tune` or MetaSchedule wrote"
             )
     _about(folder)
-    with tempfile.TemporaryDirectory() as copies:
+    with temporary_folder() as copies:
         chosen = {name: folder / name for name in (WORKLOADS, RECORDS)}
         for name, path in chosen.items():
             if _unfinished(path):
-                chosen[name] = Path(copies) / name
+                chosen[name] = copies / name
                 shutil.copy(path, chosen[name])
                 _mend(chosen[name])
         return _load(folder, chosen[WORKLOADS], chosen[RECORDS])

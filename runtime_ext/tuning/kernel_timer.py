@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm.support import cc
 
 from runtime_ext.kernels.build import build_kernel
+from runtime_ext.kernels.machine_code import link, object_code
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.vector_unit import VectorUnit
 from runtime_ext.measure import random_buffers
 from runtime_ext.native_executor import NativeExecutor
+from tvm_ios.files import temporary_folder
 from tvm_ios.program import Buffer, BufferType, Launch, Program, Role
 
 _ROUNDS = 11
@@ -44,8 +44,8 @@ class KernelTimer:
         Kernels take turns, so that a machine that others use too, or that grows warm, spoils
         little; what else runs only ever adds to a round.
         """
-        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-            programs, module = self._build(specs, Path(folder))
+        with temporary_folder() as folder, ExitStack() as stack:
+            programs, module = self._build(specs, folder)
             runners: list[tuple[NativeExecutor, int]] = []
             for program in programs:
                 (symbol,) = program.kernels
@@ -64,14 +64,14 @@ class KernelTimer:
     def _build(self, specs: Sequence[Contraction], folder: Path) -> tuple[list[Program], Any]:
         def make(number: int) -> Program:
             artefact, library = build_kernel(specs[number], str(number), self.target, self._unit)
-            library.write_to_file(str(folder / f"{number}.o"), "o")
+            (folder / f"{number}.o").write_bytes(object_code(library))
             (phase,) = artefact.phases
             return _program(specs[number], phase.symbol, phase.tiles, self.lanes)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             programs = list(pool.map(make, range(len(specs))))
         path = folder / "kernels.so"
-        cc.create_shared(str(path), [str(folder / f"{i}.o") for i in range(len(specs))])
+        link(path, [folder / f"{i}.o" for i in range(len(specs))])
         return programs, tvm.runtime.load_module(str(path))
 
 
