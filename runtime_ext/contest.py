@@ -178,6 +178,11 @@ def virtual_machine(module: Path, inputs: list[Array]) -> Callable[[], Any]:
     return lambda: main(*tensors)
 
 
+def machine_outputs(result: Any) -> list[Array]:
+    """The outputs in what :func:`virtual_machine` 's runner returned."""
+    return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]
+
+
 def _main(file: str, parent: int) -> None:
     end_with_parent(parent)
     from runtime_ext.executable import load

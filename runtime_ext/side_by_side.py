@@ -26,12 +26,10 @@ from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.runners import EXECUTABLE, RUNNERS, Started
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
+from tvm_ios.verdict import LARGEST_ERROR, output_errors
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
-
-#: Above this a difference is not rounding, and times mean nothing.
-_LARGEST_ERROR = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +181,9 @@ def _compete(contestants: Sequence[Contestant], lanes: int, rules: Rules) -> Out
     _report("starting runners", len(contestants), len(contestants))
     others = [c.name for c in contestants if c.runner != EXECUTABLE.name and c.name in started]
     reference = others[0] if others else ours.name
-    errors = {name: _error(found, outputs[reference]) for name, found in outputs.items()}
+    errors = {name: output_errors(found, outputs[reference])[1] for name, found in outputs.items()}
     for name, error in errors.items():
-        if not error <= _LARGEST_ERROR:
+        if not error <= LARGEST_ERROR:
             raise UserError(
                 f"{name} and {reference} differ by {error:.1e} of the largest output, so nothing "
                 "was timed; find out which of them is wrong with --against one runner at a time"
@@ -196,19 +194,6 @@ def _compete(contestants: Sequence[Contestant], lanes: int, rules: Rules) -> Out
         lambda done: _report("timing runners", done, rules.rounds),
     )
     return Outcome(samples, errors, reference, failed)
-
-
-def _error(found: Sequence[Array], reference: Sequence[Array]) -> float:
-    """The largest of all outputs; not a number if one is not, infinite if shapes differ."""
-    if [a.shape for a in found] != [b.shape for b in reference]:
-        return float("inf")
-    worst = 0.0
-    for ours, theirs in zip(found, reference, strict=True):
-        difference = np.max(np.abs(ours.astype(np.float64) - theirs), initial=0.0)
-        scale = np.max(np.abs(theirs.astype(np.float64)), initial=0.0) or 1.0
-        # Unlike max, this lets a NaN through.
-        worst = float(np.maximum(worst, difference / scale))
-    return worst
 
 
 def _report(what: str, done: int, total: int) -> None:

@@ -15,7 +15,6 @@ from tvm_ios.paired import PairedRatio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
 from tvm_ios.verdict import (
-    Array,
     PolicyResult,
     compare_outputs,
     kept_policy,
@@ -43,6 +42,7 @@ def optimize(
     shapes: Shapes | None = None,
     policies: Sequence[str] = POLICIES,
     schedule: Path | None = None,
+    sequential: Path | None = None,
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
@@ -68,6 +68,8 @@ def optimize(
         What to try; ``sequential`` is always built.
     schedule
         A schedule file to try too, as the policy ``given``.
+    sequential
+        Where the sequential program's executable goes as well, to compare with.
     progress
         Called with (what, done, total).
 
@@ -116,6 +118,8 @@ def optimize(
         "kept": kept,
     }
     candidates.built[kept].save(output, notes)
+    if sequential is not None:
+        candidates.built["sequential"].save(sequential)
     watch.lap("save")
     return Optimized(
         model=loaded.name,
@@ -218,13 +222,13 @@ def _measure(
     candidates: _Candidates, baseline: Path, report: Progress, watch: _Watch
 ) -> tuple[PolicyResult, ...]:
     """Compare every program with TVM's own, then time them side by side."""
-    from runtime_ext.contest import Rules, hold_contest, virtual_machine
+    from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
 
     different = dict.fromkeys(candidates.measured_as.values())
     sessions = {policy: candidates.built[policy].session() for policy in different}
     inputs = sessions["sequential"].random_inputs(0)
     run_tvm = virtual_machine(baseline, list(inputs.values()))
-    reference = _arrays(run_tvm())
+    reference = machine_outputs(run_tvm())
     errors = {"tvm": (0.0, 0.0)}
     runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm}
     for policy, session in sessions.items():
@@ -265,10 +269,6 @@ def _confirm(
 
 def _silent(what: str, done: int, total: int) -> None:
     """Report nothing."""
-
-
-def _arrays(result: Any) -> list[Array]:
-    return [result.numpy()] if hasattr(result, "numpy") else [part.numpy() for part in result]
 
 
 class _Watch:

@@ -17,7 +17,6 @@ from tvm_ios.models import Shapes
 from tvm_ios.schedule import Schedule
 
 if TYPE_CHECKING:
-    from relay_passes.load import LoadedModel
     from relay_passes.measured import MeasuringOptions
 
 _REQUEST = "request.json"
@@ -93,9 +92,9 @@ def prepare_material(
             random_weights=random_weights,
             shapes=shapes,
             policies=policies,
+            sequential=folder / "sequential",
             progress=progress,
         )
-        _save_sequential(loaded, folder / "sequential", options)
         write_atomically(folder / "model.onnx", content)
         write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
     if "tvm.so" in wanted and not (folder / "tvm.so").exists():
@@ -125,18 +124,6 @@ def log_digest(database: Path | None) -> str | None:
     for file in sorted(database.iterdir()):
         digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def _save_sequential(loaded: LoadedModel, path: Path, options: MeasuringOptions) -> None:
-    from relay_passes.measured import MeasuredSearch
-    from relay_passes.prepare import apply_schedule, prepare
-    from runtime_ext.build import build
-
-    prepared = prepare(loaded.module, loaded.name)
-    search = MeasuredSearch(prepared, options)
-    schedule, _ = search.schedule("sequential")
-    module = apply_schedule(prepared, schedule)
-    build(module, lanes=options.lanes, name=loaded.name, compiler=search.compiler).save(path)
 
 
 def _request(

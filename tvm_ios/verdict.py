@@ -60,18 +60,29 @@ def compare_outputs(
     VerificationError
         If the relative one is not that of rounding.
     """
-    absolute = relative = 0.0
-    for ours, theirs in zip(found, reference, strict=True):
-        worst = float(np.max(np.abs(ours.astype(np.float64) - theirs), initial=0.0))
-        scale = float(np.max(np.abs(theirs), initial=0.0)) or 1.0
-        # Unlike max, this lets a NaN through to the comparison below.
-        absolute = float(np.maximum(absolute, worst))
-        relative = float(np.maximum(relative, worst / scale))
+    absolute, relative = output_errors(found, reference)
     if not relative <= LARGEST_ERROR:
         raise VerificationError(
             f"the {policy} schedule differs from TVM's own result by {relative:.1e} of the "
             "largest output; please report this model"
         )
+    return absolute, relative
+
+
+def output_errors(found: Sequence[Array], reference: Sequence[Array]) -> tuple[float, float]:
+    """Largest absolute error, and largest error relative to an output's largest value.
+
+    Not a number if a difference is not one; infinite if shapes differ.
+    """
+    if [a.shape for a in found] != [b.shape for b in reference]:
+        return float("inf"), float("inf")
+    absolute = relative = 0.0
+    for ours, theirs in zip(found, reference, strict=True):
+        worst = float(np.max(np.abs(ours.astype(np.float64) - theirs), initial=0.0))
+        scale = float(np.max(np.abs(theirs.astype(np.float64)), initial=0.0)) or 1.0
+        # Unlike max, this lets a NaN through.
+        absolute = float(np.maximum(absolute, worst))
+        relative = float(np.maximum(relative, worst / scale))
     return absolute, relative
 
 
