@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.errors import UserError
-from tvm_ios.program import BufferType
-
-#: Kernels are compiled for vectors of this many bytes; it is a cache line too.
-ALIGNMENT = 64
+from tvm_ios.program import ALIGNMENT, BufferType
 
 _lock = threading.Lock()
 _shared: weakref.WeakValueDictionary[str, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()

@@ -93,7 +93,16 @@ class Session:
         missing = [symbol for symbol in program.kernels if symbol not in functions]
         if missing:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
-        arrays = [_memory(buffer, constants) for buffer in program.buffers]
+        wholes = {
+            n: _memory(buffer, constants)
+            for n, buffer in enumerate(program.buffers)
+            if buffer.part is None
+        }
+        # Kernels of a part are given the whole.
+        arrays = [
+            wholes[n if buffer.part is None else buffer.part.of]
+            for n, buffer in enumerate(program.buffers)
+        ]
         tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
         self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}
         self._unset = {port.name for port in self.inputs}

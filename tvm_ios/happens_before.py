@@ -1,9 +1,9 @@
 """Which launches of a program are ordered, and whether all that must be are.
 
 A launch *happens before* another if the lanes' own order and the waits say so in every run.
-Two launches conflict if both use a buffer and one of them writes it; tiles of one kernel on
-the same buffers do not conflict, for a kernel's tiles are independent. A program is free of
-races if every two conflicting launches are ordered.
+Two launches conflict if both use a region of memory and one of them writes it; tiles of one
+kernel on the same buffers do not conflict, for a kernel's tiles are independent. A program is
+free of races if every two conflicting launches are ordered.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tvm_ios.errors import UserError
 from tvm_ios.program import Launch, Program, Role, Wait
+from tvm_ios.regions import regions_of
 
 #: For each kernel symbol the positions of the arguments that it may write.
 WrittenArguments = Mapping[str, frozenset[int]]
@@ -53,22 +54,34 @@ def check_races(program: Program, written: WrittenArguments | None = None) -> No
     if written is None:
         uses = zip(program.kernels, program.uses, strict=True)
         written = {symbol: frozenset(use.writes) for symbol, use in uses}
+    regions = regions_of(program.buffers)
+    given = {
+        region
+        for buffer, own in zip(program.buffers, regions, strict=True)
+        if buffer.role in (Role.INPUT, Role.CONSTANT)
+        for region in own
+    }
     accesses: dict[int, list[_Access]] = {}
     for lane, finished, known, launch in ordered_launches(program):
         writes = written[program.kernels[launch.kernel]]
         written_here = {b for p, b in enumerate(launch.buffers) if p in writes}
         for buffer in dict.fromkeys(launch.buffers):
             access = _Access(lane, finished, known, launch, buffer in written_here)
-            earlier = accesses.setdefault(buffer, [])
-            for other in earlier:
-                if _conflict(other, access) and not _before(other, access):
+            for region in regions[buffer]:
+                earlier = accesses.setdefault(region, [])
+                for other in earlier:
+                    if _conflict(other, access) and not _before(other, access):
+                        raise RaceError(
+                            f"{_describe(program, other)} and {_describe(program, access)} both "
+                            f"use buffer {program.buffers[buffer].name!r}, one writes it, and no "
+                            "wait orders them"
+                        )
+                if not (region in given or access.writes or any(o.writes for o in earlier)):
                     raise RaceError(
-                        f"{_describe(program, other)} and {_describe(program, access)} both use "
-                        f"buffer {program.buffers[buffer].name!r}, one writes it, and no wait "
-                        "orders them"
+                        f"{_describe(program, access)} reads buffer "
+                        f"{program.buffers[buffer].name!r}, which nothing has written before"
                     )
-            _require_written(program, buffer, access, earlier)
-            earlier.append(access)
+                earlier.append(access)
 
 
 def ordered_launches(
@@ -117,18 +130,6 @@ def _conflict(one: _Access, other: _Access) -> bool:
 def _before(earlier: _Access, later: _Access) -> bool:
     # The launches come in an order that the waits allow, so never the other way round.
     return later.known[earlier.lane] >= earlier.finished
-
-
-def _require_written(
-    program: Program, buffer: int, access: _Access, earlier: list[_Access]
-) -> None:
-    given = program.buffers[buffer].role in (Role.INPUT, Role.CONSTANT)
-    if given or access.writes or any(other.writes for other in earlier):
-        return
-    raise RaceError(
-        f"{_describe(program, access)} reads buffer {program.buffers[buffer].name!r}, "
-        "which nothing has written before"
-    )
 
 
 def _describe(program: Program, access: _Access) -> str:

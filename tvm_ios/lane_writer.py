@@ -10,10 +10,10 @@ from tvm_ios.program import Launch, Wait
 class LaneWriter:
     """Appends launches to lanes and puts before each the waits that it needs.
 
-    What must be waited for follows from the buffers: a reader waits for the writers, a writer
-    for the writers and the readers before it. Each lane remembers what earlier waits have
-    proved about the other lanes (a vector clock), and a wait that says nothing new is left
-    out. As a wait only ever names launches that are written already, waits form no cycle.
+    What must be waited for follows from the regions of memory: a reader waits for the writers, a
+    writer for the writers and the readers before it. Each lane remembers what earlier waits have
+    proved about the other lanes (a vector clock), and a wait that says nothing new is left out.
+    As a wait only ever names launches that are written already, waits form no cycle.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ class LaneWriter:
         self._known = [[0] * lanes for _ in range(lanes)]
         #: For each lane what is known when its first k launches have finished.
         self._history: list[list[tuple[int, ...]]] = [[(0,) * lanes] for _ in range(lanes)]
-        #: For each buffer the last phase that wrote it, as launches finished a lane.
+        #: For each region the last phase that wrote it, as launches finished a lane.
         self._writers: dict[int, dict[int, int]] = {}
-        #: For each buffer its readers since then.
+        #: For each region its readers since then.
         self._readers: dict[int, dict[int, int]] = {}
         self._floor: dict[int, int] = {}
 
@@ -45,13 +45,14 @@ class LaneWriter:
         launches
             Lane and launch; at least one.
         reads, writes
-            The buffers that they read, and those that they write (or read and write).
+            The regions of memory that they read, and those that they write (or read and
+            write), such as :func:`tvm_ios.regions.regions_of` numbers them.
         """
         required = dict(self._floor)
-        for buffer in {*reads, *writes}:
-            _raise_to(required, self._writers.get(buffer, {}))
-        for buffer in writes:
-            _raise_to(required, self._readers.get(buffer, {}))
+        for region in {*reads, *writes}:
+            _raise_to(required, self._writers.get(region, {}))
+        for region in writes:
+            _raise_to(required, self._readers.get(region, {}))
         finished: dict[int, int] = {}
         for lane, launch in launches:
             self._wait(lane, required)
@@ -59,12 +60,12 @@ class LaneWriter:
             self._known[lane][lane] += 1
             self._history[lane].append(tuple(self._known[lane]))
             finished[lane] = self._known[lane][lane]
-        for buffer in reads:
-            _raise_to(self._readers.setdefault(buffer, {}), finished)
-        for buffer in writes:
+        for region in reads:
+            _raise_to(self._readers.setdefault(region, {}), finished)
+        for region in writes:
             # Whoever waits for this phase has waited for the earlier ones too.
-            self._writers[buffer] = dict(finished)
-            self._readers[buffer] = {}
+            self._writers[region] = dict(finished)
+            self._readers[region] = {}
 
     def barrier(self) -> None:
         """Make every later launch wait for all launches so far."""

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from tvm_ios.graph import OpGraph
 from tvm_ios.lane_writer import LaneWriter
 from tvm_ios.lanes import allocate_lanes
-from tvm_ios.program import Program, UnitCode
-from tvm_ios.program_builder import ConstantName, LoweringError, ProgramBuilder, work_name
+from tvm_ios.program import Part, Program, UnitCode
+from tvm_ios.program_builder import NO_PARTS, ConstantName, LoweringError, ProgramBuilder, work_name
 from tvm_ios.schedule import Schedule, Stage, Strategy
 
 #: Seconds that a unit takes on a number of lanes.
@@ -38,6 +38,7 @@ def lower(
     barriers: bool = False,
     minimum_tiles: int = 1,
     constant_name: ConstantName | None = None,
+    parts: Mapping[int, Part] = NO_PARTS,
 ) -> Program:
     """Compile a schedule to a program.
 
@@ -65,6 +66,8 @@ def lower(
         A phase takes no more lanes than leave each this many tiles.
     constant_name
         Names constants; equal names share a buffer. Default: ``unit name/parameter index``.
+    parts
+        For each tensor that lies in another one's memory, where: numbers of tensors.
 
     Raises
     ------
@@ -84,6 +87,7 @@ def lower(
         barriers=barriers,
         minimum_tiles=minimum_tiles,
         constant_name=constant_name,
+        parts=parts,
     )
 
 
@@ -98,6 +102,7 @@ def lower_stages(
     barriers: bool = False,
     minimum_tiles: int = 1,
     constant_name: ConstantName | None = None,
+    parts: Mapping[int, Part] = NO_PARTS,
 ) -> Program:
     """Compile some stages, such as one that is to be measured; parameters as in :func:`lower`.
 
@@ -110,7 +115,7 @@ def lower_stages(
         raise LoweringError(f"a lane takes at least one tile, not {minimum_tiles}")
     groups = [_work_groups(graph, stage, code, merged) for stage in stages]
     work = [item for stage_groups in groups for group in stage_groups for item in group]
-    builder = ProgramBuilder(graph, work, constant_name)
+    builder = ProgramBuilder(graph, work, constant_name, parts)
     writer = LaneWriter(lanes)
     for stage, stage_groups in zip(stages, groups, strict=True):
         teams = _teams(graph, stage, len(stage_groups), lanes, unit_latency)

@@ -15,6 +15,9 @@ from typing import Any
 from tvm_ios.errors import UserError
 from tvm_ios.json_text import natural, naturals
 
+#: Kernels are compiled for vectors of this many bytes; it is a cache line too.
+ALIGNMENT = 64
+
 
 class ProgramError(UserError):
     """A program that cannot run, with one sentence that names the first fault."""
@@ -100,12 +103,46 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Which elements of another buffer are a buffer: a range of one axis.
+
+    Attributes
+    ----------
+    of
+        The other buffer, which is no part itself.
+    axis
+        Into its physical shape; the same for all parts of a buffer.
+    begin, end
+        The range.
+    """
+
+    of: int
+    axis: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Buffer:
-    """A buffer of a program; ``name`` is unique, and for a constant names its parameter."""
+    """A buffer of a program.
+
+    Attributes
+    ----------
+    name
+        Unique; for a constant it names the parameter.
+    type
+        What kernels were compiled for: of a part, the type of the whole, whose memory they are
+        given and in which they find the part by themselves.
+    role
+        What it is for.
+    part
+        Set if it lies in another buffer: kernels then touch these elements only.
+    """
 
     name: str
     type: BufferType
     role: Role
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +200,7 @@ class Program:
             raise ProgramError("the program does not say of every kernel how it may be launched")
         if any(place >= use.arguments for use in self.uses for place in use.writes):
             raise ProgramError("a kernel of the program writes an argument that it does not take")
+        self._reject_parts()
         launches = [sum(isinstance(i, Launch) for i in lane) for lane in self.lanes]
         for number, lane in enumerate(self.lanes):
             for item in lane:
@@ -192,6 +230,26 @@ class Program:
                 if self.uses:
                     self._reject_misuse(number, item)
         self._reject_deadlock()
+
+    def _reject_parts(self) -> None:
+        axes: dict[int, int] = {}
+        for buffer in self.buffers:
+            part = buffer.part
+            if part is None:
+                continue
+            if not 0 <= part.of < len(self.buffers) or self.buffers[part.of].part is not None:
+                raise ProgramError(f"buffer {buffer.name!r} is part of no whole buffer")
+            whole = self.buffers[part.of]
+            if buffer.type != whole.type or Role.CONSTANT in (buffer.role, whole.role):
+                raise ProgramError(f"buffer {buffer.name!r} cannot be part of {whole.name!r}")
+            if axes.setdefault(part.of, part.axis) != part.axis or not (
+                0 <= part.axis < len(whole.type.shape)
+                and 0 <= part.begin < part.end <= whole.type.shape[part.axis]
+            ):
+                raise ProgramError(
+                    f"buffer {buffer.name!r} is {part.begin} to {part.end} of axis {part.axis} of "
+                    f"{whole.name!r}, which has no such part"
+                )
 
     def _reject_misuse(self, lane: int, launch: Launch) -> None:
         use, kernel = self.uses[launch.kernel], self.kernels[launch.kernel]
@@ -233,11 +291,11 @@ class Program:
         """Plain data, the inverse of :meth:`from_json`."""
         return {
             "format": "tvm-ios program",
-            "version": 2,
+            "version": 3,
             "kernels": self.kernels,
             "uses": [[u.tiles, u.arguments, u.writes] for u in self.uses],
             "units": self.units,
-            "buffers": [[b.name, b.type.shape, b.type.dtype, b.role.value] for b in self.buffers],
+            "buffers": [_buffer_json(buffer) for buffer in self.buffers],
             "lanes": [
                 [
                     ["wait", item.lane, item.launches]
@@ -258,8 +316,8 @@ class Program:
         ProgramError
             If the data is not a program of this version, or would not run.
         """
-        if data.get("format") != "tvm-ios program" or data.get("version") != 2:
-            raise ProgramError("this is not a tvm-ios program of version 2")
+        if data.get("format") != "tvm-ios program" or data.get("version") != 3:
+            raise ProgramError("this is not a tvm-ios program of version 3")
         try:
             return Program(
                 lanes=tuple(
@@ -285,10 +343,21 @@ class Program:
             raise ProgramError(f"the program file lacks or misstates {error}") from error
 
 
+def _buffer_json(buffer: Buffer) -> list[Any]:
+    part = buffer.part
+    place = () if part is None else ((part.of, part.axis, part.begin, part.end),)
+    return [buffer.name, buffer.type.shape, buffer.type.dtype, buffer.role.value, *place]
+
+
 def _buffers(data: Any) -> tuple[Buffer, ...]:
     buffers = tuple(
-        Buffer(str(name), BufferType(naturals(shape), str(dtype)), Role(role))
-        for name, shape, dtype, role in data
+        Buffer(
+            str(name),
+            BufferType(naturals(shape), str(dtype)),
+            Role(role),
+            *(Part(*naturals(place)) for place in parts),
+        )
+        for name, shape, dtype, role, *parts in data
     )
     names = [buffer.name for buffer in buffers]
     if len(set(names)) < len(names):

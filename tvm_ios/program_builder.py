@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph, mask_of
@@ -12,11 +14,15 @@ from tvm_ios.program import (
     BufferType,
     KernelUse,
     Launch,
+    Part,
     PhaseCall,
     Program,
     Role,
     UnitCode,
 )
+from tvm_ios.regions import regions_of
+
+NO_PARTS: Mapping[int, Part] = MappingProxyType({})
 
 #: Names the constant buffer of a parameter: the units that share the code, the parameter.
 ConstantName = Callable[[tuple[int, ...], int], str]
@@ -37,6 +43,9 @@ class ProgramBuilder:
         What will be emitted, in order: units that one code computes, and the code.
     constant_name
         Names constants; equal names share a buffer.
+    parts
+        For each tensor that lies in another one's memory, where; numbers of tensors. The code of
+        units was made for the whole.
 
     Raises
     ------
@@ -49,9 +58,11 @@ class ProgramBuilder:
         graph: OpGraph,
         work: Sequence[tuple[tuple[int, ...], UnitCode]],
         constant_name: ConstantName | None,
+        parts: Mapping[int, Part] = NO_PARTS,
     ) -> None:
         self._graph = graph
         self._constant_name = constant_name or self._default_name
+        self._parts = parts
         self._buffers: list[Buffer] = []
         self._number: dict[str, int] = {}
         self._kernels: dict[str, int] = {}
@@ -60,6 +71,9 @@ class ProgramBuilder:
         #: Scratch not in use, with the units that had it last.
         self._scratch: dict[BufferType, list[tuple[int, int]]] = {}
         self._tensors = self._tensor_buffers(work)
+        # Buffers that come later, constants and scratch, are whole and have a region each.
+        self._regions = list(regions_of(self._buffers))
+        self._last_region = max((own[-1] for own in self._regions), default=-1)
 
     def emit(
         self,
@@ -89,8 +103,8 @@ class ProgramBuilder:
                     (lane, Launch(kernel, arguments, begin, end, unit))
                     for lane, begin, end in zip(lanes, cuts, cuts[1:], strict=False)
                 ],
-                reads={buffers[a] for a in call.arguments if a < inputs},
-                writes={arguments[place] for place in written},
+                reads={r for a in call.arguments if a < inputs for r in self._regions[buffers[a]]},
+                writes={r for place in written for r in self._regions[arguments[place]]},
             )
         for kind, buffer in zip(code.scratch, scratch, strict=True):
             self._scratch.setdefault(kind, []).append((buffer, mask_of(units)))
@@ -143,11 +157,21 @@ class ProgramBuilder:
             for tensor in (*graph.inputs, *graph.outputs):
                 logical = graph.tensors[tensor]
                 types.setdefault(tensor, (BufferType(logical.shape, logical.dtype), graph.name))
+        for tensor in [t for t in types if t in self._parts]:
+            types.setdefault(self._parts[tensor].of, types[tensor])
+        # What lies in a tensor that nobody computes as a whole makes it an output.
+        wholes = {self._parts[t].of for t in produced if t in self._parts}
+        produced |= dict.fromkeys(t for t in wholes if t in types)
         roles = {t: self._role(t, produced, done) for t in types}
         order = dict.fromkeys(t for t in (*graph.inputs, *graph.outputs) if t in types)
         order |= dict.fromkeys(types)
         names = tensor_names(graph)
-        return {t: self._buffer(names[t], types[t][0], roles[t]) for t in order}
+        number = {tensor: place for place, tensor in enumerate(order)}
+        for tensor in order:
+            part = self._parts.get(tensor)
+            place = None if part is None else replace(part, of=number[part.of])
+            self._buffer(names[tensor], types[tensor][0], roles[tensor], place)
+        return number
 
     def _role(self, tensor: int, produced: Mapping[int, None], done: int) -> Role:
         graph = self._graph
@@ -167,7 +191,7 @@ class ProgramBuilder:
             kind = code.parameters[index]
             known = self._number.get(name)
             if known is None:
-                constants.append(self._buffer(name, kind, Role.CONSTANT))
+                constants.append(self._late_buffer(name, kind, Role.CONSTANT))
                 continue
             other = self._buffers[known]
             if other.role is not Role.CONSTANT or other.type != kind:
@@ -199,12 +223,18 @@ class ProgramBuilder:
         name = f"scratch {len(self._buffers)}"
         while name in self._number:
             name += "#"
-        return self._buffer(name, kind, Role.SCRATCH)
+        return self._late_buffer(name, kind, Role.SCRATCH)
 
-    def _buffer(self, name: str, kind: BufferType, role: Role) -> int:
+    def _buffer(self, name: str, kind: BufferType, role: Role, part: Part | None = None) -> int:
         self._number[name] = len(self._buffers)
-        self._buffers.append(Buffer(name, kind, role))
+        self._buffers.append(Buffer(name, kind, role, part))
         return self._number[name]
+
+    def _late_buffer(self, name: str, kind: BufferType, role: Role) -> int:
+        number = self._buffer(name, kind, role)
+        self._regions.append(range(self._last_region + 1, self._last_region + 2))
+        self._last_region += 1
+        return number
 
 
 def tensor_names(graph: OpGraph) -> tuple[str, ...]:

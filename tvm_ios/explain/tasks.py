@@ -9,6 +9,7 @@ from functools import cached_property
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.happens_before import ordered_launches
 from tvm_ios.program import Launch, Program, Role
+from tvm_ios.regions import regions_of
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 
@@ -69,17 +70,28 @@ class Work:
         program = self.program
         reads: list[dict[int, None]] = [{} for _ in program.units]
         writes: list[dict[int, None]] = [{} for _ in program.units]
-        made: set[int] = set()
+        regions = regions_of(program.buffers)
+        #: For each region the buffer as which it was written.
+        made: dict[int, int] = {}
         for task in self.tasks:
             for buffer in task.buffers:
                 role = program.buffers[buffer].role
                 if role is Role.SCRATCH or buffer in writes[task.unit]:
                     continue
-                if role in _GIVEN or buffer in made:
+                if role in _GIVEN:
                     reads[task.unit][buffer] = None
+                elif found := {made[r]: None for r in regions[buffer] if r in made}:
+                    reads[task.unit] |= found
                 else:
                     writes[task.unit][buffer] = None
-                    made.add(buffer)
+                    made |= dict.fromkeys(regions[buffer], buffer)
+        outputs = {
+            made[r]: None
+            for own, b in zip(regions, program.buffers, strict=True)
+            if b.role is Role.OUTPUT
+            for r in own
+            if r in made
+        }
         return OpGraph(
             "program",
             tuple(
@@ -91,7 +103,9 @@ class Work:
                 for b in program.buffers
             ),
             tuple(n for n, b in enumerate(program.buffers) if b.role is Role.INPUT),
-            tuple(n for n, b in enumerate(program.buffers) if b.role is Role.OUTPUT and n in made),
+            tuple(
+                n for n, b in enumerate(program.buffers) if b.role is Role.OUTPUT and n in outputs
+            ),
         )
 
 
@@ -104,8 +118,9 @@ def find_work(program: Program) -> Work:
     """
     numbers: dict[tuple[object, ...], int] = {}
     drafts: list[_Draft] = []
+    regions = regions_of(program.buffers)
     maker: dict[int, int] = {}
-    #: For each buffer the tasks of the unit that writes it, or that has it as scratch.
+    #: For each region the tasks of the unit that writes it, or that has it as scratch.
     writers: dict[int, set[int]] = defaultdict(set)
     times: Counter[tuple[object, ...]] = Counter()
     for lane, finished, _, launch in ordered_launches(program):
@@ -119,12 +134,13 @@ def find_work(program: Program) -> Work:
                 role = program.buffers[buffer].role
                 if role in _GIVEN:
                     continue
-                if role is Role.SCRATCH and maker.get(buffer) != launch.unit:
-                    maker[buffer] = launch.unit
-                    writers[buffer].clear()
-                drafts[number].needs |= writers[buffer]
-                if maker.setdefault(buffer, launch.unit) == launch.unit:
-                    writers[buffer].add(number)
+                for region in regions[buffer]:
+                    if role is Role.SCRATCH and maker.get(region) != launch.unit:
+                        maker[region] = launch.unit
+                        writers[region].clear()
+                    drafts[number].needs |= writers[region]
+                    if maker.setdefault(region, launch.unit) == launch.unit:
+                        writers[region].add(number)
         drafts[number].places.append((lane, finished - 1))
     return Work(program, tuple(draft.task(program) for draft in drafts))
 

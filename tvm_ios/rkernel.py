@@ -1,0 +1,42 @@
+"""rKernels: the ways to compute a unit in rTasks (Rammer, section 3.1; plain data)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RKernel:
+    """One way to compute a unit: phases that run one after another, each of equal rTasks.
+
+    Attributes
+    ----------
+    name
+        Unlike that of the unit's other rKernels.
+    tasks
+        For each phase its rTasks; they are independent of each other.
+    task_seconds
+        For each phase the seconds of one rTask on one execution unit.
+    seconds
+        Of the whole unit alone on all execution units.
+    """
+
+    name: str
+    tasks: tuple[int, ...]
+    task_seconds: tuple[float, ...]
+    seconds: float
+
+    @property
+    def work(self) -> float:
+        """Seconds of all rTasks one after another: what efficiency means."""
+        return sum(n * each for n, each in zip(self.tasks, self.task_seconds, strict=True))
+
+
+def fastest(kernels: tuple[RKernel, ...]) -> RKernel:
+    """The one that takes least time alone on all execution units; the first of equals."""
+    return min(kernels, key=lambda kernel: kernel.seconds)
+
+
+def most_efficient(kernels: tuple[RKernel, ...]) -> RKernel:
+    """The one of least time times rTasks; the first of equals."""
+    return min(kernels, key=lambda kernel: kernel.work)
