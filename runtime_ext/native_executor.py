@@ -103,7 +103,7 @@ def load_native_library() -> Any:
     ImportError
         If the library was not built or belongs to another version of this package.
     """
-    path = _library_path()
+    path = native_library_path()
     library = tvm_ffi.load_module(path)
     found = library["interface_version"]()
     if found != _INTERFACE:
@@ -114,7 +114,14 @@ def load_native_library() -> Any:
     return library
 
 
-def _library_path() -> Path:
+def native_library_path() -> Path:
+    """Where the C++ library is.
+
+    Raises
+    ------
+    ImportError
+        If it was not built.
+    """
     override = os.environ.get("TVM_IOS_NATIVE_LIB")
     if override:
         return Path(override).absolute()

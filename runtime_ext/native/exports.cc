@@ -4,8 +4,11 @@
 #include <memory>
 #include <utility>
 
+#include "cpu_features.h"
 #include "cpu_quota.h"
 #include "executor.h"
+#include "json_text.h"
+#include "sha256.h"
 
 namespace tvm_ios {
 
@@ -68,6 +71,16 @@ void Close(ExecutorRef self) { self->executor->Close(); }
 
 double Quota(ffi::String groups, ffi::String membership) { return CpuQuota(groups, membership); }
 
+// What only tests ask for: pieces that have to agree with the Python of the same name.
+ffi::String Digest(ffi::Bytes bytes) { return Sha256({bytes.data(), bytes.size()}); }
+ffi::String Sorted(ffi::Bytes json) {
+  return SortedJson(ParseObject({json.data(), json.size()}));
+}
+ffi::String Feature(ffi::String name) { return LinuxNameOfFeature(name); }
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sha256, Digest);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sorted_json, Sorted);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(linux_name_of_feature, Feature);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(interface_version, Interface);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(cpu_quota, Quota);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(create, Create);
