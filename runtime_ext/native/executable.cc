@@ -134,13 +134,16 @@ ffi::Array<ffi::Function> LoadKernels(const Folder& folder, const Program& progr
   }
   // The loader of tvm-ffi binds lazily: a symbol that is nowhere would end the process in a run.
   void* const bound = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (bound == nullptr) {
-    const std::string reason = dlerror();
-    const bool runtime = reason.find("undefined symbol: TVMBackend") != std::string::npos;
-    Refuse(path + " cannot be loaded: " + reason +
-           (runtime ? "; its kernels need libtvm_runtime.so, so load or link that too" : ""));
-  }
+  if (bound == nullptr) Refuse(path + " cannot be loaded: " + dlerror());
   const ffi::Module library = ffi::Module::LoadFromFile(path);
+  // Kernels call TVM's runtime through pointers that loading fills in where that runtime is.
+  for (const char* name : {"__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace",
+                           "__TVMBackendParallelLaunch", "__TVMBackendParallelBarrier"}) {
+    void* const* const pointer = static_cast<void* const*>(dlsym(bound, name));
+    if (pointer != nullptr && *pointer == nullptr) {
+      Refuse(path + " cannot be loaded: its kernels need libtvm_runtime.so, so load or link that too");
+    }
+  }
   dlclose(bound);
   ffi::Array<ffi::Function> kernels;
   for (const std::string& symbol : program.kernels) {

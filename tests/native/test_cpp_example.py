@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +38,22 @@ def curve(
             y[begin + i, j] = T.exp(x[begin + i, j]) / T.float32(3)
 
 
+@T.prim_func
+def with_a_large_temporary(
+    x: T.Buffer((2, 50), "float32"),
+    y: T.Buffer((2, 50), "float32"),
+    begin: T.int32,
+    end: T.int32,
+):
+    T.func_attr({"global_symbol": "curve", "tirx.noalias": True})
+    large = T.alloc_buffer((50, 1000), "float32")
+    for i in T.serial(end - begin):
+        for j, k in T.grid(50, 1000):
+            large[j, k] = x[begin + i, j]
+        for j in T.serial(50):
+            y[begin + i, j] = large[49 - j, 999]
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("cmake") is None:
@@ -56,9 +74,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
-    library = tmp_path_factory.mktemp("kernels") / "k.so"
-    module = tvm.IRModule({"curve": curve})
-    tvm.compile(module, target=tvm.target.Target(TARGET)).export_library(str(library))
+    library = compiled(curve, tmp_path_factory.mktemp("kernels") / "k.so")
     kind = BufferType((2, 50))
     names = (("x", Role.INPUT), ("h", Role.INTERMEDIATE), ("y", Role.OUTPUT))
     return Executable(
@@ -83,9 +99,16 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
     )
 
 
-def run(program: Path, *arguments: Path | str) -> subprocess.CompletedProcess[str]:
+def compiled(function: Any, path: Path) -> Path:
+    module = tvm.IRModule({"curve": function})
+    tvm.compile(module, target=tvm.target.Target(TARGET)).export_library(str(path))
+    return path
+
+
+def run(program: Path, *arguments: Path, **more: str) -> subprocess.CompletedProcess[str]:
     # Nothing of this process's Python is in its environment.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TVM"))}
+    environment |= more
     return subprocess.run(
         [str(program), *map(str, arguments)],
         capture_output=True,
@@ -138,3 +161,16 @@ def test_what_is_wrong_is_said_in_one_sentence(
         assert done.stderr.count("\n") == 1
     (tmp_path / "model" / "kernels.so").write_bytes(b"damaged")
     assert "kernels.so of" in run(program, tmp_path / "model").stderr
+
+
+def test_kernels_that_need_tvms_runtime_say_so(
+    program: Path, executable: Executable, tmp_path: Path
+) -> None:
+    library = compiled(with_a_large_temporary, tmp_path / "k.so")
+    replace(executable, kernels=library).save(tmp_path / "model")
+    done = run(program, tmp_path / "model")
+    assert done.returncode == 1
+    assert "its kernels need libtvm_runtime.so, so load or link that too" in done.stderr
+    folder = Path(tvm.__file__).parent / "lib"
+    done = run(program, tmp_path / "model", LD_PRELOAD=str(folder / "libtvm_runtime.so"))
+    assert done.returncode == 0, done.stderr
