@@ -15,6 +15,7 @@ import tvm_ffi
 
 from runtime_ext.executor import BusyError, ForkError, KernelError
 from runtime_ext.native_executor import NativeExecutor
+from runtime_ext.session import Session
 from tvm_ios.errors import UserError
 from tvm_ios.program import Buffer, BufferType, Launch, Program, Role, Wait
 
@@ -218,11 +219,9 @@ def test_a_hundred_sessions_leave_no_thread_no_file_and_no_memory() -> None:
     )
 
     def one() -> None:
-        arrays = [np.zeros(b.type.shape, b.type.dtype) for b in program.buffers]
-        tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
-        executor = NativeExecutor(program, {"step": step}, tensors)
-        executor.run()
-        executor.close()
+        session = Session(program, {"step": step}, {})
+        session.run()
+        session.close()
 
     for _ in range(10):
         one()
