@@ -53,7 +53,9 @@ class Folder {
   std::string At(const std::string& file) const { return (folder_ / file).string(); }
   bool Has(const std::string& file) const { return files_.count(file) != 0; }
   const JsonObject& meta() const { return meta_; }
-  JsonObject Json(const std::string& file) const { return ParseObject(MappedFile(At(file)).bytes()); }
+  JsonObject Json(const std::string& file) const {
+    return ParseObject(MappedFile(At(file)).bytes());
+  }
 
  private:
   [[noreturn]] void Damaged(const std::string& file) const {
@@ -96,9 +98,10 @@ void RequireVersion(const Folder& folder) {
   TVMFFIVersion version;
   TVMFFIGetVersion(&version);
   // Patch releases keep the binary interface of kernels.
-  const std::string here = std::to_string(version.major) + "." + std::to_string(version.minor) + ".";
-  if (there.compare(0, here.size(), here) != 0) {
-    Refuse(folder.name() + " was made with apache-tvm-ffi " + there + " and here is " + here +
+  const std::string minor =
+      std::to_string(version.major) + "." + std::to_string(version.minor) + ".";
+  if (there.compare(0, minor.size(), minor) != 0) {
+    Refuse(folder.name() + " was made with apache-tvm-ffi " + there + " and here is " + minor +
            std::to_string(version.patch) +
            "; install that version or save it again with this one");
   }
@@ -116,7 +119,9 @@ void RequireMachine(const Folder& folder) {
   std::string missing;
   for (const ffi::Any& item : List(Field(folder.meta(), "features"))) {
     const std::string feature = LinuxNameOfFeature(Text(item));
-    if (feature.empty()) Refuse("CPU feature '" + Text(item) + "' is not one that can be looked for");
+    if (feature.empty()) {
+      Refuse("CPU feature '" + Text(item) + "' is not one that can be looked for");
+    }
     if (present.count(feature) == 0) missing += (missing.empty() ? "" : ", ") + Text(item);
   }
   if (!missing.empty()) {
@@ -141,7 +146,8 @@ ffi::Array<ffi::Function> LoadKernels(const Folder& folder, const Program& progr
                            "__TVMBackendParallelLaunch", "__TVMBackendParallelBarrier"}) {
     void* const* const pointer = static_cast<void* const*>(dlsym(bound, name));
     if (pointer != nullptr && *pointer == nullptr) {
-      Refuse(path + " cannot be loaded: its kernels need libtvm_runtime.so, so load or link that too");
+      Refuse(path +
+             " cannot be loaded: its kernels need libtvm_runtime.so, so load or link that too");
     }
   }
   dlclose(bound);

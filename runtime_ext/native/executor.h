@@ -47,7 +47,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Throws an ffi::Error of kind KernelError that names the unit if a kernel fails, of kind
-  // BusyError if it is running already or closed, and of kind ForkError in a forked child.
+  // BusyError if it is running already or closed, and of kind ForkError in a forked child that
+  // has none of its threads.
   void Run();
   // Seconds a run, one figure a sample of `number` runs.
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat);
@@ -65,7 +66,8 @@ class Executor {
   Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options);
   ~Executor() { Close(); }
 
-  bool Forked() const { return ForkCount() != forks_; }
+  // Whether the threads are in another process.
+  bool Forked() const { return !helpers_.empty() && ForkCount() != forks_; }
   void Release();
   void StartThreads();
   void RunOnce();

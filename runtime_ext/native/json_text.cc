@@ -117,9 +117,29 @@ void Append(std::string* out, const ffi::Any& value) {
   }
 }
 
+// The parser calls itself for every level.
+void RejectDeepNesting(std::string_view text) {
+  constexpr int kDeepest = 500;
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (quoted) {
+      if (text[i] == '"') quoted = false;
+      if (text[i] == '\\') ++i;
+    } else if (text[i] == '"') {
+      quoted = true;
+    } else if (text[i] == '[' || text[i] == '{') {
+      if (++depth > kDeepest) throw Misfit("it is nested too deep");
+    } else if (text[i] == ']' || text[i] == '}') {
+      --depth;
+    }
+  }
+}
+
 }  // namespace
 
 JsonObject ParseObject(std::string_view text) {
+  RejectDeepNesting(text);
   ffi::String error;
   const ffi::Any value = ffi::json::Parse(ffi::String(text.data(), text.size()), &error);
   if (!error.empty()) throw Misfit(error);

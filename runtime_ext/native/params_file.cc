@@ -35,7 +35,8 @@ std::map<std::string, StoredTensor> ReadSafetensors(std::string_view file) {
     if (Text(key) == "__metadata__") continue;
     const JsonObject about = Object(value);
     const std::vector<std::int64_t> place = Naturals(Field(about, "data_offsets"));
-    StoredTensor tensor{{Naturals(Field(about, "shape")), TypeName(Text(Field(about, "dtype")))}, {}};
+    StoredTensor tensor{
+        {Naturals(Field(about, "shape")), TypeName(Text(Field(about, "dtype")))}, {}};
     if (place.size() != 2 || place[0] > place[1] ||
         static_cast<std::uint64_t>(place[1]) > data.size() ||
         static_cast<std::uint64_t>(place[1] - place[0]) != tensor.type.Bytes()) {

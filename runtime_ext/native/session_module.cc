@@ -86,7 +86,8 @@ class SessionModuleObj : public ffi::ModuleObj {
       });
     }
     if (name == "get_output") {
-      return ffi::Function::FromPacked([self, session](ffi::PackedArgs arguments, ffi::Any* result) {
+      return ffi::Function::FromPacked([self, session](ffi::PackedArgs arguments,
+                                                       ffi::Any* result) {
         if (arguments.size() != 1 && arguments.size() != 2) {
           TVM_FFI_THROW(TypeError) << "get_output takes an output and perhaps a tensor";
         }

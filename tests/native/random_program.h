@@ -74,7 +74,9 @@ inline ffi::Function MixKernel() {
     Dawdle();
     const std::int32_t buffers = args.size() - 2;
     std::vector<const Content*> sources;
-    for (std::int32_t i = 0; i + 1 < buffers; ++i) sources.push_back(&Of(args[i].cast<ffi::Tensor>()));
+    for (std::int32_t i = 0; i + 1 < buffers; ++i) {
+      sources.push_back(&Of(args[i].cast<ffi::Tensor>()));
+    }
     Mix(sources, Of(args[buffers - 1].cast<ffi::Tensor>()), args[buffers].cast<std::int64_t>(),
         args[buffers + 1].cast<std::int64_t>());
   });
@@ -158,7 +160,9 @@ inline RandomProgram MakeProgram(Random& random, bool failing = false) {
       code.insert(code.end(),
                   {1, number == broken, piece.begin, piece.end, static_cast<std::int64_t>(number),
                    static_cast<std::int64_t>(operation.sources.size() + 1)});
-      for (std::size_t source : operation.sources) code.push_back(static_cast<std::int64_t>(source));
+      for (std::size_t source : operation.sources) {
+        code.push_back(static_cast<std::int64_t>(source));
+      }
       code.push_back(static_cast<std::int64_t>(operation.target));
     }
     // Counted after all pieces: pieces of one operation are independent of each other.

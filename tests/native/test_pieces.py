@@ -64,6 +64,17 @@ def test_json_is_written_as_python_writes_it(data: dict[str, Any]) -> None:
         assert NATIVE["sorted_json"](text) == json.dumps(data, sort_keys=True)
 
 
+def test_json_that_would_overflow_the_stack_is_refused() -> None:
+    for deep in (
+        '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"a":' * 100_000 + "1" + "}" * 100_000,
+    ):
+        with pytest.raises(RuntimeError, match="nested too deep"):
+            NATIVE["sorted_json"](deep.encode())
+    text = json.dumps({"a": "[" * 1000 + '\\"' + "{" * 1000})
+    assert NATIVE["sorted_json"](text.encode()) == text
+
+
 def test_cpu_features_have_the_same_names() -> None:
     for name, linux in _LINUX_NAME.items():
         assert NATIVE["linux_name_of_feature"](name) == linux

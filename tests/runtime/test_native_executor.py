@@ -104,11 +104,21 @@ def test_a_fork_in_the_middle_of_a_run_is_told_too() -> None:
         if not said:
             said.append(in_a_fork(lambda: str(executor.run())))
 
-    executor, _ = make(forking, replace(TWO_LANES, lanes=TWO_LANES.lanes[:1]))
+    executor, _ = make(forking)
     executor.run()
     executor.close()
     assert said[0].startswith("ForkError: ")
     assert issubclass(ForkError, UserError)
+
+
+def test_without_threads_a_forked_child_can_go_on() -> None:
+    one_lane = ((*TWO_LANES.lanes[0], TWO_LANES.lanes[1][1]),)
+    executor, x = make(program=replace(TWO_LANES, lanes=one_lane))
+    executor.run()
+    assert in_a_fork(lambda: f"{executor.run()} {executor.close()} {x[0]}") == "None None 4"
+    executor.run()
+    assert x[0] == 4
+    executor.close()
 
 
 def test_lanes_are_pinned_and_the_caller_gets_its_cpus_back() -> None:
