@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
@@ -29,7 +28,7 @@ class MemoryPlan:
     """
 
     nbytes: int
-    offsets: Mapping[int, int] = MappingProxyType({})
+    offsets: Mapping[int, int]
 
 
 def planned_buffers(program: Program) -> tuple[int, ...]:
