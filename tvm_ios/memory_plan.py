@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any, cast
 
 import numpy as np
 
+from tvm_ios.json_text import natural
 from tvm_ios.program import ALIGNMENT, BufferType, Program, ProgramError, Role
 
 #: Roles of the buffers that lie in the arena; the others are the caller's or shared.
@@ -29,6 +31,37 @@ class MemoryPlan:
 
     nbytes: int
     offsets: Mapping[int, int]
+
+    def to_json(self, program: Program) -> dict[str, Any]:
+        """Plain data: one first byte a buffer of the program, -1 for one that is not planned."""
+        return {
+            "format": "tvm-ios memory plan",
+            "version": 1,
+            "nbytes": self.nbytes,
+            "offsets": [self.offsets.get(n, -1) for n in range(len(program.buffers))],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], program: Program) -> MemoryPlan:
+        """Read what :meth:`to_json` wrote of the same program.
+
+        Raises
+        ------
+        ProgramError
+            If the data is not a memory plan of this version, or :func:`check_plan` refuses it.
+        """
+        if data.get("format") != "tvm-ios memory plan" or data.get("version") != 1:
+            raise ProgramError("this is not a tvm-ios memory plan of version 1")
+        try:
+            offsets = cast(list[Any], data["offsets"])
+            planned = {n: natural(byte) for n, byte in enumerate(offsets) if byte != -1}
+            plan = MemoryPlan(natural(data["nbytes"]), planned)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProgramError(f"the memory plan lacks or misstates {error}") from error
+        if len(offsets) != len(program.buffers):
+            raise ProgramError("the memory plan and the program do not name the same buffers")
+        check_plan(program, plan)
+        return plan
 
 
 def planned_buffers(program: Program) -> tuple[int, ...]:
