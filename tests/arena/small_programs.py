@@ -21,7 +21,10 @@ def programs(draw: st.DrawFn, most_buffers: int = 6) -> Program:
 
     Nothing is said of reads and writes: sharing of bytes does not depend on them.
     """
-    buffers = [Buffer("in", BufferType((8,)), Role.INPUT), Buffer("out", BufferType((8,)), Role.OUTPUT)]
+    buffers = [
+        Buffer("in", BufferType((8,)), Role.INPUT),
+        Buffer("out", BufferType((8,)), Role.OUTPUT),
+    ]
     for number in range(draw(st.integers(1, most_buffers))):
         kind = BufferType((draw(st.sampled_from([1, 2, 8, 30, 48, 80])), 2))
         role = draw(st.sampled_from([Role.INTERMEDIATE, Role.SCRATCH]))

@@ -16,7 +16,7 @@ from tvm_ios.arena.solver import solve
 from tvm_ios.happens_before import RaceError
 from tvm_ios.lower import lower
 from tvm_ios.memory_plan import MemoryPlan, nbytes, planned_buffers
-from tvm_ios.program import Buffer, BufferType, Launch, Program, ProgramError, Role
+from tvm_ios.program import Program
 
 few = settings(deadline=None, max_examples=60)
 

@@ -27,8 +27,8 @@ def place(sizes: Array, conflicts: Sequence[Array], order: Array) -> Array:
         All buffers.
     """
     offsets = np.full(len(sizes), -1, np.int64)
-    for buffer in order.tolist():
-        near = conflicts[buffer]
+    for buffer in map(int, order):
+        near: Array = conflicts[buffer]
         near = near[offsets[near] >= 0]
         begins = offsets[near]
         sorting = begins.argsort()

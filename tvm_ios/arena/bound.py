@@ -66,10 +66,10 @@ def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:
         order = np.argsort(last)
         # For each k the set of the k buffers that this lane has done with first.
         prefixes = [0]
-        for buffer in order.tolist():
+        for buffer in map(int, order):
             prefixes.append(prefixes[-1] | 1 << buffer)
-        done = np.searchsorted(last[order], known, side="right").tolist()
-        before = [own & prefixes[k] for own, k in zip(before, done, strict=True)]
+        done: Array = np.searchsorted(last[order], known, side="right")
+        before = [own & prefixes[int(k)] for own, k in zip(before, done, strict=True)]
     return before
 
 
@@ -89,7 +89,7 @@ def _links(before: list[int]) -> tuple[Array, Array]:
 def _uncut(sizes: Array, heads: Array, tails: Array) -> Array:
     """Buffers that neither give a link nor take one all their size in a minimum cut."""
     # OR-Tools takes a moment to import, and most plans need no flow.
-    from ortools.graph.python import max_flow
+    from ortools.graph.python import max_flow  # pyright: ignore[reportMissingTypeStubs]
 
     count = len(sizes)
     giving, taking = np.arange(count), np.arange(count, 2 * count)

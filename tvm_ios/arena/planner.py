@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_ios.arena.best_fit import orders, place
 from tvm_ios.arena.bound import heaviest_antichain, sweep
-from tvm_ios.arena.lifetimes import lifetimes
+from tvm_ios.arena.lifetimes import Array, lifetimes
 from tvm_ios.arena.solver import solve
 from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program
@@ -60,7 +60,7 @@ def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> Plan
     times = lifetimes(program)
     sizes, conflicts = times.sizes, times.conflicts()
 
-    def nbytes(offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+    def nbytes(offsets: Array) -> int:
         return int((offsets + sizes).max(initial=0))
 
     bound = sweep(times)
