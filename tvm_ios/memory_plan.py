@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any, cast
 
@@ -72,6 +73,21 @@ def planned_buffers(program: Program) -> tuple[int, ...]:
 def nbytes(kind: BufferType) -> int:
     """Bytes of a buffer."""
     return prod(kind.shape) * np.dtype(kind.dtype).itemsize
+
+
+def pieces(program: Program, plan: MemoryPlan) -> tuple[dict[int, range], tuple[int, ...]]:
+    """The arena cut wherever a buffer begins or ends.
+
+    Returns
+    -------
+    buffers, sizes
+        The pieces of each planned buffer, by number; the bytes of each piece.
+    """
+    ends = {b: begin + nbytes(program.buffers[b].type) for b, begin in plan.offsets.items()}
+    borders = sorted({*plan.offsets.values(), *ends.values()})
+    number = {byte: place for place, byte in enumerate(borders)}
+    ranges = {b: range(number[begin], number[ends[b]]) for b, begin in plan.offsets.items()}
+    return ranges, tuple(end - begin for begin, end in pairwise(borders))
 
 
 def check_plan(program: Program, plan: MemoryPlan) -> None:

@@ -68,8 +68,8 @@ def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:
         prefixes = [0]
         for buffer in map(int, order):
             prefixes.append(prefixes[-1] | 1 << buffer)
-        done: Array = np.searchsorted(last[order], known, side="right")
-        before = [own & prefixes[int(k)] for own, k in zip(before, done, strict=True)]
+        done: list[int] = list(map(int, np.searchsorted(last[order], known, side="right")))
+        before = [own & prefixes[k] for own, k in zip(before, done, strict=True)]
     return before
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_ios.happens_before import RaceError, ordered_launches
-from tvm_ios.memory_plan import MemoryPlan, check_plan, nbytes
+from tvm_ios.memory_plan import MemoryPlan, check_plan, pieces
 from tvm_ios.program import Launch, Program
 
 
@@ -27,13 +27,11 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
         Naming the first launch that would spoil a buffer, or find its own spoilt, and both.
     """
     check_plan(program, plan)
-    ends = {b: begin + nbytes(program.buffers[b].type) for b, begin in plan.offsets.items()}
-    borders = sorted({*plan.offsets.values(), *ends.values()})
-    piece = {byte: number for number, byte in enumerate(borders)}
-    bytes_of = {b: slice(piece[begin], piece[ends[b]]) for b, begin in plan.offsets.items()}
+    ranges, sizes = pieces(program, plan)
+    bytes_of = {b: slice(own.start, own.stop) for b, own in ranges.items()}
     #: Which buffer has a piece of the arena, and when all earlier ones had finished with it.
-    owner = np.full(len(borders), -1, np.int64)
-    finished_before = np.zeros((len(borders), len(program.lanes)), np.int64)
+    owner = np.full(len(sizes), -1, np.int64)
+    finished_before = np.zeros((len(sizes), len(program.lanes)), np.int64)
     #: What each buffer's accesses so far are, as launches finished a lane.
     finished = {b: np.zeros(len(program.lanes), np.int64) for b in plan.offsets}
     for lane, count, known, launch in ordered_launches(program):
