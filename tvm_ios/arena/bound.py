@@ -17,6 +17,7 @@ through a buffer; the antichain is read from the minimum cut.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,8 @@ def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:
         prefixes = [0]
         for buffer in map(int, order):
             prefixes.append(prefixes[-1] | 1 << buffer)
-        done: list[int] = list(map(int, np.searchsorted(last[order], known, side="right")))
+        ends: list[int] = last[order].tolist()
+        done = (bisect_right(ends, int(launches)) for launches in known)
         before = [own & prefixes[k] for own, k in zip(before, done, strict=True)]
     return before
 
