@@ -16,7 +16,7 @@ from tvm_ios.arena.solver import solve
 from tvm_ios.happens_before import RaceError
 from tvm_ios.lower import lower
 from tvm_ios.memory_plan import MemoryPlan, nbytes, planned_buffers
-from tvm_ios.program import Program
+from tvm_ios.program import Buffer, BufferType, Launch, Program, ProgramError, Role
 
 few = settings(deadline=None, max_examples=60)
 
@@ -43,6 +43,41 @@ def test_the_solver_alone_finds_the_optimum(program: Program, bounded: bool) -> 
     assert proven
     assert (offsets + times.sizes).max() == smallest_arena(program)
     check_arena(program, _plan(program, dict(zip(times.buffers, offsets, strict=True))))
+
+
+def test_the_solver_improves_on_best_fit() -> None:
+    """First and last step, and size in blocks: best-fit needs 7 blocks in every order, not 6."""
+    lives = [(5, 6, 3), (0, 2, 3), (3, 6, 1), (2, 5, 1), (2, 3, 2)]
+    buffers = tuple(
+        Buffer(f"b{n}", BufferType((16 * size,)), Role.INTERMEDIATE)
+        for n, (_, _, size) in enumerate(lives)
+    )
+    lane = tuple(
+        Launch(0, tuple(n for n, life in enumerate(lives) if step in life[:2]), 0, 1, 0)
+        for step in range(7)
+    )
+    program = Program((lane,), ("k",), buffers, ("u",))
+    made = plan_memory(program)
+    assert (made.plan.nbytes, made.bound, made.proven) == (6 * 64, 6 * 64, True)
+    hurried = plan_memory(program, solver_limit=0.0)
+    assert (hurried.plan.nbytes, hurried.bound, hurried.proven) == (7 * 64, 6 * 64, False)
+    check_arena(program, hurried.plan)
+
+
+def test_a_program_without_buffers_and_one_with_a_buffer_that_nothing_uses() -> None:
+    empty = plan_memory(Program(((),), (), (), ()))
+    assert (empty.plan, empty.proven, empty.ratio) == (MemoryPlan(0, {}), True, 1)
+    unused = Buffer("unused", BufferType((100,)), Role.SCRATCH)
+    program = Program(((),), (), (unused, unused), ())
+    assert plan_memory(program).plan == MemoryPlan(448, {0: 0, 1: 0})
+
+
+def test_plans_that_do_not_fit_are_refused() -> None:
+    program = Program(((),), (), (Buffer("b", BufferType((100,)), Role.SCRATCH),), ())
+    for nbytes_, offset in ((448, 32), (448, 64), (399, 0)):
+        with pytest.raises(ProgramError, match=f"puts buffer 'b' at byte {offset} of {nbytes_}"):
+            check_arena(program, MemoryPlan(nbytes_, {0: offset}))
+    check_arena(program, MemoryPlan(400, {0: 0}))
 
 
 @few
