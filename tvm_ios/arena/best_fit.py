@@ -1,8 +1,9 @@
-"""Best-fit: buffers are placed one after another, each where the gap it leaves is smallest.
+"""Best-fit: buffers are placed one after another, each in the smallest gap that holds it.
 
 What comes out depends on the order in which the buffers are placed, and no order is best for
-every program: large ones first, long-lived ones first, and those first that may share bytes
-with few others are tried in turn.
+every program: large ones first, those first that may share bytes with few others, and those
+that take much memory for long are tried in turn. The lowest gap is sometimes better than the
+smallest, where many buffers have few different sizes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from tvm_ios.arena.lifetimes import Array, Lifetimes
 
 
-def place(sizes: Array, conflicts: Sequence[Array], order: Array) -> Array:
+def place(sizes: Array, conflicts: Sequence[Array], order: Array, *, lowest: bool = False) -> Array:
     """First bytes of buffers that are placed one after another, in this order.
 
     Parameters
@@ -25,6 +26,8 @@ def place(sizes: Array, conflicts: Sequence[Array], order: Array) -> Array:
         For each buffer those that it may share no byte with.
     order
         All buffers.
+    lowest
+        Take the lowest gap that is large enough, not the smallest.
     """
     offsets = np.full(len(sizes), -1, np.int64)
     for buffer in map(int, order):
@@ -36,17 +39,25 @@ def place(sizes: Array, conflicts: Sequence[Array], order: Array) -> Array:
         np.maximum.accumulate((begins + sizes[near])[sorting], out=ends[1:])
         room = begins[sorting] - ends[:-1]
         fitting = np.flatnonzero(room >= sizes[buffer])
-        gap = len(near) if len(fitting) == 0 else fitting[room[fitting].argmin()]
-        offsets[buffer] = ends[gap]
+        if len(fitting) == 0:
+            offsets[buffer] = ends[-1]
+        else:
+            offsets[buffer] = ends[fitting[0 if lowest else room[fitting].argmin()]]
     return offsets
 
 
-def orders(times: Lifetimes, conflicts: Sequence[Array]) -> Iterator[Array]:
-    """Orders to place buffers in, the most promising first."""
+def placements(times: Lifetimes, conflicts: Sequence[Array]) -> Iterator[Array]:
+    """First bytes of all buffers, in several ways, the most promising first."""
+    sizes = times.sizes
     lived = times.last_step - times.first_step + 1
-    beside = np.array([times.sizes[near].sum() for near in conflicts], np.int64) + times.sizes
-    yield np.lexsort((-lived, -times.sizes))
-    yield np.lexsort((-times.sizes, -beside))
-    yield np.lexsort((-times.sizes, -lived))
-    yield np.argsort(-times.sizes * lived, kind="stable")
-    yield np.argsort(times.first_step, kind="stable")
+    beside = np.array([sizes[near].sum() for near in conflicts], np.int64) + sizes
+    large_first = np.lexsort((-lived, -sizes))
+    yield place(sizes, conflicts, large_first)
+    yield place(sizes, conflicts, np.lexsort((-sizes, -beside)))
+    yield place(sizes, conflicts, np.argsort(-sizes * lived, kind="stable"))
+    crowded_first = np.lexsort((-beside, -sizes))
+    yield place(sizes, conflicts, crowded_first)
+    yield place(sizes, conflicts, crowded_first, lowest=True)
+    early_first = np.lexsort((times.known.sum(axis=0), -sizes))
+    yield place(sizes, conflicts, early_first, lowest=True)
+    yield place(sizes, conflicts, np.argsort(times.first_step, kind="stable"))

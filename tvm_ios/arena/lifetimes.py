@@ -91,7 +91,8 @@ def lifetimes(program: Program) -> Lifetimes:
     count, access = len(buffers), np.asarray(steps, np.int64)
     owner = np.asarray(touched, np.int64)
     last = np.zeros((len(program.lanes), count), np.int64)
-    known = np.full((len(program.lanes), count), np.iinfo(np.int64).max)
+    # Before a buffer that nothing touches everything has finished.
+    known = np.full((len(program.lanes), count), len(clocks), np.int64)
     np.maximum.at(last, (np.asarray(lanes, np.int64)[access], owner), np.asarray(finished)[access])
     clock = np.asarray(clocks, np.int64).reshape(len(clocks), len(program.lanes))
     for lane in range(len(program.lanes)):

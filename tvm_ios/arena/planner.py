@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_ios.arena.best_fit import orders, place
+from tvm_ios.arena.best_fit import placements
 from tvm_ios.arena.bound import heaviest_antichain, sweep
 from tvm_ios.arena.lifetimes import Array, lifetimes
 from tvm_ios.arena.solver import solve
@@ -47,7 +47,7 @@ class PlannedMemory:
 def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> PlannedMemory:
     """Give the intermediate buffers and scratch of a program bytes of one arena.
 
-    Best-fit in a few orders; where none meets the lower bound, CP-SAT from the best of them.
+    Best-fit in several orders; where none meets the lower bound, CP-SAT from the best of them.
     The same program gives the same plan.
 
     Parameters
@@ -65,8 +65,7 @@ def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> Plan
 
     bound = sweep(times)
     best = np.zeros(0, np.int64)
-    for order in orders(times, conflicts):
-        offsets = place(sizes, conflicts, order)
+    for offsets in placements(times, conflicts):
         best = min(best, offsets, key=nbytes) if len(best) else offsets
         if nbytes(best) == bound:
             break
