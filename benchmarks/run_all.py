@@ -19,6 +19,7 @@ def main() -> None:
         ("executor.py", lanes),
         ("side_by_side.py", lanes),
         ("optimize.py", lanes),
+        ("arena.py", lanes),
     ):
         print(f"== {name}", flush=True)
         script = Path(__file__).parent / name

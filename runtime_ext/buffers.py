@@ -20,15 +20,45 @@ _by_identity: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.W
 
 
 def allocate(kind: BufferType) -> np.ndarray[Any, Any]:
-    """A buffer of zeros whose first byte is aligned to 64.
+    """A buffer of zeros whose first byte is aligned to 64; raises as the two below."""
+    return view(allocate_bytes(math.prod(kind.shape) * _dtype(kind).itemsize), kind)
+
+
+def allocate_bytes(nbytes: int) -> np.ndarray[Any, Any]:
+    """Bytes whose first one is aligned to 64.
 
     Zeros and not garbage: old bits may be denormal numbers, which take a hundred times longer.
 
     Raises
     ------
     UserError
-        If NumPy has no such type, or this machine not as much memory.
+        If this machine has not as much memory.
     """
+    try:
+        raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise UserError(f"a buffer of {nbytes} bytes cannot be allocated: {error}") from error
+    first = -raw.ctypes.data % ALIGNMENT
+    return raw[first : first + nbytes]
+
+
+def view(memory: np.ndarray[Any, Any], kind: BufferType, offset: int = 0) -> np.ndarray[Any, Any]:
+    """A buffer that lies in some bytes, from ``offset`` on.
+
+    Raises
+    ------
+    UserError
+        If NumPy has no such type.
+    """
+    dtype = _dtype(kind)
+    try:
+        nbytes = math.prod(kind.shape) * dtype.itemsize
+        return memory[offset : offset + nbytes].view(dtype).reshape(kind.shape)
+    except ValueError as error:
+        raise UserError(f"a buffer of shape {kind.shape} cannot be allocated: {error}") from error
+
+
+def _dtype(kind: BufferType) -> np.dtype[Any]:
     try:
         dtype = np.dtype(kind.dtype)
     except TypeError:
@@ -37,13 +67,7 @@ def allocate(kind: BufferType) -> np.ndarray[Any, Any]:
         raise UserError(
             f"a buffer of type {kind.dtype!r} cannot be allocated; use a number type of NumPy's"
         )
-    nbytes = math.prod(kind.shape) * dtype.itemsize
-    try:
-        raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
-        first = -raw.ctypes.data % ALIGNMENT
-        return raw[first : first + nbytes].view(dtype).reshape(kind.shape)
-    except (MemoryError, ValueError) as error:
-        raise UserError(f"a buffer of {nbytes} bytes cannot be allocated: {error}") from error
+    return dtype
 
 
 def share_constant(array: np.ndarray[Any, Any], key: str | None = None) -> np.ndarray[Any, Any]:

@@ -18,6 +18,7 @@ from runtime_ext.layouts import tensor_layouts
 from runtime_ext.machine import available_lanes, cache_folder, host_target
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.session import Port, Session
+from tvm_ios.arena.planner import PlannedMemory, plan_memory
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program
@@ -34,6 +35,8 @@ class BuiltModel:
     ----------
     program
         What the executor runs.
+    memory
+        Where its intermediate buffers and scratch lie.
     compiler
         Holds the kernels.
     constants
@@ -45,6 +48,7 @@ class BuiltModel:
     """
 
     program: Program
+    memory: PlannedMemory
     compiler: KernelCompiler
     constants: Mapping[str, Array]
     inputs: tuple[Port, ...]
@@ -55,7 +59,13 @@ class BuiltModel:
         """A session; options as of :class:`runtime_ext.session.Session`."""
         functions = {symbol: self.compiler.function(symbol) for symbol in self.program.kernels}
         return Session(
-            self.program, functions, self.constants, self.inputs, self.outputs, **options
+            self.program,
+            functions,
+            self.constants,
+            self.inputs,
+            self.outputs,
+            plan=self.memory.plan,
+            **options,
         )
 
     def save(self, path: Path, notes: Mapping[str, Any] | None = None) -> None:
@@ -66,6 +76,7 @@ class BuiltModel:
             target = self.compiler.target
             Executable(
                 program=self.program,
+                plan=self.memory.plan,
                 kernels=kernels,
                 constants=self.constants,
                 inputs=self.inputs,
@@ -155,6 +166,7 @@ def build(
 
     return BuiltModel(
         program=program,
+        memory=plan_memory(program),
         compiler=compiler,
         constants=constants,
         inputs=tuple(port(t, graph.tensors[t].name) for t in graph.inputs),

@@ -1,9 +1,10 @@
 """An executable: everything that a session needs, in a folder or ``.tar`` that others can run.
 
-It holds ``program.json``, ``kernels.so``, ``params.safetensors`` (constants as the kernels
-want them, each content once), ``schedule.json`` and ``meta.json`` (versions, target, inputs
-and outputs, checksums). Loading checks all of it. ``model.tvm_ios`` is the file by whose name
-TVM's runtime loads the folder as a module (``runtime_ext/native/executable.cc``).
+It holds ``program.json``, ``memory.json`` (where its buffers lie in one arena), ``kernels.so``,
+``params.safetensors`` (constants as the kernels want them, each content once), ``schedule.json``
+and ``meta.json`` (versions, target, inputs and outputs, checksums). Loading checks all of it.
+``model.tvm_ios`` is the file by whose name TVM's runtime loads the folder as a module
+(``runtime_ext/native/executable.cc``).
 """
 
 from __future__ import annotations
@@ -25,16 +26,25 @@ from runtime_ext.buffers import content_key, share_constant
 from runtime_ext.cpu_features import missing_features
 from runtime_ext.package import ExecutableError, open_package, write_package
 from runtime_ext.session import Port, Session
+from tvm_ios.arena.check import check_arena
 from tvm_ios.errors import UserError
 from tvm_ios.happens_before import check_races
 from tvm_ios.json_text import json_object, naturals
+from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program, Role
 from tvm_ios.schedule import Schedule
 
 _VERSIONS = ("apache-tvm", "apache-tvm-ffi")
 #: TVM's runtime chooses the loader of a module by what follows the last dot.
 MODULE_FILE = "model.tvm_ios"
-_FILES = ("program.json", "kernels.so", "params.safetensors", "schedule.json", MODULE_FILE)
+_FILES = (
+    "program.json",
+    "memory.json",
+    "kernels.so",
+    "params.safetensors",
+    "schedule.json",
+    MODULE_FILE,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,8 @@ class Executable:
     ----------
     program
         What to run.
+    plan
+        Where its intermediate buffers and scratch lie.
     kernels
         The shared library that has the program's kernels.
     constants
@@ -64,6 +76,7 @@ class Executable:
     """
 
     program: Program
+    plan: MemoryPlan
     kernels: Path
     constants: Mapping[str, np.ndarray[Any, Any]]
     inputs: tuple[Port, ...]
@@ -92,6 +105,8 @@ class Executable:
             params = {key: np.ascontiguousarray(self.constants[name]) for name, key in keys.items()}
             safetensors.numpy.save_file(params, folder / "params.safetensors")
             (folder / "program.json").write_text(json.dumps(self.program.to_json()))
+            plan = self.plan.to_json(self.program)
+            (folder / "memory.json").write_text(json.dumps(plan))
             (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
             shutil.copyfile(self.kernels, folder / "kernels.so")
             (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
@@ -122,7 +137,10 @@ class Executable:
             raise ExecutableError(f"{self.kernels} cannot be loaded: {reason}") from error
 
     def session(
-        self, executor: Literal["native", "reference"] = "native", *, pin: bool | None = None
+        self,
+        executor: Literal["native", "reference", "poisoning"] = "native",
+        *,
+        pin: bool | None = None,
     ) -> Session:
         """A new session; constants are shared with every other one of this process."""
         return Session(
@@ -131,6 +149,7 @@ class Executable:
             self.constants,
             self.inputs,
             self.outputs,
+            plan=self.plan,
             executor=executor,
             pin=pin,
         )
@@ -152,6 +171,8 @@ def load(path: Path | str) -> Executable:
         _check_machine(path, meta["machine"], tuple(meta["features"]), meta["target"])
         program = Program.from_json(json_object((folder / "program.json").read_bytes()))
         check_races(program)
+        plan = MemoryPlan.from_json(json_object((folder / "memory.json").read_bytes()), program)
+        check_arena(program, plan)
         schedule = json_object((folder / "schedule.json").read_bytes())
         Schedule.from_json(schedule)
         for name in _constant_names(program):
@@ -159,6 +180,7 @@ def load(path: Path | str) -> Executable:
                 raise ExecutableError(f"{path} lacks the constant {name!r}; save it again")
         return Executable(
             program=program,
+            plan=plan,
             kernels=folder / "kernels.so",
             constants=_constants(folder / "params.safetensors", meta["constants"]),
             inputs=tuple(map(_port, meta["inputs"])),

@@ -18,6 +18,7 @@ from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
 from tvm_ios.explain.hot_units import HotUnits, hot_units
 from tvm_ios.explain.tasks import find_work
 from tvm_ios.explain.timeline import Timeline, read_timeline
+from tvm_ios.memory_plan import nbytes
 from tvm_ios.program import Program
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.policies import POLICIES
@@ -44,6 +45,8 @@ class Explanation:
         How often a run the system stopped a lane to run something else.
     lanes
         Of its program.
+    arena, unshared
+        Bytes that its tensors between units share, and those that they would take apart.
     peaks
         What this machine can do with so many lanes.
     total
@@ -65,6 +68,8 @@ class Explanation:
     disturbance: float
     preemptions: float
     lanes: int
+    arena: int
+    unshared: int
     peaks: Peaks
     total: Region
     blocks: tuple[Region, ...]
@@ -115,7 +120,10 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     work = find_work(program)
     blocks = split_blocks(work)
     everything = tuple(range(len(program.units)))
-    regions = [measure_region(work, units, runs, flops, peaks) for units in (everything, *blocks)]
+    regions = [
+        measure_region(work, units, runs, flops, peaks, executable.plan)
+        for units in (everything, *blocks)
+    ]
     policy = str(executable.schedule["policy"])
     searched = any(Strategy.CONCURRENT in POLICIES.get(name, ()) for name in (policy, *measured))
     return Explanation(
@@ -126,6 +134,8 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         disturbance=latency / min(samples),
         preemptions=preempted / repeat,
         lanes=lanes,
+        arena=executable.plan.nbytes,
+        unshared=sum(nbytes(program.buffers[n].type) for n in executable.plan.offsets),
         peaks=peaks,
         total=regions[0],
         blocks=tuple(regions[1:]),

@@ -20,7 +20,7 @@ from tvm_ios.files import make_folder, temporary_folder
 from tvm_ios.json_text import JsonError, json_object
 
 FORMAT = "tvm-ios executable"
-VERSION = 2
+VERSION = 3
 _META = "meta.json"
 #: From <fcntl.h> and <linux/fs.h>.
 _AT_FDCWD = -100

@@ -3,6 +3,8 @@
 It runs on one thread. Whenever several lanes could go on, a seeded random choice says which
 one does, so that different seeds try different legal orders. A program is right if every
 order gives the same result; a faster executor is right if it gives that result too.
+
+It can poison memory that a run does not need, so that a wrong memory plan shows in its result.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runtime_ext.executor import BusyError, KernelError, Span
+from runtime_ext.poison import Poison
 from tvm_ios.program import Launch, Program, Wait
 
 
@@ -30,6 +33,9 @@ class ReferenceExecutor:
         One tensor a buffer of the program.
     seed
         Of the choices. Each run goes on choosing, so two runs differ.
+    poison
+        Overwrite intermediate buffers and scratch before a run's first use of them and after
+        its last.
 
     Raises
     ------
@@ -44,10 +50,12 @@ class ReferenceExecutor:
         buffers: Sequence[Any],
         *,
         seed: int = 0,
+        poison: bool = False,
     ) -> None:
         self._program = program
         self._functions = [functions[symbol] for symbol in program.kernels]
         self._buffers = list(buffers)
+        self._poison = Poison(program, self._buffers) if poison else None
         self._random = random.Random(seed)
         self._inside = threading.Lock()
         self._closed = False
@@ -89,6 +97,8 @@ class ReferenceExecutor:
         position = [0] * len(lanes)
         done = [0] * len(lanes)
         spans: list[Span] = []
+        if self._poison is not None:
+            self._poison.begin()
         origin = time.perf_counter()
         while ready := [n for n in range(len(lanes)) if self._ready(n, position[n], done)]:
             # A burst lets one lane run far ahead of the others, where missing waits show.
@@ -113,6 +123,8 @@ class ReferenceExecutor:
         return not isinstance(item, Wait) or done[item.lane] >= item.launches
 
     def _launch(self, number: int, launch: Launch) -> None:
+        if self._poison is not None:
+            self._poison.before(launch)
         try:
             self._functions[launch.kernel](
                 *(self._buffers[b] for b in launch.buffers), launch.begin, launch.end
@@ -123,3 +135,5 @@ class ReferenceExecutor:
                 f"'{self._program.kernels[launch.kernel]}' on lane {number}: "
                 f"{type(error).__name__}: {error}"
             ) from error
+        if self._poison is not None:
+            self._poison.after(launch)

@@ -10,11 +10,12 @@ from typing import Any, Literal
 import numpy as np
 import tvm_ffi
 
-from runtime_ext.buffers import allocate, share_constant
+from runtime_ext.buffers import allocate, allocate_bytes, share_constant, view
 from runtime_ext.executor import Executor, Span
 from runtime_ext.native_executor import NativeExecutor
 from runtime_ext.reference import ReferenceExecutor
 from tvm_ios.errors import UserError
+from tvm_ios.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program import Buffer, Program, Role
 
 Array = np.ndarray[Any, Any]
@@ -59,9 +60,13 @@ class Session:
     inputs, outputs
         What the user sets and reads, in order. Default: the program's input and output
         buffers under their own names.
+    plan
+        Where intermediate buffers and scratch lie in one arena; without it each has memory of
+        its own.
     executor
         ``"native"`` runs each lane in a thread of its own, ``"reference"`` interleaves them
-        at random on the calling thread.
+        at random on the calling thread, ``"poisoning"`` does so too and overwrites intermediate
+        buffers and scratch whenever nothing may need them.
     pin
         Bind lanes to CPUs (native only); by default if there are as many lanes as CPUs.
     seed
@@ -71,6 +76,8 @@ class Session:
     ------
     SessionError
         If a constant is missing, or something does not have the shape of its buffer.
+    ProgramError
+        If the plan is of another program.
     """
 
     def __init__(
@@ -81,7 +88,8 @@ class Session:
         inputs: Sequence[Port] | None = None,
         outputs: Sequence[Port] | None = None,
         *,
-        executor: Literal["native", "reference"] = "native",
+        plan: MemoryPlan | None = None,
+        executor: Literal["native", "reference", "poisoning"] = "native",
         pin: bool | None = None,
         seed: int = 0,
     ) -> None:
@@ -92,10 +100,11 @@ class Session:
         missing = [symbol for symbol in program.kernels if symbol not in functions]
         if missing:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
-        wholes = {
+        wholes = _arena(program, plan)
+        wholes |= {
             n: _memory(buffer, constants)
             for n, buffer in enumerate(program.buffers)
-            if buffer.part is None
+            if buffer.part is None and n not in wholes
         }
         # Kernels of a part are given the whole.
         arrays = [
@@ -111,7 +120,10 @@ class Session:
         if executor == "native":
             self._executor = NativeExecutor(program, functions, tensors, pin=pin)
         else:
-            self._executor = ReferenceExecutor(program, functions, tensors, seed=seed)
+            poison = executor == "poisoning"
+            self._executor = ReferenceExecutor(
+                program, functions, tensors, seed=seed, poison=poison
+            )
 
     def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
         """Copy inputs in: ``set_input("x", array)``, ``set_input(x=array)``.
@@ -253,6 +265,15 @@ def _check_ports(program: Program, ports: Sequence[Port]) -> None:
                 f"{port.name!r} is {port.dtype}{list(port.shape)} but its buffer is "
                 f"{kind.dtype}{list(kind.shape)}"
             )
+
+
+def _arena(program: Program, plan: MemoryPlan | None) -> dict[int, Array]:
+    """One allocation, and in it the buffers that the plan names."""
+    if plan is None:
+        return {}
+    check_plan(program, plan)
+    memory = allocate_bytes(plan.nbytes)
+    return {n: view(memory, program.buffers[n].type, at) for n, at in plan.offsets.items()}
 
 
 def _memory(buffer: Buffer, constants: Mapping[str, Array]) -> Array:

@@ -169,10 +169,7 @@ def test_measured_latencies_size_teams_and_narrow_units() -> None:
     assert all(lanes == {0, 1} for lanes in lanes_of(program).values())
 
 
-def test_a_chain_on_one_team_shares_scratch_and_branches_do_not() -> None:
-    deep = chain((0,), (1,), (2,))
-    program = lower(deep, schedule(deep), simple_code(deep, scratch=True), lanes=2)
-    assert sum(b.role is Role.SCRATCH for b in program.buffers) == 1
+def test_scratch_makes_no_unit_wait_for_another() -> None:
     wide = chain((0,), (0,))
     stage = Stage(Strategy.CONCURRENT, ((0,), (1,)))
     program = lower(wide, schedule(wide, stage), simple_code(wide, scratch=True), lanes=2)

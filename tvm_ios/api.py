@@ -126,6 +126,7 @@ def optimize(
         policies=results,
         kept=kept,
         confirmed=confirmed,
+        memory=candidates.built[kept].memory,
         executable=output,
         operators=len(prepared.outliner.extraction.graph),
         units=len(prepared.units),

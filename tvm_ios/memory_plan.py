@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
-from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 
+from tvm_ios.json_text import natural
 from tvm_ios.program import ALIGNMENT, BufferType, Program, ProgramError, Role
 
 #: Roles of the buffers that lie in the arena; the others are the caller's or shared.
@@ -29,7 +31,38 @@ class MemoryPlan:
     """
 
     nbytes: int
-    offsets: Mapping[int, int] = MappingProxyType({})
+    offsets: Mapping[int, int]
+
+    def to_json(self, program: Program) -> dict[str, Any]:
+        """Plain data: one first byte a buffer of the program, -1 for one that is not planned."""
+        return {
+            "format": "tvm-ios memory plan",
+            "version": 1,
+            "nbytes": self.nbytes,
+            "offsets": [self.offsets.get(n, -1) for n in range(len(program.buffers))],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], program: Program) -> MemoryPlan:
+        """Read what :meth:`to_json` wrote of the same program.
+
+        Raises
+        ------
+        ProgramError
+            If the data is not a memory plan of this version, or :func:`check_plan` refuses it.
+        """
+        if data.get("format") != "tvm-ios memory plan" or data.get("version") != 1:
+            raise ProgramError("this is not a tvm-ios memory plan of version 1")
+        try:
+            offsets = cast(list[Any], data["offsets"])
+            planned = {n: natural(byte) for n, byte in enumerate(offsets) if byte != -1}
+            plan = MemoryPlan(natural(data["nbytes"]), planned)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProgramError(f"the memory plan lacks or misstates {error}") from error
+        if len(offsets) != len(program.buffers):
+            raise ProgramError("the memory plan and the program do not name the same buffers")
+        check_plan(program, plan)
+        return plan
 
 
 def planned_buffers(program: Program) -> tuple[int, ...]:
@@ -40,6 +73,21 @@ def planned_buffers(program: Program) -> tuple[int, ...]:
 def nbytes(kind: BufferType) -> int:
     """Bytes of a buffer."""
     return prod(kind.shape) * np.dtype(kind.dtype).itemsize
+
+
+def pieces(program: Program, plan: MemoryPlan) -> tuple[dict[int, range], tuple[int, ...]]:
+    """The arena cut wherever a buffer begins or ends.
+
+    Returns
+    -------
+    buffers, sizes
+        The pieces of each planned buffer, by number; the bytes of each piece.
+    """
+    ends = {b: begin + nbytes(program.buffers[b].type) for b, begin in plan.offsets.items()}
+    borders = sorted({*plan.offsets.values(), *ends.values()})
+    number = {byte: place for place, byte in enumerate(borders)}
+    ranges = {b: range(number[begin], number[ends[b]]) for b, begin in plan.offsets.items()}
+    return ranges, tuple(end - begin for begin, end in pairwise(borders))
 
 
 def check_plan(program: Program, plan: MemoryPlan) -> None:

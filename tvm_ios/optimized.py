@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvm_ios.arena.planner import PlannedMemory
 from tvm_ios.paired import PairedRatio
 from tvm_ios.verdict import PolicyResult
 
@@ -28,6 +29,8 @@ class Optimized:
         The policy of the executable.
     confirmed
         The kept one against ``sequential`` and ``tvm``, in pairs in fresh processes.
+    memory
+        Where the executable's intermediate buffers lie.
     executable
         Where it went.
     operators, units, blocks, blocks_searched
@@ -46,6 +49,7 @@ class Optimized:
     policies: tuple[PolicyResult, ...]
     kept: str
     confirmed: Mapping[str, PairedRatio]
+    memory: PlannedMemory
     executable: Path
     operators: int
     units: int

@@ -68,8 +68,6 @@ class ProgramBuilder:
         self._kernels: dict[str, int] = {}
         self._uses: dict[str, KernelUse] = {}
         self._units: list[str] = []
-        #: Scratch not in use, with the units that had it last.
-        self._scratch: dict[BufferType, list[tuple[int, int]]] = {}
         self._tensors = self._tensor_buffers(work)
         # Buffers that come later, constants and scratch, are whole and have a region each.
         self._regions = list(regions_of(self._buffers))
@@ -85,7 +83,7 @@ class ProgramBuilder:
     ) -> None:
         """Write the launches of some units' code, each phase's tiles spread over the lanes."""
         parameters = self._parameters(units, code)
-        scratch = [self._take_scratch(kind, units) for kind in code.scratch]
+        scratch = [self._scratch(kind) for kind in code.scratch]
         buffers = (*parameters, *scratch)
         inputs = len(code.parameters) - code.outputs
         unit = len(self._units)
@@ -106,8 +104,6 @@ class ProgramBuilder:
                 reads={r for a in call.arguments if a < inputs for r in self._regions[buffers[a]]},
                 writes={r for place in written for r in self._regions[arguments[place]]},
             )
-        for kind, buffer in zip(code.scratch, scratch, strict=True):
-            self._scratch.setdefault(kind, []).append((buffer, mask_of(units)))
 
     def _note_use(self, call: PhaseCall, written: set[int]) -> None:
         known = self._uses.get(call.symbol)
@@ -207,19 +203,8 @@ class ProgramBuilder:
             *(self._tensors[t] for t in outputs),
         )
 
-    def _take_scratch(self, kind: BufferType, units: tuple[int, ...]) -> int:
-        """Scratch that a unit this one depends on had before, or new.
-
-        The waits that the data needs then order the two already; any other reuse would make
-        units wait for each other that need not.
-        """
-        ancestors = 0
-        for unit in units:
-            ancestors |= self._graph.ancestors[unit]
-        free = self._scratch.get(kind, [])
-        for place in reversed(range(len(free))):
-            if free[place][1] & ancestors:
-                return free.pop(place)[0]
+    def _scratch(self, kind: BufferType) -> int:
+        """Each unit's scratch is a buffer of its own; a memory plan says what shares bytes."""
         name = f"scratch {len(self._buffers)}"
         while name in self._number:
             name += "#"

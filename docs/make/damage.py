@@ -151,6 +151,16 @@ def without_waits(data: Any) -> None:
     data["lanes"] = [[item for item in lane if item[0] != "wait"] for lane in data["lanes"]]
 
 
+def overlap(plan: Any) -> None:
+    """Let all buffers of the arena begin at its first byte."""
+    plan["offsets"] = [min(byte, 0) for byte in plan["offsets"]]
+
+
+def forget_buffer(plan: Any) -> None:
+    """Give a buffer no bytes."""
+    plan["offsets"][next(n for n, byte in enumerate(plan["offsets"]) if byte >= 0)] = -1
+
+
 def better_cpu() -> None:
     """An executable for all features that a CPU can have."""
     from runtime_ext.cpu_features import missing_features

@@ -26,12 +26,14 @@ from damage import (
     edit,
     flip,
     folder,
+    forget_buffer,
     keep_weights_in,
     launch,
     log,
     model,
     no_compiler,
     noise,
+    overlap,
     pack,
     rename,
     seal,
@@ -61,7 +63,7 @@ def rows() -> dict[str, list[Row]]:
     """All refusals by section."""
     optimize = "tvm-ios optimize m.onnx --lanes 1"
     measured = "tvm-ios schedule m.onnx --lanes 2 --cost log.jsonl"
-    program = "program.json"
+    program, memory = "program.json", "memory.json"
     return {
         "Models": [
             Row("no such model", "tvm-ios stats alexnet", library="of the zoo:"),
@@ -156,7 +158,7 @@ def rows() -> dict[str, list[Row]]:
             Row("a file of something else", "tvm-ios run notes", text("notes")),
             *(
                 Row(f"a flipped bit in {name}", "tvm-ios run out", flip(f"out/{name}"))
-                for name in (program, "kernels.so", "params.safetensors", "schedule.json")
+                for name in (program, memory, "kernels.so", "params.safetensors", "schedule.json")
             ),
             Row("damaged meta.json", "tvm-ios run out", cut("out/meta.json")),
             Row("a missing file", "tvm-ios run out", lambda: Path("out/kernels.so").unlink()),
@@ -185,8 +187,13 @@ def rows() -> dict[str, list[Row]]:
             Row("tiles of none", "tvm-ios run out", seal(launch(4, 999), program)),
             Row("a race", "tvm-ios run out", seal(without_waits, program)),
             Row("a type of none", "tvm-ios run out", seal(buffer(2, "quaternion"), program)),
+            Row("a buffer beyond the arena", "tvm-ios run out", seal(buffer(1, [99999]), program)),
+            Row("buffers that spoil each other", "tvm-ios run out", seal(overlap, memory)),
+            Row("a plan of other buffers", "tvm-ios run out", seal(forget_buffer, memory)),
             Row(
-                "more memory than there is", "tvm-ios run out", seal(buffer(1, [1 << 50]), program)
+                "more memory than there is",
+                "tvm-ios run out",
+                seal(lambda d: d.update(nbytes=1 << 52), memory),
             ),
         ],
         "Inputs of a run": [

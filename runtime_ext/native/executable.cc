@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The version of package.py's format that is read here.
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 constexpr const char* kFormat = "tvm-ios executable";
 
 [[noreturn]] void Refuse(const std::string& sentence) {

@@ -41,8 +41,8 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_json(executable: Path) -> None:
     found = tvm_ios("explain", executable, "--repeat", 4, "--json").json
     assert list(found) == [
-        *("policy", "measured_ms", "lanes", "latency_ms", "disturbance", "preemptions", "peak"),
-        *("total", "blocks", "hot"),
+        *("policy", "measured_ms", "lanes", "memory", "latency_ms", "disturbance"),
+        *("preemptions", "peak", "total", "blocks", "hot"),
     ]
     assert found["measured_ms"] == {"sequential": 2.0}
     assert (found["policy"], found["lanes"]) == ("ios-merge", 2)

@@ -46,6 +46,11 @@ def test_optimize(optimized: tuple[Outcome, Path]) -> None:
     assert rows["greedy"]["stages"] < 17
     assert found["kept"] in POLICIES
     assert found["executable"] == str(path)
+    memory = found["memory"]
+    assert memory["proven"]
+    assert memory["bound_bytes"] <= memory["arena_bytes"] < memory["unshared_bytes"]
+    plan = json.loads((path / "memory.json").read_text())
+    assert plan["nbytes"] == memory["arena_bytes"]
     assert set(found["confirmed"]) == {"sequential", "tvm"}
     assert "measuring stages" in outcome.stderr
     assert Schedule.load(path / "schedule.json").policy == found["kept"]
@@ -54,7 +59,8 @@ def test_optimize(optimized: tuple[Outcome, Path]) -> None:
 def test_the_executable_has_its_parts(optimized: tuple[Outcome, Path]) -> None:
     names = {file.name for file in optimized[1].iterdir()}
     assert names == {
-        *("program.json", "kernels.so", "params.safetensors", "schedule.json", "meta.json")
+        *("program.json", "memory.json", "kernels.so", "params.safetensors"),
+        *("schedule.json", "meta.json"),
     }
 
 

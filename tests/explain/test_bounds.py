@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from random_units import Case, cases
 from simulated import simulate, simulations
 
+from tvm_ios.arena.planner import plan_memory
 from tvm_ios.explain.bounds import Bound, Peaks, critical_path, measure_region, split_blocks
 from tvm_ios.explain.hot_units import hot_units
 from tvm_ios.explain.intervals import length, union
@@ -17,6 +18,7 @@ from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work, find_work
 from tvm_ios.explain.timeline import Timeline
 from tvm_ios.lower import lower
+from tvm_ios.memory_plan import MemoryPlan, planned_buffers
 from tvm_ios.program import Launch, Program
 
 PEAKS = Peaks(flops=1.0, bandwidth=50.0, cache=300)
@@ -147,6 +149,19 @@ def test_the_cache_keeps_what_was_used_last(case: Case, cache: int) -> None:
     assert sum(memory_traffic(work, sum(work.buffer_bytes))) == 0
     nothing_kept = [work.nbytes(number) for number in range(len(work.tasks))]
     assert list(memory_traffic(work, 0)) == nothing_kept
+
+
+@given(cases(), st.integers(0, 1500))
+def test_buffers_that_share_bytes_share_the_cache(case: Case, cache: int) -> None:
+    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=2)
+    work = find_work(program)
+    planned = planned_buffers(program)
+    apart = MemoryPlan(128 * len(planned), {b: 128 * n for n, b in enumerate(planned)})
+    assert memory_traffic(work, cache, apart) == memory_traffic(work, cache)
+    plan = plan_memory(program).plan
+    others = (b for b in range(len(program.buffers)) if b not in planned)
+    everything = plan.nbytes + sum(work.buffer_bytes[b] for b in others)
+    assert sum(memory_traffic(work, everything, plan)) == 0
 
 
 @given(simulations())

@@ -81,7 +81,8 @@ def executable(sound: Path, room: Path, random: Random) -> None:
     shutil.copytree(sound / "executable", folder)
     kind = int(random.integers(10))
     if kind < 8:
-        names = ["program.json"] * 5 + ["schedule.json", "meta.json", "params.safetensors"]
+        others = ["memory.json", "schedule.json", "meta.json", "params.safetensors"]
+        names = ["program.json"] * 5 + others
         _damage_and_seal(folder, str(random.choice(names)), random)
     if kind % 3:
         folder.rename(path)

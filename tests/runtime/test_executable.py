@@ -20,12 +20,22 @@ from runtime_ext.cpu_features import host_flags, missing_features, required_feat
 from runtime_ext.executable import Executable, load
 from runtime_ext.package import ExecutableError, meta_checksum
 from runtime_ext.session import Port
+from tvm_ios.arena.planner import plan_memory
 from tvm_ios.errors import UserError
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.lower import lower
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule import Schedule, sequential_stages
 
+FILES = [
+    "kernels.so",
+    "memory.json",
+    "meta.json",
+    "model.tvm_ios",
+    "params.safetensors",
+    "program.json",
+    "schedule.json",
+]
 SHAPE = (8, 4)
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v2"}
 
@@ -46,26 +56,29 @@ def scale_add(
 
 @pytest.fixture(scope="module")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
-    """Three equal units in a chain, two of them with equal weights."""
+    """Four equal units in a chain, two of them with equal weights."""
     library = tmp_path_factory.mktemp("kernels") / "k.so"
     module = tvm.IRModule({"scale_add": scale_add})
     tvm.compile(module, target=tvm.target.Target(TARGET)).export_library(str(library))
     tensors = (
-        *(Tensor(f"t{i}", SHAPE) for i in range(4)),
-        *(Tensor(f"w{i}", SHAPE, constant=True) for i in range(3)),
+        *(Tensor(f"t{i}", SHAPE) for i in range(5)),
+        *(Tensor(f"w{i}", SHAPE, constant=True) for i in range(4)),
     )
-    operators = tuple(Operator(f"u{i}", "scale_add", (i, 4 + i), (i + 1,)) for i in range(3))
-    graph = OpGraph("chain", operators, tensors, (0,), (3, 1))
+    operators = tuple(Operator(f"u{i}", "scale_add", (i, 5 + i), (i + 1,)) for i in range(4))
+    graph = OpGraph("chain", operators, tensors, (0,), (4, 1))
     kind = BufferType(SHAPE)
     code = UnitCode((kind,) * 3, 1, (), (PhaseCall("scale_add", 8, (0, 1, 2)),))
     schedule = Schedule(graph.fingerprint, sequential_stages(graph), policy="sequential")
-    weights = np.random.default_rng(0).standard_normal((2, *SHAPE)).astype("float32")
+    weights = np.random.default_rng(0).standard_normal((3, *SHAPE)).astype("float32")
+    program = lower(graph, schedule, dict.fromkeys(range(4), code), lanes=2)
+    names = ("u0/1", "u1/1", "u2/1", "u3/1")
     return Executable(
-        program=lower(graph, schedule, dict.fromkeys(range(3), code), lanes=2),
+        program=program,
+        plan=plan_memory(program).plan,
         kernels=library,
-        constants={"u0/1": weights[0], "u1/1": weights[1], "u2/1": weights[0].copy()},
+        constants=dict(zip(names, (*weights, weights[0].copy()), strict=True)),
         inputs=(Port("image", "t0", SHAPE, "float32"),),
-        outputs=(Port("last", "t3", SHAPE, "float32"), Port("first", "t1", SHAPE, "float32")),
+        outputs=(Port("last", "t4", SHAPE, "float32"), Port("first", "t1", SHAPE, "float32")),
         schedule=schedule.to_json(graph),
         target="llvm -mcpu=x86-64-v2",
         features=required_features(TARGET),
@@ -94,7 +107,7 @@ def test_computes_what_the_kernels_say(executable: Executable) -> None:
     w = executable.constants
     first = IMAGE * w["u0/1"] + 1
     np.testing.assert_allclose(found["first"], first, rtol=1e-5)
-    last = (first * w["u1/1"] + 1) * w["u2/1"] + 1
+    last = ((first * w["u1/1"] + 1) * w["u2/1"] + 1) * w["u3/1"] + 1
     np.testing.assert_allclose(found["last"], last, rtol=1e-5, atol=1e-5)
 
 
@@ -128,20 +141,13 @@ np.savez(sys.argv[3], **{p.name: session.get_output(p.name) for p in session.out
 
 
 def test_everything_comes_back(executable: Executable, saved: Path) -> None:
-    assert sorted(f.name for f in saved.iterdir()) == [
-        "kernels.so",
-        "meta.json",
-        "model.tvm_ios",
-        "params.safetensors",
-        "program.json",
-        "schedule.json",
-    ]
-    assert len(load_file(saved / "params.safetensors")) == 2
+    assert sorted(f.name for f in saved.iterdir()) == FILES
+    assert len(load_file(saved / "params.safetensors")) == 3
     loaded = load(saved)
-    for name in ("program", "inputs", "outputs", "target", "features", "fingerprint"):
+    for name in ("program", "plan", "inputs", "outputs", "target", "features", "fingerprint"):
         assert getattr(loaded, name) == getattr(executable, name)
     assert loaded.notes == {"latency_ms": 1.5, "tuple": [1, 2]}
-    assert loaded.constants["u0/1"] is loaded.constants["u2/1"]
+    assert loaded.constants["u0/1"] is loaded.constants["u3/1"]
     assert load(saved).constants["u0/1"] is loaded.constants["u0/1"]
     assert Schedule.from_json(loaded.schedule).policy == "sequential"
 
@@ -182,9 +188,7 @@ def test_a_failed_save_leaves_the_old_one(executable: Executable, saved: Path) -
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize(
-    "name", ["kernels.so", "meta.json", "params.safetensors", "program.json", "schedule.json"]
-)
+@pytest.mark.parametrize("name", FILES)
 def test_a_flipped_byte_is_refused(saved: Path, name: str, place: float) -> None:
     data = bytearray((saved / name).read_bytes())
     data[int(len(data) * place)] ^= 1
@@ -192,9 +196,7 @@ def test_a_flipped_byte_is_refused(saved: Path, name: str, place: float) -> None
     refused(saved, f"{name} of .* is damaged|format version|not a tvm-ios")
 
 
-@pytest.mark.parametrize(
-    "name", ["kernels.so", "meta.json", "params.safetensors", "program.json", "schedule.json"]
-)
+@pytest.mark.parametrize("name", FILES)
 def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
     data = (saved / name).read_bytes()
     (saved / name).write_bytes(data[: len(data) // 2])
@@ -206,7 +208,7 @@ def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads 2"),
+        (lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads 3"),
         (lambda m: m | {"format": "a poem"}, "is not a tvm-ios executable"),
         (lambda m: m | {"machine": "riscv64"}, "made for riscv64 and this machine is"),
         (lambda m: m | {"features": ["warp-drive"]}, "'warp-drive'"),
@@ -268,14 +270,13 @@ def refused(path: Path, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def sealed(saved: Path, change: Callable[[Any], object]) -> None:
-    """Change the program, and make the checksums right again."""
-    program = json.loads((saved / "program.json").read_text())
-    change(program)
-    (saved / "program.json").write_text(json.dumps(program))
+def sealed(saved: Path, change: Callable[[Any], object], name: str = "program.json") -> None:
+    """Change a file, and make the checksums right again."""
+    content = json.loads((saved / name).read_text())
+    change(content)
+    (saved / name).write_text(json.dumps(content))
     meta = json.loads((saved / "meta.json").read_text())
-    digest = hashlib.sha256((saved / "program.json").read_bytes()).hexdigest()
-    meta["files"]["program.json"] = digest
+    meta["files"][name] = hashlib.sha256((saved / name).read_bytes()).hexdigest()
     meta["checksum"] = meta_checksum(meta)
     (saved / "meta.json").write_text(json.dumps(meta))
 
@@ -302,6 +303,33 @@ def test_programs_that_cannot_run_are_refused(
     refused(saved, message)
 
 
+def _overlap(plan: Any) -> None:
+    plan["offsets"] = [min(byte, 0) for byte in plan["offsets"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_overlap, "lets buffers 't2' and 't3' share bytes, and unit 'u2' may use the second"),
+        (lambda p: p.update(nbytes=64), "puts buffer .* at byte .* of 64"),
+        (lambda p: p.update(version=2), "not a tvm-ios memory plan of version 1"),
+        (lambda p: p["offsets"].pop(), "do not name the same buffers"),
+        (lambda p: p["offsets"].append(-1), "do not name the same buffers"),
+        (lambda p: p["offsets"].__setitem__(0, 0), "do not name the same buffers"),
+        (lambda p: p.update(offsets=[-1] * len(p["offsets"])), "do not name the same buffers"),
+        (lambda p: p.update(offsets=[b + (b >= 0) for b in p["offsets"]]), "at byte 1"),
+        (lambda p: p["offsets"].__setitem__(0, -2), "'-2' where a count should be"),
+        (lambda p: p.pop("nbytes"), "lacks or misstates 'nbytes'"),
+        (lambda p: p.update(offsets=3), "lacks or misstates"),
+    ],
+)
+def test_memory_plans_that_spoil_buffers_are_refused(
+    saved: Path, change: Callable[[Any], object], message: str
+) -> None:
+    sealed(saved, change, "memory.json")
+    refused(saved, message)
+
+
 def test_a_file_that_is_not_sealed_is_not_read(saved: Path) -> None:
     meta = json.loads((saved / "meta.json").read_text())
     del meta["files"]["kernels.so"]
@@ -319,7 +347,9 @@ def test_more_files_are_left_alone(executable: Executable, saved: Path) -> None:
 
 
 def test_a_buffer_larger_than_the_machine_is_refused(saved: Path) -> None:
-    sealed(saved, lambda p: p["buffers"].append(["huge", [1 << 60], "float32", "scratch"]))
+    sealed(saved, lambda p: p["buffers"].append(["huge", [1 << 58], "float32", "scratch"]))
+    sealed(saved, lambda p: p["offsets"].append(0), "memory.json")
+    sealed(saved, lambda p: p.update(nbytes=1 << 61), "memory.json")
     with pytest.raises(UserError, match="cannot be allocated"):
         load(saved).session()
 

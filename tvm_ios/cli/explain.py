@@ -63,6 +63,7 @@ def _json(found: Explanation) -> dict[str, Any]:
         "policy": found.policy,
         "measured_ms": {policy: seconds * 1e3 for policy, seconds in found.measured.items()},
         "lanes": found.lanes,
+        "memory": {"arena_bytes": found.arena, "unshared_bytes": found.unshared},
         "latency_ms": found.latency * 1e3,
         "disturbance": found.disturbance,
         "preemptions": found.preemptions,
@@ -114,6 +115,10 @@ def _print(path: Path, found: Explanation) -> None:
         f"[bold]{path}[/bold]: {found.policy}, {len(found.names)} units on {found.lanes} lanes, "
         f"{found.latency * 1e3:.3f} ms; this machine reaches {found.peaks.flops / 1e9:.0f} GFLOP/s "
         f"and {found.peaks.bandwidth / 1e9:.1f} GB/s on them"
+    )
+    out.print(
+        f"tensors between units share {found.arena / 2**20:.2f} MiB, apart they would take "
+        f"{found.unshared / 2**20:.2f} MiB"
     )
     if found.measured:
         latencies = (f"{policy} {seconds * 1e3:.3f}" for policy, seconds in found.measured.items())

@@ -131,6 +131,12 @@ def _json(done: Optimized) -> dict[str, Any]:
             "complete": done.complete,
             "tuned": None if done.tuned is None else asdict(done.tuned),
         },
+        "memory": {
+            "arena_bytes": done.memory.plan.nbytes,
+            "bound_bytes": done.memory.bound,
+            "unshared_bytes": done.memory.unshared,
+            "proven": done.memory.proven,
+        },
         "seconds": done.seconds,
         "executable": str(done.executable),
     }
@@ -170,6 +176,13 @@ def _print(done: Optimized) -> None:
         f"fresh processes {sequential.median:.3f} of sequential "
         f"({sequential.low:.3f} to {sequential.high:.3f}), {tvm.median:.3f} of TVM's own "
         f"({tvm.low:.3f} to {tvm.high:.3f})"
+    )
+    memory = done.memory
+    sizes = (memory.plan.nbytes, memory.unshared, memory.bound)
+    arena, unshared, bound = (f"{size / 2**20:.2f} MiB" for size in sizes)
+    out.print(
+        f"memory: tensors between units share {arena}, apart they take {unshared}; lower bound "
+        f"{bound}, {'proven optimal' if memory.proven else f'ratio {memory.ratio:.3f}'}"
     )
     if tvm.high >= 1:
         out.print(

@@ -13,6 +13,7 @@ from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work
 from tvm_ios.explain.timeline import Timeline, quietest
 from tvm_ios.graph import bits
+from tvm_ios.memory_plan import MemoryPlan
 
 
 class Bound(StrEnum):
@@ -113,6 +114,7 @@ def measure_region(
     runs: Sequence[Timeline],
     flops: Sequence[int] | None,
     peaks: Peaks,
+    plan: MemoryPlan | None = None,
 ) -> Region:
     """What some units took, and what bounds them.
 
@@ -128,6 +130,8 @@ def measure_region(
         For each unit of the program.
     peaks
         Of the machine.
+    plan
+        Which buffers share bytes.
     """
     inside = frozenset(units)
     tasks = [number for number, task in enumerate(work.tasks) if task.unit in inside]
@@ -140,7 +144,7 @@ def measure_region(
         Bound.LANES: statistics.median(run.busy(inside) / run.lanes for run in runs),
     }
     total = None if flops is None else sum(flops[unit] for unit in units)
-    traffic = memory_traffic(work, peaks.cache)
+    traffic = memory_traffic(work, peaks.cache, plan)
     memory_bytes = sum(traffic[number] for number in tasks)
     machine = {
         Bound.ARITHMETIC: (total or 0) / peaks.flops,

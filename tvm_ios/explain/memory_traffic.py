@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from tvm_ios.explain.tasks import Work
+from tvm_ios.memory_plan import MemoryPlan, pieces
 
 
-def memory_traffic(work: Work, cache: int) -> tuple[int, ...]:
+def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tuple[int, ...]:
     """For each task the bytes of its buffers that a cache does not hold when it begins.
 
-    The cache keeps whole buffers, those used last, run after run. A buffer that was not kept
-    counts once, whether it is read or written.
+    The cache keeps whole buffers, those used last, run after run; of an arena the pieces between
+    any two buffers' ends. What was not kept counts once, whether it is read or written.
 
     Parameters
     ----------
@@ -19,17 +20,33 @@ def memory_traffic(work: Work, cache: int) -> tuple[int, ...]:
         The program's tasks.
     cache
         Bytes that it keeps.
+    plan
+        Which buffers share bytes.
     """
+    memory, sizes = _memory(work, plan)
     held: OrderedDict[int, int] = OrderedDict()
     used = 0
     missed: list[int] = []
     for _ in ("a run that fills the cache", "the run that counts"):
         missed = []
         for task in work.tasks:
-            missed.append(sum(work.buffer_bytes[b] for b in task.buffers if b not in held))
-            for buffer in task.buffers:
-                used += work.buffer_bytes[buffer] - held.pop(buffer, 0)
-                held[buffer] = work.buffer_bytes[buffer]
+            touched = [piece for buffer in task.buffers for piece in memory[buffer]]
+            missed.append(sum(sizes[piece] for piece in touched if piece not in held))
+            for piece in touched:
+                used += sizes[piece] - held.pop(piece, 0)
+                held[piece] = sizes[piece]
             while used > cache:
                 used -= held.popitem(last=False)[1]
     return tuple(missed)
+
+
+def _memory(work: Work, plan: MemoryPlan | None) -> tuple[list[range], list[int]]:
+    """For each buffer its pieces of memory, and the bytes of each piece."""
+    sizes = list(work.buffer_bytes)
+    memory = [range(number, number + 1) for number in range(len(sizes))]
+    if plan is not None:
+        shared, bytes_of = pieces(work.program, plan)
+        for buffer, own in shared.items():
+            memory[buffer] = range(own.start + len(memory), own.stop + len(memory))
+        sizes += bytes_of
+    return memory, sizes

@@ -135,9 +135,6 @@ def find_work(program: Program) -> Work:
                 if role in _GIVEN:
                     continue
                 for region in regions[buffer]:
-                    if role is Role.SCRATCH and maker.get(region) != launch.unit:
-                        maker[region] = launch.unit
-                        writers[region].clear()
                     drafts[number].needs |= writers[region]
                     if maker.setdefault(region, launch.unit) == launch.unit:
                         writers[region].add(number)

@@ -1,0 +1,99 @@
+"""Memory: the arena of every network against its lower bound, and against no sharing.
+
+Nothing is timed but the planning itself, so other work on the machine does no harm. A network
+that was planned before is skipped (``--again`` repeats it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from report import light_model, read_figures, write_result
+from rich.table import Table
+
+from relay_passes.load import load_model
+from relay_passes.prepare import apply_schedule, prepare
+from runtime_ext.build import build
+from runtime_ext.kernels.library import KernelCompiler
+from runtime_ext.machine import available_lanes, cache_folder, host_target
+from tvm_ios import zoo
+from tvm_ios.arena.check import check_arena
+from tvm_ios.arena.planner import plan_memory
+from tvm_ios.cli.output import console
+from tvm_ios.search.baselines import baseline_schedule
+
+FILES = ("inception_v1", "inception_v2", "densenet121", "shufflenet")
+POLICIES = ("sequential", "greedy")
+
+
+def plan_network(model: str, lanes: int) -> list[dict[str, Any]]:
+    seed = 0 if model.endswith(".onnx") else None
+    loaded = load_model(model, random_weights=seed)
+    prepared = prepare(loaded.module, loaded.name)
+    compiler = KernelCompiler(host_target(lanes), lanes, cache_folder() / "kernels")
+    rows = []
+    for policy in POLICIES:
+        schedule = baseline_schedule(policy, prepared.units)
+        assert schedule is not None
+        program = build(apply_schedule(prepared, schedule), lanes=lanes, compiler=compiler).program
+        begin = time.perf_counter()
+        made = plan_memory(program)
+        planned = time.perf_counter()
+        check_arena(program, made.plan)
+        rows.append(
+            {
+                "model": Path(model).stem,
+                "policy": policy,
+                "lanes": lanes,
+                "buffers": len(made.plan.offsets),
+                "arena_bytes": made.plan.nbytes,
+                "bound_bytes": made.bound,
+                "unshared_bytes": made.unshared,
+                "ratio": made.ratio,
+                "proven": made.proven,
+                "seconds": planned - begin,
+                "check_seconds": time.perf_counter() - planned,
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=[*zoo.names(), *map(light_model, FILES)])
+    parser.add_argument("--lanes", type=int, default=available_lanes())
+    parser.add_argument("--again", action="store_true", help="also what was planned before")
+    given = parser.parse_args()
+    for model in given.networks:
+        name = Path(model).stem
+        known = read_figures("arena")
+        others = [r for r in known if (r["model"], r["lanes"]) != (name, given.lanes)]
+        if len(others) == len(known) or given.again:
+            print(f"== {name}", flush=True)
+            write_result("arena", [*others, *plan_network(model, given.lanes)])
+    table = Table("network", "policy", "lanes", "buffers", "arena", "lower bound", "ratio")
+    for column in ("proven", "no sharing", "planning"):
+        table.add_column(column)
+    for row in read_figures("arena"):
+        sizes = (row["arena_bytes"], row["bound_bytes"], row["unshared_bytes"])
+        arena, bound, unshared = (f"{size / 2**20:.3f} MiB" for size in sizes)
+        table.add_row(
+            row["model"],
+            row["policy"],
+            str(row["lanes"]),
+            str(row["buffers"]),
+            arena,
+            bound,
+            f"{row['ratio']:.4f}",
+            "yes" if row["proven"] else "no",
+            unshared,
+            f"{row['seconds']:.3f} s",
+        )
+    console().print(table)
+
+
+if __name__ == "__main__":
+    main()
