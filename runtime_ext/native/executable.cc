@@ -51,7 +51,6 @@ class Folder {
 
   std::string name() const { return folder_.string(); }
   std::string At(const std::string& file) const { return (folder_ / file).string(); }
-  bool Has(const std::string& file) const { return files_.count(file) != 0; }
   const JsonObject& meta() const { return meta_; }
   JsonObject Json(const std::string& file) const {
     return ParseObject(MappedFile(At(file)).bytes());
@@ -215,9 +214,7 @@ Executable OpenExecutable(const std::string& path) {
     RequireMachine(folder);
     Executable made;
     made.program = ReadProgram(folder.Json("program.json"));
-    if (folder.Has("memory.json")) {
-      made.memory = ReadMemoryPlan(folder.Json("memory.json"), made.program);
-    }
+    made.memory = ReadMemoryPlan(folder.Json("memory.json"), made.program);
     made.inputs = ReadPorts(Field(folder.meta(), "inputs"), made.program);
     made.outputs = ReadPorts(Field(folder.meta(), "outputs"), made.program);
     made.constants = LoadConstants(folder, made.program);

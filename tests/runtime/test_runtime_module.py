@@ -28,6 +28,7 @@ from runtime_ext.executable import Executable
 from runtime_ext.executor import ForkError
 from runtime_ext.package import ExecutableError, meta_checksum
 from runtime_ext.session import Port, SessionError
+from tvm_ios.arena.planner import plan_memory
 from tvm_ios.happens_before import check_races
 from tvm_ios.program import (
     Buffer,
@@ -123,6 +124,7 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
     tvm.compile(module, target=tvm.target.Target(TARGET)).export_library(str(library))
     return Executable(
         program=PROGRAM,
+        plan=plan_memory(PROGRAM).plan,
         kernels=library,
         constants={"w": WEIGHTS},
         inputs=(Port("image", "x", SHAPE, "float32"), Port("steps", "n", (1,), "int64")),
@@ -171,9 +173,9 @@ def plan(*offsets: int, nbytes: int = 1024, version: int = 1) -> Callable[[Any],
 SOUND_PLAN = plan(-1, -1, -1, 64, -1, -1, -1, 192)
 
 
-@pytest.mark.parametrize("arena", [False, True])
-def test_what_users_of_graph_modules_know(saved: Path, arena: bool) -> None:
-    if arena:
+@pytest.mark.parametrize("roomy", [False, True])
+def test_what_users_of_graph_modules_know(saved: Path, roomy: bool) -> None:
+    if roomy:
         change(saved, "memory.json", SOUND_PLAN)
     module = tvm.runtime.load_module(str(saved / "model.tvm_ios"))
     module["set_input"]("image", tvm_ffi.from_dlpack(IMAGE.copy()))
@@ -422,7 +424,7 @@ def test_a_hundred_modules_leave_no_thread_no_file_and_no_memory(
     """Bound: 8 MiB after a hundred modules of 16 MiB of scratch each."""
     scratch = replace(PROGRAM.buffers[-1], type=BufferType((1 << 21,), "float64"))
     program = replace(PROGRAM, buffers=(*PROGRAM.buffers[:-1], scratch))
-    replace(executable, program=program).save(tmp_path / "out")
+    replace(executable, program=program, plan=plan_memory(program).plan).save(tmp_path / "out")
 
     def one() -> None:
         module = runtime_module.load_module(tmp_path / "out")
