@@ -38,7 +38,8 @@ class Folder {
       Refuse(name() + " is not an executable: it lacks meta.json");
     }
     ReadMeta();
-    for (const char* needed : {"program.json", "kernels.so", "params.safetensors"}) {
+    for (const char* needed :
+         {"program.json", "memory.json", "kernels.so", "params.safetensors"}) {
       if (files_.count(needed) == 0) Refuse(name() + " lacks " + needed + "; save it again");
     }
     for (const auto& [file, digest] : files_) {
@@ -51,7 +52,6 @@ class Folder {
 
   std::string name() const { return folder_.string(); }
   std::string At(const std::string& file) const { return (folder_ / file).string(); }
-  bool Has(const std::string& file) const { return files_.count(file) != 0; }
   const JsonObject& meta() const { return meta_; }
   JsonObject Json(const std::string& file) const {
     return ParseObject(MappedFile(At(file)).bytes());
@@ -201,6 +201,11 @@ std::vector<Port> ReadPorts(const ffi::Any& value, const Program& program) {
       throw Misfit("'" + port.name + "' is " + port.type.Name() + " but its buffer is " +
                    type.Name());
     }
+    const std::size_t whole = program.buffers[port.buffer].whole;
+    if (program.buffers[whole].planned(whole)) {
+      throw Misfit("'" + port.name + "' lies in buffer '" + buffer +
+                   "', whose memory others may take");
+    }
     ports.push_back(std::move(port));
   }
   return ports;
@@ -215,9 +220,7 @@ Executable OpenExecutable(const std::string& path) {
     RequireMachine(folder);
     Executable made;
     made.program = ReadProgram(folder.Json("program.json"));
-    if (folder.Has("memory.json")) {
-      made.memory = ReadMemoryPlan(folder.Json("memory.json"), made.program);
-    }
+    made.memory = ReadMemoryPlan(folder.Json("memory.json"), made.program);
     made.inputs = ReadPorts(Field(folder.meta(), "inputs"), made.program);
     made.outputs = ReadPorts(Field(folder.meta(), "outputs"), made.program);
     made.constants = LoadConstants(folder, made.program);

@@ -5,7 +5,6 @@
 #include <tvm/ffi/extra/module.h>
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ struct Port {
 
 struct Executable {
   Program program;
-  std::optional<MemoryPlan> memory;
+  MemoryPlan memory;
   ffi::Array<ffi::Function> kernels;
   // The constants' memory, by number of the buffer.
   std::map<std::size_t, Block> constants;

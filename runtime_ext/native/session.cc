@@ -13,7 +13,7 @@ namespace {
 
 std::vector<ffi::Tensor> MakeBuffers(const Executable& executable) {
   const std::vector<Buffer>& buffers = executable.program.buffers;
-  const Block arena = executable.memory ? Allocate(executable.memory->bytes) : Block();
+  const Block arena = Allocate(executable.memory.bytes);
   std::vector<ffi::Tensor> wholes;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const BufferType& type = buffers[i].type;
@@ -21,8 +21,8 @@ std::vector<ffi::Tensor> MakeBuffers(const Executable& executable) {
       wholes.emplace_back();
     } else if (buffers[i].role == "constant") {
       wholes.push_back(TensorIn(executable.constants.at(i), 0, type));
-    } else if (executable.memory && buffers[i].planned(i)) {
-      wholes.push_back(TensorIn(arena, executable.memory->offsets[i], type));
+    } else if (buffers[i].planned(i)) {
+      wholes.push_back(TensorIn(arena, executable.memory.offsets[i], type));
     } else {
       wholes.push_back(TensorIn(Allocate(type.Bytes()), 0, type));
     }

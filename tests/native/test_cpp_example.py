@@ -19,6 +19,7 @@ from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import Executable
 from runtime_ext.native_executor import native_library_path
 from runtime_ext.session import Port
+from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cpp"
@@ -88,6 +89,7 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
             units=("first", "second"),
             uses=(KernelUse(2, 2, (1,)),),
         ),
+        plan=MemoryPlan(448, {1: 0}),
         kernels=library,
         constants={},
         inputs=(Port("image", "x", (2, 50), "float32"),),
