@@ -75,7 +75,8 @@ class Session:
     Raises
     ------
     SessionError
-        If a constant is missing, or something does not have the shape of its buffer.
+        If a constant is missing, something does not have the shape of its buffer, or an input or
+        output lies in the arena.
     ProgramError
         If the plan is of another program.
     """
@@ -100,7 +101,7 @@ class Session:
         missing = [symbol for symbol in program.kernels if symbol not in functions]
         if missing:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
-        wholes = _arena(program, plan)
+        wholes = _arena(program, plan, (*self.inputs, *self.outputs))
         wholes |= {
             n: _memory(buffer, constants)
             for n, buffer in enumerate(program.buffers)
@@ -267,11 +268,18 @@ def _check_ports(program: Program, ports: Sequence[Port]) -> None:
             )
 
 
-def _arena(program: Program, plan: MemoryPlan | None) -> dict[int, Array]:
-    """One allocation, and in it the buffers that the plan names."""
+def _arena(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> dict[int, Array]:
+    """One allocation, and in it the buffers that the plan names; no port may lie there."""
     if plan is None:
         return {}
     check_plan(program, plan)
+    numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
+    for port in ports:
+        part = program.buffers[numbers[port.buffer]].part
+        if (numbers[port.buffer] if part is None else part.of) in plan.offsets:
+            raise SessionError(
+                f"{port.name!r} lies in buffer {port.buffer!r}, whose memory others may take"
+            )
     memory = allocate_bytes(plan.nbytes)
     return {n: view(memory, program.buffers[n].type, at) for n, at in plan.offsets.items()}
 

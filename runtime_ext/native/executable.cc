@@ -38,7 +38,8 @@ class Folder {
       Refuse(name() + " is not an executable: it lacks meta.json");
     }
     ReadMeta();
-    for (const char* needed : {"program.json", "kernels.so", "params.safetensors"}) {
+    for (const char* needed :
+         {"program.json", "memory.json", "kernels.so", "params.safetensors"}) {
       if (files_.count(needed) == 0) Refuse(name() + " lacks " + needed + "; save it again");
     }
     for (const auto& [file, digest] : files_) {
@@ -199,6 +200,11 @@ std::vector<Port> ReadPorts(const ffi::Any& value, const Program& program) {
     if (!(port.type == type)) {
       throw Misfit("'" + port.name + "' is " + port.type.Name() + " but its buffer is " +
                    type.Name());
+    }
+    const std::size_t whole = program.buffers[port.buffer].whole;
+    if (program.buffers[whole].planned(whole)) {
+      throw Misfit("'" + port.name + "' lies in buffer '" + buffer +
+                   "', whose memory others may take");
     }
     ports.push_back(std::move(port));
   }

@@ -19,7 +19,7 @@ from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import Executable
 from runtime_ext.native_executor import native_library_path
 from runtime_ext.session import Port
-from tvm_ios.arena.planner import plan_memory
+from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cpp"
@@ -78,19 +78,18 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
     library = compiled(curve, tmp_path_factory.mktemp("kernels") / "k.so")
     kind = BufferType((2, 50))
     names = (("x", Role.INPUT), ("h", Role.INTERMEDIATE), ("y", Role.OUTPUT))
-    program = Program(
-        lanes=(
-            (Launch(0, (0, 1), 0, 2, 0), Launch(0, (1, 2), 0, 1, 1)),
-            (Wait(0, 1), Launch(0, (1, 2), 1, 2, 1)),
-        ),
-        kernels=("curve",),
-        buffers=tuple(Buffer(name, kind, role) for name, role in names),
-        units=("first", "second"),
-        uses=(KernelUse(2, 2, (1,)),),
-    )
     return Executable(
-        program=program,
-        plan=plan_memory(program).plan,
+        program=Program(
+            lanes=(
+                (Launch(0, (0, 1), 0, 2, 0), Launch(0, (1, 2), 0, 1, 1)),
+                (Wait(0, 1), Launch(0, (1, 2), 1, 2, 1)),
+            ),
+            kernels=("curve",),
+            buffers=tuple(Buffer(name, kind, role) for name, role in names),
+            units=("first", "second"),
+            uses=(KernelUse(2, 2, (1,)),),
+        ),
+        plan=MemoryPlan(448, {1: 0}),
         kernels=library,
         constants={},
         inputs=(Port("image", "x", (2, 50), "float32"),),

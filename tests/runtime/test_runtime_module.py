@@ -24,12 +24,12 @@ from tvm.script import tirx as T
 
 from runtime_ext import runtime_module
 from runtime_ext.cpu_features import required_features
-from runtime_ext.executable import Executable
+from runtime_ext.executable import Executable, load
 from runtime_ext.executor import ForkError
 from runtime_ext.package import ExecutableError, meta_checksum
 from runtime_ext.session import Port, SessionError
-from tvm_ios.arena.planner import plan_memory
 from tvm_ios.happens_before import check_races
+from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import (
     Buffer,
     BufferType,
@@ -104,7 +104,7 @@ PROGRAM = Program(
         Buffer("x", IMAGE_TYPE, Role.INPUT),
         Buffer("n", BufferType((1,), "int64"), Role.INPUT),
         Buffer("w", IMAGE_TYPE, Role.CONSTANT),
-        Buffer("both", IMAGE_TYPE, Role.INTERMEDIATE),
+        Buffer("both", IMAGE_TYPE, Role.OUTPUT),
         Buffer("top", IMAGE_TYPE, Role.INTERMEDIATE, Part(3, 0, 0, 4)),
         Buffer("bottom", IMAGE_TYPE, Role.INTERMEDIATE, Part(3, 0, 4, 8)),
         Buffer("y", IMAGE_TYPE, Role.OUTPUT),
@@ -124,7 +124,7 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
     tvm.compile(module, target=tvm.target.Target(TARGET)).export_library(str(library))
     return Executable(
         program=PROGRAM,
-        plan=plan_memory(PROGRAM).plan,
+        plan=MemoryPlan(1024, {7: 192}),
         kernels=library,
         constants={"w": WEIGHTS},
         inputs=(Port("image", "x", SHAPE, "float32"), Port("steps", "n", (1,), "int64")),
@@ -161,6 +161,10 @@ def change(saved: Path, file: str, edit: Callable[[Any], Any]) -> None:
     (saved / "meta.json").write_text(json.dumps(meta))
 
 
+#: Offsets of all buffers but the last, which is the only one in the arena.
+OUTSIDE = (-1,) * 7
+
+
 def plan(*offsets: int, nbytes: int = 1024, version: int = 1) -> Callable[[Any], Any]:
     return lambda _: {
         "format": "tvm-ios memory plan",
@@ -170,13 +174,7 @@ def plan(*offsets: int, nbytes: int = 1024, version: int = 1) -> Callable[[Any],
     }
 
 
-SOUND_PLAN = plan(-1, -1, -1, 64, -1, -1, -1, 192)
-
-
-@pytest.mark.parametrize("roomy", [False, True])
-def test_what_users_of_graph_modules_know(saved: Path, roomy: bool) -> None:
-    if roomy:
-        change(saved, "memory.json", SOUND_PLAN)
+def test_what_users_of_graph_modules_know(saved: Path) -> None:
     module = tvm.runtime.load_module(str(saved / "model.tvm_ios"))
     module["set_input"]("image", tvm_ffi.from_dlpack(IMAGE.copy()))
     module["set_input"](1, tvm_ffi.from_dlpack(STEPS.copy()))
@@ -270,7 +268,11 @@ def refused(path: Path, message: str) -> None:
 
 @pytest.mark.parametrize("place", [0.02, 0.5, 0.98])
 @pytest.mark.parametrize(
-    "name", ["kernels.so", "meta.json", "params.safetensors", "program.json", "schedule.json"]
+    "name",
+    [
+        *("kernels.so", "memory.json", "meta.json", "params.safetensors", "program.json"),
+        "schedule.json",
+    ],
 )
 def test_a_flipped_byte_is_refused(saved: Path, name: str, place: float) -> None:
     data = bytearray((saved / name).read_bytes())
@@ -279,7 +281,9 @@ def test_a_flipped_byte_is_refused(saved: Path, name: str, place: float) -> None
     refused(saved, f"{name} of .* is damaged|format version|not a tvm-ios")
 
 
-@pytest.mark.parametrize("name", ["kernels.so", "meta.json", "program.json", "model.tvm_ios"])
+@pytest.mark.parametrize(
+    "name", ["kernels.so", "memory.json", "meta.json", "program.json", "model.tvm_ios"]
+)
 def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
     data = (saved / name).read_bytes()
     (saved / name).write_bytes(data[: len(data) // 2])
@@ -312,6 +316,11 @@ def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
             lambda m: m | {"inputs": [m["inputs"][0] | {"dtype": "float64"}]},
             r"'image' is float64\[8, 4\] but its buffer is float32\[8, 4\]",
         ),
+        (
+            "program.json",
+            lambda p: p["buffers"][3].__setitem__(3, "intermediate"),
+            "do not name the same buffers",
+        ),
         ("program.json", lambda p: p.update(version=2), "not a tvm-ios program of version 3"),
         ("program.json", lambda p: p.update(lanes=[]), "no lane"),
         ("program.json", lambda p: p.update(uses=[]), "how it may be launched"),
@@ -328,10 +337,11 @@ def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
         ("program.json", lambda p: p["buffers"][7].__setitem__(1, [1 << 61]), "cannot be alloc"),
         ("program.json", lambda p: p["buffers"][7].__setitem__(2, "handle"), "type 'handle'"),
         ("program.json", lambda p: p["buffers"][2].__setitem__(1, [32]), r"not float32\[32\]"),
-        ("memory.json", plan(-1, -1, -1, 0, -1, -1, -1), "do not name the same buffers"),
-        ("memory.json", plan(-1, -1, -1, 0, -1, -1, -1, -1), "do not name the same buffers"),
-        ("memory.json", plan(-1, -1, -1, 0, -1, -1, -1, 32), "puts buffer 'spare' at byte 32"),
-        ("memory.json", plan(-1, -1, -1, 0, -1, -1, -1, 256), "'spare' at byte 256 of 1024"),
+        ("memory.json", plan(*OUTSIDE), "do not name the same buffers"),
+        ("memory.json", plan(*OUTSIDE, -1), "do not name the same buffers"),
+        ("memory.json", plan(*OUTSIDE[:-1], 0, 0), "do not name the same buffers"),
+        ("memory.json", plan(*OUTSIDE, 32), "puts buffer 'spare' at byte 32"),
+        ("memory.json", plan(*OUTSIDE, 256), "'spare' at byte 256 of 1024"),
         ("memory.json", plan(version=2), "not a tvm-ios memory plan of version 1"),
     ],
 )
@@ -340,6 +350,14 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     change(saved, file, edit)
     refused(saved, message)
+
+
+def test_an_output_in_the_arena_is_refused(saved: Path) -> None:
+    change(saved, "program.json", lambda p: p["buffers"][3].__setitem__(3, "intermediate"))
+    change(saved, "memory.json", plan(-1, -1, -1, 0, *OUTSIDE[:3], 192))
+    refused(saved, "'inner' lies in buffer 'both', whose memory others may take")
+    with pytest.raises(SessionError, match="'inner' lies in buffer 'both', whose memory others"):
+        load(saved).session()
 
 
 def test_a_lesser_cpu_is_refused(saved: Path) -> None:
@@ -424,7 +442,7 @@ def test_a_hundred_modules_leave_no_thread_no_file_and_no_memory(
     """Bound: 8 MiB after a hundred modules of 16 MiB of scratch each."""
     scratch = replace(PROGRAM.buffers[-1], type=BufferType((1 << 21,), "float64"))
     program = replace(PROGRAM, buffers=(*PROGRAM.buffers[:-1], scratch))
-    replace(executable, program=program, plan=plan_memory(program).plan).save(tmp_path / "out")
+    replace(executable, program=program).save(tmp_path / "out")
 
     def one() -> None:
         module = runtime_module.load_module(tmp_path / "out")
