@@ -11,8 +11,8 @@ from typing import Any
 import tvm
 
 from relay_passes.prepare import Prepared
+from runtime_ext.in_place import arrange
 from runtime_ext.kernels.library import KernelCompiler, UnitSource
-from runtime_ext.layouts import tensor_layouts
 from runtime_ext.machine import available_lanes, cache_folder, device_name, host_target
 from runtime_ext.measure import Progress, StageTimer
 from runtime_ext.scheduled_module import reject_tir
@@ -77,11 +77,16 @@ class MeasuredSearch:
         self.compiler = KernelCompiler(
             target, options.lanes, options.cache / "kernels", database=options.database
         )
-        self.timer = StageTimer(
-            prepared.units, self.source, self.compiler, options.lanes, self._log(target)
-        )
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
-        self._layouts = tensor_layouts(prepared.units, functions)
+        self._memory = arrange(prepared.units, functions)
+        self.timer = StageTimer(
+            prepared.units,
+            self.source,
+            self.compiler,
+            options.lanes,
+            self._log(target),
+            self._memory.parts,
+        )
         self._optimistic: ComposedCost | None = None
         self._compiled = False
 
@@ -182,8 +187,7 @@ class MeasuredSearch:
         outliner = self.prepared.outliner
         made = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
         reject_tir(made.function, made.name)
-        layouts = tuple(self._layouts[t] for t in (*made.data, *made.outputs))
-        return UnitSource(made.function, layouts)
+        return self._memory.source(made.function, made.data, made.outputs)
 
     def _compile_units(self) -> None:
         if not self._compiled:

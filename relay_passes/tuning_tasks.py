@@ -27,7 +27,7 @@ def tuning_tasks(search: MeasuredSearch) -> tuple[Task, ...]:
 
     def add(units: tuple[int, ...], weight: int, merged: int) -> None:
         name = "+".join(search.prepared.units.operators[u].name for u in units)
-        for kernel in plan_unit(search.source(units), unit).kernels:
+        for kernel in plan_unit(search.source(units).alone, unit).kernels:
             if not isinstance(kernel.spec, Contraction):
                 continue
             key = workload_name(contraction_workload(kernel.spec))

@@ -13,8 +13,8 @@ import tvm
 from runtime_ext.buffers import content_key
 from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import Executable
-from runtime_ext.kernels.library import KernelCompiler, UnitSource
-from runtime_ext.layouts import tensor_layouts
+from runtime_ext.in_place import arrange
+from runtime_ext.kernels.library import KernelCompiler
 from runtime_ext.machine import available_lanes, cache_folder, host_target
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.session import Port, Session
@@ -129,9 +129,9 @@ def build(
     )
     read = read_scheduled_module(module, name)
     graph = read.graph
-    layouts = tensor_layouts(graph, read.functions)
+    memory = arrange(graph, read.functions)
     sources = {
-        str(i): UnitSource(function, tuple(layouts[t] for t in (*op.inputs, *op.outputs)))
+        str(i): memory.source(function, op.inputs, op.outputs)
         for i, (op, function) in enumerate(zip(graph.operators, read.functions, strict=True))
     }
     compiled = compiler.compile(sources, progress)
@@ -157,6 +157,7 @@ def build(
         lanes=lanes,
         unit_latency=unit_latency if known else None,
         constant_name=lambda units, parameter: constant_names[units[0], parameter],
+        parts=memory.parts,
     )
     buffers = tensor_names(graph)
 

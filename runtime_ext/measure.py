@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from tvm_ios.cost.log import MeasurementLog
 from tvm_ios.cost.stage_key import stage_key
 from tvm_ios.graph import OpGraph
 from tvm_ios.lower import lower_stages
-from tvm_ios.program import Program, UnitCode
+from tvm_ios.program import Part, Program, UnitCode
+from tvm_ios.program_builder import NO_PARTS
 from tvm_ios.schedule import Stage, Strategy
 
 #: Gives the source of one unit, or of several merged ones.
@@ -28,6 +29,8 @@ _SAMPLES = 12
 #: Seconds of one sample: long enough that the clock and the start of the lanes do not count.
 _SAMPLE_SECONDS = 4e-4
 _WARM_UP_SECONDS = 2e-3
+#: A stage without launches, such as a concatenation in place; logs hold positive numbers.
+_NOTHING_SECONDS = 1e-9
 
 
 class StageTimer:
@@ -45,6 +48,8 @@ class StageTimer:
         Threads.
     log
         Where samples are kept; equal stages of any model are measured once.
+    parts
+        Tensors that lie in others, as the sources have it.
     """
 
     name = "measured"
@@ -57,6 +62,7 @@ class StageTimer:
         compiler: KernelCompiler,
         lanes: int,
         log: MeasurementLog,
+        parts: Mapping[int, Part] = NO_PARTS,
     ) -> None:
         self.graph = graph
         self.lanes = lanes
@@ -64,6 +70,7 @@ class StageTimer:
         self._source = source
         self._compiler = compiler
         self._log = log
+        self._parts = parts
         self._compiled: dict[tuple[int, ...], CompiledUnit] = {}
         self._latency: dict[str, tuple[float, ...]] = {}
 
@@ -165,7 +172,10 @@ class StageTimer:
             merged,
             lanes=lanes,
             unit_latency=self.unit_latency if len(stage.groups) > 1 and not merged else None,
+            parts=self._parts,
         )
+        if not program.kernels:
+            return [_NOTHING_SECONDS]
         return time_program(program, self._compiler.function)
 
 
@@ -184,17 +194,25 @@ def time_program(program: Program, function: Callable[[str], Any]) -> list[float
 
 
 def random_buffers(program: Program) -> list[Any]:
-    """A tensor a buffer, of numbers that neither overflow nor become denormal."""
+    """A tensor a buffer, of numbers that neither overflow nor become denormal.
+
+    That of a part is the whole's.
+    """
     rng = np.random.default_rng(0)
-    buffers: list[Any] = []
-    for buffer in program.buffers:
+    wholes: dict[int, Any] = {}
+    for number, buffer in enumerate(program.buffers):
+        if buffer.part is not None:
+            continue
         shape, dtype = buffer.type.shape, np.dtype(buffer.type.dtype)
         if dtype.kind == "f":
             array = rng.random(shape, np.float32).astype(dtype, copy=False) - dtype.type(0.5)
         else:
             array = np.zeros(shape, dtype)
-        buffers.append(tvm.runtime.tensor(array))
-    return buffers
+        wholes[number] = tvm.runtime.tensor(array)
+    return [
+        wholes[n if buffer.part is None else buffer.part.of]
+        for n, buffer in enumerate(program.buffers)
+    ]
 
 
 def _label(graph: OpGraph, stage: Stage) -> str:

@@ -116,7 +116,8 @@ def finish(
         blocking = choose_blocking(parts, window.output[1], depth, spec.channels, pixel, unit)
         spec = replace(spec, parts=parts, blocking=blocking)
         if tuned is not None:
-            spec = replace(spec, blocking=tuned(spec) or blocking)
+            alone = _alone(spec, [storages[s] for s in order])
+            spec = replace(spec, blocking=tuned(alone) or blocking)
         packed = storages[order[weight]]
         pack = packing(packed.shape, parts, spec.blocking.vectors * unit.lanes)
         packed.shape = pack.shape(packed.shape)
@@ -275,6 +276,23 @@ def _merge_pixels(spec: Pointwise) -> Pointwise:
                 (Statement(only.value, only.target, 0, only.count * pixels),),
             )
     return Pointwise(spec.buffers, (1, 1, pixels), statements)
+
+
+def _alone(spec: Contraction, storages: list[Storage]) -> Contraction:
+    """The contraction if no tensor of it lay in a wider one, as a tuning log knows it."""
+    if all(storage.run is None for storage in storages):
+        return spec
+
+    def at(access: Access) -> Access:
+        run = storages[access.buffer].run
+        return access if run is None else run.alone(access)
+
+    return replace(
+        spec,
+        buffers=tuple(s.shape if s.run is None else s.run.shape(s.shape) for s in storages),
+        data=at(spec.data),
+        statements=tuple(_map(s, at) for s in spec.statements),
+    )
 
 
 def _map(statement: Statement, change: Any) -> Statement:

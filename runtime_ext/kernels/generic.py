@@ -15,7 +15,7 @@ from tvm.ir import GenericConst
 from runtime_ext.kernels.draft import PLAIN, Draft
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, tensor_types
-from runtime_ext.kernels.values import Stored, Value, is_row_major
+from runtime_ext.kernels.values import Stored, Value
 
 if TYPE_CHECKING:
     from runtime_ext.kernels.planner import Planner
@@ -86,7 +86,7 @@ def opaque(
     for field in fields:
         shape = tuple(int(e) for e in field.shape)
         home = planner.home(var) if len(fields) == 1 else None
-        if home is None or not is_row_major(home) or home.shape != shape:
+        if home is None or not planner.is_whole(home):
             home = planner.scratch(shape, str(field.dtype), layout="plain")
         results.append(home)
         storages.append(home.storage)
@@ -148,8 +148,7 @@ def default_schedule(function: Any) -> Any:
 def _plain(planner: Planner, value: Value) -> Stored:
     """The value as a whole buffer in the IR's layout."""
     stored = planner.stored(value)
-    storage = planner.storages[stored.storage]
-    if stored.offset == 0 and storage.shape == stored.shape and is_row_major(stored):
+    if planner.is_whole(stored):
         return stored
     target = planner.scratch(stored.shape, layout="plain")
     planner.copy(stored, target)

@@ -154,7 +154,7 @@ class KernelCompiler:
 
     def _plan(self, source: UnitSource) -> tuple[UnitPlan, ...]:
         default = plan_unit(source, self._unit)
-        if self.log is None:
+        if self.log is None or not default.kernels:
             return (default,)
         key = repr(default)
         if key not in self._plans:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -31,6 +31,7 @@ from runtime_ext.kernels.tuning_log import TunedStep
 from runtime_ext.kernels.values import (
     NHWC,
     Interleaved,
+    Layout,
     Lazy,
     Padded,
     Pending,
@@ -41,7 +42,9 @@ from runtime_ext.kernels.values import (
     access,
     four,
     is_row_major,
+    offset_in,
     physical_shape,
+    run_in,
     strides_in,
 )
 
@@ -50,14 +53,20 @@ class Planner:
     """The kernels of one unit, in the order in which they run."""
 
     def __init__(
-        self, function: Any, layouts: Sequence[str], steps: Mapping[Any, TunedStep] | None = None
+        self,
+        function: Any,
+        layouts: Sequence[Layout],
+        in_place: Collection[int] = (),
+        steps: Mapping[Any, TunedStep] | None = None,
     ) -> None:
         """Plan a function; ``steps`` are scheduled functions that compute some variables."""
         self._steps = steps or {}
+        self._in_place = in_place
         self.storages: list[Storage] = []
         self.drafts: list[Draft] = []
         self._values: dict[Any, Value | list[Value]] = {}
         self._homes: dict[tuple[Any, int | None], Stored] = {}
+        self._outputs: list[Stored] = []
         self._readers = readers(function)
         self.inputs = int((function.attrs or {}).get("num_input", len(function.params)))
         returned = results(function)
@@ -76,12 +85,12 @@ class Planner:
             ty = var.ty if item is None else var.ty.fields[item]
             home = self._new("output", i, static_shape(ty), str(ty.dtype), layouts[self.inputs + i])
             self._homes.setdefault((var, item), home)
-        self.outputs = [s for s in self.storages if s.role == "output"]
+            self._outputs.append(home)
         for block in function.body.blocks:
             for binding in block.bindings:
                 self._bind(binding.var, binding.value)
         for i, (var, item) in enumerate(returned):
-            self._finish_output(i, var, item)
+            self._finish_output(self._outputs[i], var, item)
 
     # What the rules use.
 
@@ -90,6 +99,11 @@ class Planner:
         value = self._values[expr]
         assert not isinstance(value, list)
         return value
+
+    def pieces(self, expr: Any) -> list[Value]:
+        """What a variable is joined of, if another concatenation is to write that; or itself."""
+        value = self._values[expr]
+        return value if isinstance(value, list) else [value]
 
     def stored(self, value: Value) -> Stored:
         """The value in memory; whatever was to compute it now also stores it."""
@@ -161,6 +175,18 @@ class Planner:
                 return value.storage
         return -1
 
+    def in_place(self, value: Value) -> bool:
+        """True for an input that lies where the unit's concatenation wants it."""
+        if not isinstance(value, Stored):
+            return False
+        storage = self.storages[value.storage]
+        return storage.role == "input" and storage.number in self._in_place
+
+    def is_whole(self, value: Stored) -> bool:
+        """True if a value is all of a buffer, with its elements in their logical order."""
+        storage = self.storages[value.storage]
+        return not value.offset and storage.shape == value.shape and is_row_major(value)
+
     def home(self, var: Any) -> Stored | None:
         """Where the unit's caller wants a variable, if it is an output."""
         return self._homes.get((var, None))
@@ -193,10 +219,12 @@ class Planner:
     # The walk.
 
     def _new(
-        self, role: str, number: int, shape: tuple[int, ...], dtype: str, layout: str
+        self, role: str, number: int, shape: tuple[int, ...], dtype: str, layout: Layout
     ) -> Stored:
-        self.storages.append(Storage(role, number, physical_shape(shape, layout), dtype))
-        return Stored(len(self.storages) - 1, shape, strides_in(shape, layout), 0, dtype)
+        physical, run = physical_shape(shape, layout), run_in(shape, layout)
+        self.storages.append(Storage(role, number, physical, dtype, run=run))
+        strides, offset = strides_in(shape, layout), offset_in(shape, layout)
+        return Stored(len(self.storages) - 1, shape, strides, offset, dtype)
 
     def _bind(self, var: Any, expr: Any) -> None:
         if var in self._values:
@@ -239,24 +267,15 @@ class Planner:
             return IMAGE
         return PLAIN
 
-    def _finish_output(self, number: int, var: Any, item: int | None) -> None:
+    def _finish_output(self, wanted: Stored, var: Any, item: int | None) -> None:
         value = self._values[var]
         if item is not None:
             assert isinstance(value, list)
             value = value[item]
         assert not isinstance(value, list)
-        wanted = next(
-            i for i, s in enumerate(self.storages) if (s.role, s.number) == ("output", number)
-        )
-        home = self._homes[var, item]
-        if (
-            wanted != home.storage
-            and self.storages[wanted].shape != self.storages[home.storage].shape
-        ):
-            raise ValueError("a unit returns one value in two layouts; return it once")
         have = self.stored(value)
-        if have.storage != wanted:
-            self.copy(have, Stored(wanted, home.shape, home.strides, 0, home.dtype))
+        if have.storage != wanted.storage:
+            self.copy(have, wanted)
 
     def copy(self, value: Stored, target: Stored) -> None:
         """Write a stored value to a second place."""

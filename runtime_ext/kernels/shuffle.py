@@ -23,10 +23,12 @@ def concat(planner: Planner, var: Any, call: Any) -> bool:
     fields = list(call.args[0].fields)
     shapes = {static_shape(field.ty) for field in fields}
     reader = planner.only_reader(var)
-    if reader is not None and len(shapes) == 1 and int(call.attrs.axis) == 1:
+    pieces = [planner.pieces(field) for field in fields]
+    whole = all(len(own) == 1 for own in pieces)
+    if reader is not None and whole and len(shapes) == 1 and int(call.attrs.axis) == 1:
         chain = _chain(planner, *reader)
         if chain is not None and static_shape(chain[0].ty)[1] == len(fields):
-            _interleave(planner, [planner.value(field) for field in fields], (var, *chain))
+            _interleave(planner, [value for (value,) in pieces], (var, *chain))
             return True
     return views.concat(planner, var, call)
 

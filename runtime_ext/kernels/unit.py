@@ -11,6 +11,7 @@ from runtime_ext.kernels.planner import Planner
 from runtime_ext.kernels.spec import Blocking, Contraction, Spec
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.tuning_log import TuningLog
+from runtime_ext.kernels.values import Layout, Slice
 from runtime_ext.kernels.vector_unit import VectorUnit
 from tvm_ios.program import BufferType, UnitCode
 
@@ -25,11 +26,21 @@ class UnitSource:
         A Relax function of high-level operators on NCHW images. Its attribute ``num_input``
         says how many leading parameters are data; the others are constants.
     layouts
-        For each data input and then each output ``"NHWC"`` or ``""`` (as in the function).
+        For each data input and then each output ``"NHWC"`` or ``""`` (as in the function), or
+        which slice of a wider tensor it is.
+    in_place
+        Which data inputs of a concatenation lie in its output already.
     """
 
     function: Any
-    layouts: tuple[str, ...]
+    layouts: tuple[Layout, ...]
+    in_place: frozenset[int] = frozenset()
+
+    @property
+    def alone(self) -> UnitSource:
+        """The unit if none of its tensors lay in a wider one."""
+        orders = (x.order if isinstance(x, Slice) else x for x in self.layouts)
+        return UnitSource(self.function, tuple(orders))
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ def plan_unit(source: UnitSource, unit: VectorUnit) -> UnitPlan:
     ValueError
         If the function and its layouts do not fit, or it holds what is no operator.
     """
-    return _plan(Planner(source.function, source.layouts), unit)
+    return _plan(_planner(source), unit)
 
 
 def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> tuple[UnitPlan, ...]:
@@ -112,14 +123,18 @@ def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> tuple[U
         names.add(name)
         return made
 
-    made = _plan(Planner(source.function, source.layouts), unit, blocking)
+    made = _plan(_planner(source), unit, blocking)
     plans = [replace(made, tuned=frozenset(names))] if names else []
     functions = log.find(source.function)
     if functions is not None:
-        planner = Planner(functions.function, source.layouts, functions.steps)
+        planner = Planner(functions.function, source.layouts, source.in_place, functions.steps)
         tuned = frozenset(step.tuned for step in functions.steps.values() if step.tuned)
         plans.append(replace(_plan(planner, unit), tuned=tuned))
     return tuple(plans)
+
+
+def _planner(source: UnitSource) -> Planner:
+    return Planner(source.function, source.layouts, source.in_place)
 
 
 def _plan(planner: Planner, unit: VectorUnit, tuned: Tuned | None = None) -> UnitPlan:

@@ -11,6 +11,67 @@ from runtime_ext.kernels.transform import ParamTransform
 NHWC = "NHWC"
 
 
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The layout of a tensor that lies in a wider one: a range of an axis of its memory.
+
+    Attributes
+    ----------
+    order
+        ``"NHWC"`` or ``""``, of both.
+    axis
+        Logical.
+    begin
+        Of the range.
+    extent
+        Of the wider tensor along the axis.
+    """
+
+    order: str
+    axis: int
+    begin: int
+    extent: int
+
+    def whole(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The logical shape of the wider tensor."""
+        return (*shape[: self.axis], self.extent, *shape[self.axis + 1 :])
+
+
+#: ``"NHWC"``, or ``""`` for what lies as the model has it, or a slice of such a tensor.
+Layout = str | Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Which elements of a storage are a tensor: some in turn of every so many.
+
+    Attributes
+    ----------
+    begin, count
+        The first of them, and how many there are.
+    period
+        To the next of them.
+    """
+
+    begin: int
+    count: int
+    period: int
+
+    def shape(self, physical: tuple[int, ...]) -> tuple[int, ...]:
+        """Extents, in one axis, of a buffer that holds the tensor alone."""
+        return (prod(physical) // self.period * self.count,)
+
+    def alone(self, at: Access) -> Access:
+        """The access if nothing else lay in the storage."""
+
+        def moved(distance: int) -> int:
+            turns, rest = divmod(distance, self.period)
+            return turns * self.count + rest
+
+        n, h, w, c = map(moved, at.strides)
+        return Access(at.buffer, moved(at.offset - self.begin), (n, h, w, c))
+
+
 @dataclass
 class Storage:
     """A buffer of the unit.
@@ -27,6 +88,8 @@ class Storage:
         The last kernel that writes it; -1 for what the unit is given.
     transform
         What makes a constant physical.
+    run
+        Set if the tensor is not all of it.
     """
 
     role: str
@@ -35,6 +98,7 @@ class Storage:
     dtype: str = "float32"
     producer: int = -1
     transform: ParamTransform = field(default_factory=ParamTransform)
+    run: Run | None = None
 
 
 @dataclass
@@ -116,16 +180,35 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def strides_in(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """Strides along the logical axes of a tensor in a layout (``"NHWC"`` or ``""``)."""
+def strides_in(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
+    """Strides along the logical axes of a tensor in a layout."""
+    if isinstance(layout, Slice):
+        return strides_in(layout.whole(shape), layout.order)
     if layout != NHWC:
         return row_major(shape)
     _, c, h, w = shape
     return (h * w * c, 1, w * c, c)
 
 
-def physical_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+def offset_in(shape: tuple[int, ...], layout: Layout) -> int:
+    """The first element of a tensor in the buffer that holds it."""
+    if isinstance(layout, str):
+        return 0
+    return layout.begin * strides_in(shape, layout)[layout.axis]
+
+
+def run_in(shape: tuple[int, ...], layout: Layout) -> Run | None:
+    """Which elements of the buffer are the tensor; None if all are."""
+    if isinstance(layout, str):
+        return None
+    inner = strides_in(shape, layout)[layout.axis]
+    return Run(layout.begin * inner, shape[layout.axis] * inner, layout.extent * inner)
+
+
+def physical_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     """Extents of the buffer that holds a tensor in a layout."""
+    if isinstance(layout, Slice):
+        return physical_shape(layout.whole(shape), layout.order)
     return (shape[0], shape[2], shape[3], shape[1]) if layout == NHWC else shape
 
 

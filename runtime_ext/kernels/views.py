@@ -5,9 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from tvm import relax
+
 from runtime_ext.kernels.draft import Draft
 from runtime_ext.kernels.expression import Access, windows
-from runtime_ext.kernels.relax_function import static_shape
+from runtime_ext.kernels.relax_function import operator_name, static_shape
 from runtime_ext.kernels.spec import Contraction, Statement
 from runtime_ext.kernels.values import (
     Arranged,
@@ -248,11 +250,16 @@ def _only_ones_differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 def concat(planner: Planner, var: Any, call: Any) -> bool:
     """relax.concat: every operand is written into its slice of the result."""
-    parts = [planner.value(field) for field in call.args[0].fields]
     shape = static_shape(var.ty)
     if len(shape) > 4 or prod(shape) == 0:
         return False
     axis = int(call.attrs.axis) % len(shape)
+    parts = [part for field in call.args[0].fields for part in planner.pieces(field)]
+    reader = planner.only_reader(var)
+    if reader is not None and _joins(reader[1], axis):
+        # The other concatenation writes them, each once.
+        planner.bind(var, parts)
+        return True
     target = planner.home(var) or planner.scratch(shape)
     together: list[tuple[Lazy, Stored]] = []
     begin = 0
@@ -264,6 +271,8 @@ def concat(planner: Planner, var: Any, call: Any) -> bool:
             target.offset + begin * target.strides[axis],
         )
         begin += part.shape[axis]
+        if planner.in_place(part):
+            continue
         if isinstance(part, Arranged):
             part = planner.stored(part)
         if isinstance(part, Pending):
@@ -282,6 +291,13 @@ def concat(planner: Planner, var: Any, call: Any) -> bool:
             planner.store(part, place)
     planner.bind(var, target)
     return True
+
+
+def _joins(call: Any, axis: int) -> bool:
+    """True for a concatenation along this axis."""
+    if not isinstance(call, relax.Call) or operator_name(call) != "relax.concat":
+        return False
+    return int(call.attrs.axis) % len(static_shape(call.args[0].fields[0].ty)) == axis
 
 
 def _one_kernel(

@@ -6,10 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_units import Case, cases
 
+from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work, find_work
+from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.happens_before import ordered_launches
 from tvm_ios.lower import lower
-from tvm_ios.program import Launch, Program, Role, UnitCode
+from tvm_ios.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
+from tvm_ios.schedule import Schedule, sequential_stages
 
 
 def closure(work: Work) -> list[set[int]]:
@@ -82,6 +85,47 @@ def test_the_units_form_the_graph_that_was_scheduled(case: Case, lanes: int) -> 
     assert list(graph.predecessors) == expected
     names = [b.name for b in program.buffers if b.role is Role.OUTPUT]
     assert [graph.tensors[t].name for t in graph.outputs] == names
+
+
+def test_units_without_launches_join_what_others_wrote() -> None:
+    """One concatenation of two, one of that and a third, and one that copies an input itself."""
+    tensors = ("x", "a", "b", "ab", "c", "abc", "d", "cx", "y")
+    number = {name: n for n, name in enumerate(tensors)}
+    reads = {"a": ["x"], "b": ["x"], "ab": ["a", "b"], "c": ["ab"], "abc": ["ab", "c"]}
+    reads |= {"d": ["abc", "a"], "cx": ["d", "x"], "y": ["cx", "abc"]}
+    graph = OpGraph(
+        "model",
+        tuple(
+            Operator(name, "unit", tuple(number[t] for t in inputs), (number[name],))
+            for name, inputs in reads.items()
+        ),
+        tuple(Tensor(name, (2, 10)) for name in tensors),
+        (number["x"],),
+        (number["y"],),
+    )
+    whole = BufferType((2, 10))
+    code = {}
+    for unit, (name, inputs) in enumerate(reads.items()):
+        joins = name in ("ab", "abc")
+        # The last concatenation writes what is not in place, and reads only that.
+        arguments = (1, 2) if name == "cx" else tuple(range(len(inputs) + 1))
+        calls = () if joins else (PhaseCall(f"k{name}", 4, arguments),)
+        code[unit] = UnitCode((whole,) * (len(inputs) + 1), 1, (), calls)
+    places = {"a": ("abc", 0, 3), "b": ("abc", 3, 6), "ab": ("abc", 0, 6), "c": ("abc", 6, 10)}
+    places["d"] = ("cx", 0, 5)
+    parts = {number[n]: Part(number[of], 1, a, b) for n, (of, a, b) in places.items()}
+    schedule = Schedule(graph.fingerprint, sequential_stages(graph), "test")
+    program = lower(graph, schedule, code, lanes=2, parts=parts)
+    work = find_work(program)
+    found = work.unit_graph
+    names = {op.name: [found.tensors[t].name for t in op.inputs] for op in found.operators}
+    expected = {name: set(inputs) for name, inputs in reads.items()}
+    expected["abc"] = {"a", "b", "c"}  # as they were written
+    assert {name: set(inputs) for name, inputs in names.items()} == expected
+    size = {b.name: n for b, n in zip(program.buffers, work.buffer_bytes, strict=True)}
+    assert (size["a"], size["ab"], size["c"], size["abc"]) == (24, 48, 32, 80)
+    # The whole, read after its parts were written, is in the cache.
+    assert sum(memory_traffic(work, 10_000)) == 0
 
 
 def test_a_kernel_that_runs_twice_on_the_same_buffers_is_two_tasks() -> None:

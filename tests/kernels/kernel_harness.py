@@ -15,6 +15,7 @@ from tvm import relax
 
 from runtime_ext.kernels.library import KernelCompiler
 from runtime_ext.kernels.unit import CompiledUnit, UnitSource
+from runtime_ext.kernels.values import Layout, Slice
 
 AVX512 = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
 SSE = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 2}
@@ -80,12 +81,29 @@ def shape_of(ty: Any) -> tuple[int, ...]:
     return tuple(int(e) for e in ty.shape)
 
 
-def to_physical(array: Array, layout: str) -> Array:
+def to_physical(array: Array, layout: Layout) -> Array:
+    """As a kernel reads it; what lies around a slice is not a number."""
+    if isinstance(layout, Slice):
+        whole = np.full(layout.whole(array.shape), np.nan, array.dtype)
+        whole[_place(layout, array.shape[layout.axis])] = array
+        return to_physical(whole, layout.order)
     return np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if layout == "NHWC" else array
 
 
-def to_logical(array: Array, layout: str) -> Array:
+def to_logical(array: Array, layout: Layout, shape: tuple[int, ...]) -> Array:
+    """As it was written; nothing may have been written around a slice."""
+    if isinstance(layout, Slice):
+        place = _place(layout, shape[layout.axis])
+        whole = np.array(to_logical(array, layout.order, shape))
+        own = whole[place].copy()
+        whole[place] = np.nan
+        assert np.isnan(whole).all()
+        return own
     return array.transpose(0, 3, 1, 2) if layout == "NHWC" else array
+
+
+def _place(layout: Slice, count: int) -> tuple[slice, ...]:
+    return (*[slice(None)] * layout.axis, slice(layout.begin, layout.begin + count))
 
 
 @cache
@@ -97,10 +115,11 @@ def compiler(folder: str, target: str = "host") -> KernelCompiler:
 def run_unit(
     kernels: KernelCompiler,
     unit: CompiledUnit,
-    layouts: Sequence[str],
+    layouts: Sequence[Layout],
     inputs: Sequence[Array],
     constants: Sequence[Array],
     cuts: Callable[[int], Sequence[int]] = lambda tiles: (0, tiles),
+    shapes: Sequence[tuple[int, ...]] | None = None,
 ) -> list[Array]:
     """Run a unit phase by phase, each phase cut into the given tile ranges (last one first)."""
     code = unit.code
@@ -123,13 +142,14 @@ def run_unit(
             kernels.function(call.symbol)(*(tensors[a] for a in call.arguments), begin, end)
     outputs = tensors[first_output : len(code.parameters)]
     wanted = layouts[len(inputs) :]
-    return [to_logical(t.numpy(), layout) for t, layout in zip(outputs, wanted, strict=True)]
+    logical = shapes or [()] * len(outputs)
+    return [to_logical(t.numpy(), *at) for t, *at in zip(outputs, wanted, logical, strict=True)]
 
 
 def check(
     folder: str,
     function: Any,
-    layouts: Sequence[str],
+    layouts: Sequence[Layout],
     *,
     seed: int = 0,
     target: str = "host",
@@ -144,7 +164,8 @@ def check(
     arguments[count:] = [scaled(a) for a in arguments[count:]]
     inputs, constants = arguments[:count], arguments[count:]
     want = expected if expected is not None else reference(function, arguments)
-    got = run_unit(kernels, unit, layouts, inputs, constants)
+    shapes = [wish.shape for wish in want]
+    got = run_unit(kernels, unit, layouts, inputs, constants, shapes=shapes)
     assert len(got) == len(want)
     for have, wish in zip(got, want, strict=True):
         assert have.shape == wish.shape
@@ -157,7 +178,7 @@ def check(
     def cuts(tiles: int) -> list[int]:
         return [0, *sorted(rng.integers(0, tiles + 1, 3).tolist()), tiles]
 
-    parts = run_unit(kernels, unit, layouts, inputs, constants, cuts)
+    parts = run_unit(kernels, unit, layouts, inputs, constants, cuts, shapes)
     for have, wish in zip(parts, got, strict=True):
         assert have.tobytes() == wish.tobytes()
     return unit

@@ -6,13 +6,16 @@ from collections import OrderedDict
 
 from tvm_ios.explain.tasks import Work
 from tvm_ios.memory_plan import MemoryPlan, pieces
+from tvm_ios.regions import region_bytes, regions_of
 
 
 def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tuple[int, ...]:
     """For each task the bytes of its buffers that a cache does not hold when it begins.
 
-    The cache keeps whole buffers, those used last, run after run; of an arena the pieces between
-    any two buffers' ends. What was not kept counts once, whether it is read or written.
+    The cache keeps whole buffers, or those parts that kernels use by themselves, the last ones
+    used, run after run; of an arena the pieces between any two buffers' ends (a buffer that has
+    parts counts as if its bytes were its own). What was not kept counts once, whether it is read
+    or written.
 
     Parameters
     ----------
@@ -30,7 +33,7 @@ def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tu
     for _ in ("a run that fills the cache", "the run that counts"):
         missed = []
         for task in work.tasks:
-            touched = [piece for buffer in task.buffers for piece in memory[buffer]]
+            touched = dict.fromkeys(p for buffer in task.buffers for p in memory[buffer])
             missed.append(sum(sizes[piece] for piece in touched if piece not in held))
             for piece in touched:
                 used += sizes[piece] - held.pop(piece, 0)
@@ -42,11 +45,13 @@ def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tu
 
 def _memory(work: Work, plan: MemoryPlan | None) -> tuple[list[range], list[int]]:
     """For each buffer its pieces of memory, and the bytes of each piece."""
-    sizes = list(work.buffer_bytes)
-    memory = [range(number, number + 1) for number in range(len(sizes))]
+    buffers = work.program.buffers
+    memory, sizes = list(regions_of(buffers)), list(region_bytes(buffers))
     if plan is not None:
+        divided = {b.part.of for b in buffers if b.part is not None}
         shared, bytes_of = pieces(work.program, plan)
         for buffer, own in shared.items():
-            memory[buffer] = range(own.start + len(memory), own.stop + len(memory))
+            if buffer not in divided and buffers[buffer].part is None:
+                memory[buffer] = range(own.start + len(sizes), own.stop + len(sizes))
         sizes += bytes_of
     return memory, sizes

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.happens_before import ordered_launches
 from tvm_ios.program import Launch, Program, Role
-from tvm_ios.regions import regions_of
+from tvm_ios.regions import region_bytes, regions_of
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 
@@ -56,9 +57,9 @@ class Work:
 
     @cached_property
     def buffer_bytes(self) -> tuple[int, ...]:
-        """The size of each buffer of the program."""
-        types = [buffer.type for buffer in self.program.buffers]
-        return tuple(Tensor("", kind.shape, kind.dtype).nbytes for kind in types)
+        """The size of each buffer of the program; of a part, without the rest of its whole."""
+        sizes = region_bytes(self.program.buffers)
+        return tuple(sum(sizes[r] for r in own) for own in regions_of(self.program.buffers))
 
     def nbytes(self, task: int) -> int:
         """Bytes of the buffers that a task reads or writes, each once."""
@@ -71,27 +72,43 @@ class Work:
         reads: list[dict[int, None]] = [{} for _ in program.units]
         writes: list[dict[int, None]] = [{} for _ in program.units]
         regions = regions_of(program.buffers)
-        #: For each region the buffer as which it was written.
-        made: dict[int, int] = {}
+        #: For each region the buffer as which a unit has written it, and the unit.
+        written: dict[int, tuple[int, int]] = {}
+        made: set[int] = set()
+        joined: list[_Joined] = []
+
+        def join(buffer: int, reader: int) -> None:
+            made.add(buffer)
+            parts = [written[region] for region in regions[buffer]]
+            inputs = dict.fromkeys(part for part, _ in parts)
+            joined.append(_Joined(buffer, inputs, max(unit for _, unit in parts), reader))
+
         for task in self.tasks:
             for buffer in task.buffers:
                 role = program.buffers[buffer].role
                 if role is Role.SCRATCH or buffer in writes[task.unit]:
                     continue
-                if role in _GIVEN:
+                if role in _GIVEN or buffer in made:
                     reads[task.unit][buffer] = None
-                elif found := {made[r]: None for r in regions[buffer] if r in made}:
-                    reads[task.unit] |= found
+                elif all(region in written for region in regions[buffer]):
+                    join(buffer, task.unit)
+                    reads[task.unit][buffer] = None
                 else:
+                    found = {written[r][0]: None for r in regions[buffer] if r in written}
+                    reads[task.unit] |= found
                     writes[task.unit][buffer] = None
-                    made |= dict.fromkeys(regions[buffer], buffer)
-        outputs = {
-            made[r]: None
-            for own, b in zip(regions, program.buffers, strict=True)
-            if b.role is Role.OUTPUT
-            for r in own
-            if r in made
-        }
+                    made.add(buffer)
+                    for region in regions[buffer]:
+                        written.setdefault(region, (buffer, task.unit))
+        for number, buffer in enumerate(program.buffers):
+            lies = all(region in written for region in regions[number])
+            if buffer.role is Role.OUTPUT and number not in made and lies:
+                join(number, len(program.units))
+        running = {task.unit for task in self.tasks}
+        for unit in range(len(program.units)):
+            if unit not in running and (found := _joined_by(unit, joined)) is not None:
+                joined.remove(found)
+                reads[unit], writes[unit] = found.parts, {found.buffer: None}
         return OpGraph(
             "program",
             tuple(
@@ -103,10 +120,31 @@ class Work:
                 for b in program.buffers
             ),
             tuple(n for n, b in enumerate(program.buffers) if b.role is Role.INPUT),
-            tuple(
-                n for n, b in enumerate(program.buffers) if b.role is Role.OUTPUT and n in outputs
-            ),
+            tuple(n for n, b in enumerate(program.buffers) if b.role is Role.OUTPUT and n in made),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """A buffer that was written part by part and is read as a whole.
+
+    ``last`` is the last unit that wrote a part, ``reader`` the first that read the buffer.
+    """
+
+    buffer: int
+    parts: dict[int, None]
+    last: int
+    reader: int
+
+
+def _joined_by(unit: int, joined: Sequence[_Joined]) -> _Joined | None:
+    """The buffer that a unit without launches stands for: of several the first that is read.
+
+    A program does not say it. Units are numbered in the order in which data flows, so if every
+    unit takes the first one it can, all get one.
+    """
+    able = [found for found in joined if found.last < unit < found.reader]
+    return min(able, key=lambda found: found.reader, default=None)
 
 
 def find_work(program: Program) -> Work:
