@@ -24,7 +24,7 @@ from tvm.script import tirx as T
 
 from runtime_ext import runtime_module
 from runtime_ext.cpu_features import required_features
-from runtime_ext.executable import Executable, load
+from runtime_ext.executable import Executable
 from runtime_ext.executor import ForkError
 from runtime_ext.package import ExecutableError, meta_checksum
 from runtime_ext.session import Port, SessionError
@@ -356,8 +356,6 @@ def test_an_output_in_the_arena_is_refused(saved: Path) -> None:
     change(saved, "program.json", lambda p: p["buffers"][3].__setitem__(3, "intermediate"))
     change(saved, "memory.json", plan(-1, -1, -1, 0, *OUTSIDE[:3], 192))
     refused(saved, "'inner' lies in buffer 'both', whose memory others may take")
-    with pytest.raises(SessionError, match="'inner' lies in buffer 'both', whose memory others"):
-        load(saved).session()
 
 
 def test_a_lesser_cpu_is_refused(saved: Path) -> None:
@@ -442,7 +440,8 @@ def test_a_hundred_modules_leave_no_thread_no_file_and_no_memory(
     """Bound: 8 MiB after a hundred modules of 16 MiB of scratch each."""
     scratch = replace(PROGRAM.buffers[-1], type=BufferType((1 << 21,), "float64"))
     program = replace(PROGRAM, buffers=(*PROGRAM.buffers[:-1], scratch))
-    replace(executable, program=program).save(tmp_path / "out")
+    large = MemoryPlan(1 << 24, {7: 0})
+    replace(executable, program=program, plan=large).save(tmp_path / "out")
 
     def one() -> None:
         module = runtime_module.load_module(tmp_path / "out")

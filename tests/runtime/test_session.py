@@ -9,7 +9,17 @@ from runtime_ext.buffers import ALIGNMENT, allocate, content_key, share_constant
 from runtime_ext.executor import KernelError
 from runtime_ext.session import Port, Session, SessionError
 from tvm_ios.errors import UserError
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role, Wait
+from tvm_ios.memory_plan import MemoryPlan
+from tvm_ios.program import (
+    Buffer,
+    BufferType,
+    Launch,
+    Part,
+    Program,
+    ProgramError,
+    Role,
+    Wait,
+)
 
 IMAGE = BufferType((2, 3), "float32")
 PROGRAM = Program(
@@ -185,3 +195,18 @@ def test_equal_constants_share_memory() -> None:
     assert content_key(base) == content_key(np.asfortranarray(base))
     assert len({content_key(a) for a in (base, base.T, base + 1, base.reshape(4, 3))}) == 4
     assert one.ctypes.data % ALIGNMENT == 0
+
+
+@pytest.mark.parametrize("name", ["t", "half of t"])
+def test_outputs_and_inputs_in_the_arena_are_refused(name: str) -> None:
+    buffers = (
+        Buffer("t", IMAGE, Role.INTERMEDIATE),
+        Buffer("half of t", IMAGE, Role.INTERMEDIATE, Part(0, 0, 0, 1)),
+    )
+    program = Program(((),), (), buffers, ())
+    port = Port("result", name, IMAGE.shape, IMAGE.dtype)
+    Session(program, {}, {}, [], [port])
+    with pytest.raises(SessionError, match=f"'result' lies in buffer '{name}', whose memory"):
+        Session(program, {}, {}, [], [port], plan=MemoryPlan(64, {0: 0}))
+    with pytest.raises(ProgramError, match="do not name the same buffers"):
+        Session(program, {}, {}, [], [], plan=MemoryPlan(64, {1: 0}))
