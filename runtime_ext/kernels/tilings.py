@@ -29,6 +29,8 @@ Tiling = Callable[[Contraction, VectorUnit], Blocking | None]
 
 #: What the estimate may be wrong by: up to so much worse, another shape is the better trial.
 _ANOTHER_SHAPE = 1.1
+#: More work than this, to that of the default, pays on no number of lanes.
+_MOST_WORK = 1.5
 #: Tiles of the coarse and fine tilings over those of the default, and bounds of what is aimed at.
 _FEWER, _FEWEST = 1 / 3, 8
 _MORE, _MANY = 3, 3 * USUAL_TILES
@@ -76,7 +78,7 @@ def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking
 
     cycles = row_cycles(spec, unit)
     for tile in sorted(cycles, key=work):
-        if tile.pixels <= width:
+        if tile.pixels <= width and cycles[tile] <= _MOST_WORK * min(cycles.values()):
             yield replace(tile, tiles=aim)
 
 
