@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
@@ -75,6 +75,9 @@ class Schedule:
         The batch size it was made for.
     latencies
         Expected seconds a stage, or empty.
+    kernels
+        For each unit that does not run in its usual way the name of its
+        :class:`~tvm_ios.rkernel.RKernel`.
     described
         What :func:`tvm_ios.first_difference.describe` made of the graph, if it was read from
         a file.
@@ -86,6 +89,7 @@ class Schedule:
     device: str = ""
     batch: int = 1
     latencies: tuple[float, ...] = ()
+    kernels: Mapping[int, str] = field(default_factory=dict[int, str], hash=False)
     described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
@@ -119,6 +123,20 @@ class Schedule:
         if missing:
             first = graph.operators[next(bits(missing))].name
             raise ScheduleError(f"unit {first!r} is in no stage")
+        self._validate_kernels(graph)
+
+    def _validate_kernels(self, graph: OpGraph) -> None:
+        merged = {unit for s in self.stages if s.strategy is Strategy.MERGE for unit in s.units}
+        for unit, kernel in self.kernels.items():
+            if not 0 <= unit < len(graph):
+                raise ScheduleError(
+                    f"the schedule names a kernel of unit {unit}, which does not exist"
+                )
+            name = graph.operators[unit].name
+            if unit in merged:
+                raise ScheduleError(f"unit {name!r} is merged and cannot have a kernel of its own")
+            if not kernel:
+                raise ScheduleError(f"the kernel of unit {name!r} has no name")
 
     @staticmethod
     def _validate_stage(graph: OpGraph, position: int, stage: Stage, done: int) -> None:
@@ -145,7 +163,7 @@ class Schedule:
 
     def to_json(self, graph: OpGraph) -> dict[str, Any]:
         """Plain data with unit numbers; the units' names, kinds and FLOPs are for people."""
-        return {
+        data: dict[str, Any] = {
             "format": "tvm-ios schedule",
             "version": 1,
             "fingerprint": self.fingerprint,
@@ -158,6 +176,9 @@ class Schedule:
             "stages": [{"strategy": s.strategy.value, "groups": s.groups} for s in self.stages],
             "latencies": self.latencies,
         }
+        if self.kernels:
+            data["kernels"] = {str(unit): self.kernels[unit] for unit in sorted(self.kernels)}
+        return data
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Schedule:
@@ -184,6 +205,7 @@ class Schedule:
                     for stage in data["stages"]
                 ),
                 latencies=tuple(float(x) for x in data["latencies"]),
+                kernels=_kernels(data.get("kernels", {})),
                 described=dict(data.get("graph", {})),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -207,6 +229,16 @@ class Schedule:
         except (OSError, JsonError) as error:
             raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
         return Schedule.from_json(data)
+
+
+def _kernels(data: Any) -> dict[int, str]:
+    if not isinstance(data, dict):
+        raise TypeError("'kernels'")
+    kernels = {int(unit): name for unit, name in cast(dict[str, Any], data).items()}
+    for unit, name in kernels.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the kernel of unit {unit}")
+    return kernels
 
 
 def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:

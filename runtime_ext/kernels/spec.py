@@ -12,6 +12,8 @@ from runtime_ext.kernels.expression import Access, Expr
 
 #: Physical shape of a float32 buffer.
 Shape = tuple[int, ...]
+#: Tiles that a contraction aims at where rows are few: they balance some lanes.
+USUAL_TILES = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Blocking:
         Input channels a step of the innermost loop, a divisor of all; None for a rule of thumb.
     tiles
         Tiles to aim at where rows are few: enough to balance lanes, few enough to keep the
-        calls long.
+        calls long. Rows with borders are cut only for more than :data:`USUAL_TILES`.
     blocks_outer
         Whether all pixels pass before the next block of weights; None for a rule of thumb.
     """
@@ -70,7 +72,7 @@ class Blocking:
     pixels: int
     vectors: int
     unroll: int | None = None
-    tiles: int = 96
+    tiles: int = USUAL_TILES
     blocks_outer: bool | None = None
 
 
@@ -250,5 +252,19 @@ class Interleave:
 
 #: A kernel that computes a value for its statements.
 Anchor = Contraction | Product | Pooling | Mean | Normalisation | Interpolation
+
+
+@dataclass(frozen=True, slots=True)
+class Finer:
+    """A kernel in smaller tiles than usual."""
+
+    kernel: Pooling | Pointwise
+
+    @property
+    def buffers(self) -> tuple[Shape, ...]:
+        """Physical shapes of the function's buffers."""
+        return self.kernel.buffers
+
+
 #: A kernel of one phase that is written by hand.
-Spec = Anchor | Pointwise | Interleave
+Spec = Anchor | Pointwise | Interleave | Finer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from runtime_ext.kernels.draft import Tuned, finish
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.planner import Planner
 from runtime_ext.kernels.spec import Blocking, Contraction, Spec
+from runtime_ext.kernels.tilings import Tiling, coarse, fine, finer
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.values import Layout, Slice
@@ -111,7 +113,7 @@ def plan_unit(source: UnitSource, unit: VectorUnit) -> UnitPlan:
     return _plan(_planner(source), unit)
 
 
-def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> tuple[UnitPlan, ...]:
+def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> dict[str, UnitPlan]:
     """A unit as a tuning log would have it: with its blockings, and with its functions."""
     names: set[str] = set()
 
@@ -124,13 +126,32 @@ def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> tuple[U
         return made
 
     made = _plan(_planner(source), unit, blocking)
-    plans = [replace(made, tuned=frozenset(names))] if names else []
+    plans = {"tuned": replace(made, tuned=frozenset(names))} if names else {}
     functions = log.find(source.function)
     if functions is not None:
         planner = Planner(functions.function, source.layouts, source.in_place, functions.steps)
         tuned = frozenset(step.tuned for step in functions.steps.values() if step.tuned)
-        plans.append(replace(_plan(planner, unit), tuned=tuned))
-    return tuple(plans)
+        plans["tuned-functions"] = replace(_plan(planner, unit), tuned=tuned)
+    return plans
+
+
+def other_plans(source: UnitSource, unit: VectorUnit) -> dict[str, UnitPlan]:
+    """A unit in coarser and in finer tiles than by default; its kernels vary together."""
+
+    def plan(tiling: Tiling) -> UnitPlan:
+        return _plan(_planner(source), unit, lambda spec: tiling(spec, unit))
+
+    narrow = plan(fine)
+    kernels = (replace(k, spec=finer(k.spec)) for k in narrow.kernels)
+    return {"coarse": plan(coarse), "fine": replace(narrow, kernels=tuple(kernels))}
+
+
+def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
+    """The first of each of equal code."""
+    found: dict[str, tuple[str, UnitPlan]] = {}
+    for name, plan in plans.items():
+        found.setdefault(repr(replace(plan, tuned=frozenset())), (name, plan))
+    return dict(found.values())
 
 
 def _planner(source: UnitSource) -> Planner:
