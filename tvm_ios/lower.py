@@ -111,7 +111,9 @@ def lower_stages(
 ) -> Program:
     """Compile some stages, such as one that is to be measured; parameters as in :func:`lower`.
 
-    ``placements`` has one for the place in ``stages`` of each co-scheduled stage. Tensors that the stages read but do not produce become inputs of the program; what others
+    ``placements`` has one for the place in ``stages`` of each co-scheduled stage.
+
+    Tensors that the stages read but do not produce become inputs of the program; what others
     read of theirs, and graph outputs, become its outputs.
     """
     if lanes < 1:
