@@ -27,9 +27,10 @@ class IOSSchedule:
     """Schedule the operators of ``main`` by IOS and outline its units.
 
     The result is a valid Relax module that computes the same: each unit is a private function
-    with the attributes ``ios.unit``, ``ios.stage`` and ``ios.group``, ``main`` calls them in
-    schedule order, merged convolutions stand in the IR, and the module attribute
-    ``ios.schedule`` holds the schedule. A module that carries a schedule is returned as it is.
+    with the attributes ``ios.unit``, ``ios.stage`` and ``ios.group``, and ``ios.kernel`` where the
+    schedule names a kernel; ``main`` calls them in schedule order, merged convolutions stand in
+    the IR, and the module attribute ``ios.schedule`` holds the schedule. A module that carries a
+    schedule is returned as it is.
 
     Parameters
     ----------

@@ -13,11 +13,12 @@ import tvm
 from runtime_ext.buffers import content_key
 from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import Executable
-from runtime_ext.kernels.library import KernelCompiler, UnitSource
+from runtime_ext.kernels.library import CompiledUnit, KernelCompiler, UnitSource
 from runtime_ext.layouts import tensor_layouts
 from runtime_ext.machine import available_lanes, cache_folder, host_target
-from runtime_ext.scheduled_module import read_scheduled_module
+from runtime_ext.scheduled_module import ScheduledModule, read_scheduled_module
 from runtime_ext.session import Port, Session
+from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program
@@ -111,6 +112,8 @@ def build(
     ------
     ModuleError
         If the module is not in the scheduled form.
+    UserError
+        If it names an rKernel that a unit has not.
     """
     lanes = lanes or available_lanes()
     compiler = compiler or KernelCompiler(
@@ -123,7 +126,8 @@ def build(
         str(i): UnitSource(function, tuple(layouts[t] for t in (*op.inputs, *op.outputs)))
         for i, (op, function) in enumerate(zip(graph.operators, read.functions, strict=True))
     }
-    compiled = compiler.compile(sources, progress)
+    usual = compiler.compile(sources, progress)
+    compiled = {**usual, **_chosen(compiler, read, sources)}
     constants: dict[str, Array] = {}
     constant_names: dict[tuple[int, int], str] = {}
     for i, (op, values) in enumerate(zip(graph.operators, read.constants, strict=True)):
@@ -136,9 +140,10 @@ def build(
 
     def unit_latency(unit: int, count: int) -> float:
         assert latencies is not None
-        return latencies[compiled[str(unit)].key][count - 1]
+        # Other rKernels of a unit are close enough to say how many lanes it is worth.
+        return latencies[usual[str(unit)].key][count - 1]
 
-    known = latencies is not None and all(u.key in latencies for u in compiled.values())
+    known = latencies is not None and all(u.key in latencies for u in usual.values())
     program = lower_stages(
         graph,
         read.stages,
@@ -161,3 +166,19 @@ def build(
         outputs=tuple(map(port, graph.outputs, read.output_names)),
         schedule=read.schedule,
     )
+
+
+def _chosen(
+    compiler: KernelCompiler, read: ScheduledModule, sources: Mapping[str, UnitSource]
+) -> dict[str, CompiledUnit]:
+    """The code of the units whose rKernel the schedule names."""
+    for unit, kernel in read.kernels.items():
+        names = compiler.rkernels(sources[str(unit)])
+        if kernel not in names:
+            raise UserError(
+                f"unit {read.graph.operators[unit].name!r} has no kernel {kernel!r}, only "
+                f"{', '.join(names)}: schedule anew, with the tuning log if there was one"
+            )
+    only = {str(unit): kernel for unit, kernel in read.kernels.items()}
+    made = compiler.compile_rkernels({name: sources[name] for name in only}, only=only)
+    return {name: form for name, forms in made.items() for form in forms.values()}

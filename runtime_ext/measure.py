@@ -12,11 +12,13 @@ import tvm
 
 from runtime_ext.kernels.library import CompiledUnit, KernelCompiler, UnitSource
 from runtime_ext.native_executor import NativeExecutor
+from runtime_ext.rkernel_profile import profile_phases, task_seconds
 from tvm_ios.cost.log import MeasurementLog
 from tvm_ios.cost.stage_key import stage_key
 from tvm_ios.graph import OpGraph
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program, UnitCode
+from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage, Strategy
 
 #: Gives the source of one unit, or of several merged ones.
@@ -66,6 +68,8 @@ class StageTimer:
         self._log = log
         self._compiled: dict[tuple[int, ...], CompiledUnit] = {}
         self._latency: dict[str, tuple[float, ...]] = {}
+        self._forms: dict[int, dict[str, CompiledUnit]] = {}
+        self._rkernels: dict[str, tuple[RKernel, ...]] = {}
 
     def compile_units(self, progress: Progress | None = None) -> None:
         """Compile the kernels of every unit."""
@@ -85,6 +89,32 @@ class StageTimer:
             )
         if progress is not None:
             progress("timing units", len(keys), len(keys))
+
+    def measure_rkernels(self, progress: Progress | None = None) -> None:
+        """Compile and profile every rKernel of every distinct unit."""
+        keys = {self.unit_key(self.graph, unit): unit for unit in range(len(self.graph))}
+        self._compile_rkernels(tuple(keys.values()), progress)
+        for done, unit in enumerate(keys.values()):
+            if progress is not None:
+                progress("profiling rKernels", done, len(keys))
+            self.rkernels(unit)
+        if progress is not None:
+            progress("profiling rKernels", len(keys), len(keys))
+
+    def rkernels(self, unit: int) -> tuple[RKernel, ...]:
+        """The ways to compute a unit, from the log or measured now.
+
+        The first is the one that stages use unless a schedule says otherwise. Whoever wants those
+        of all units calls :meth:`measure_rkernels` first, which compiles them in parallel.
+        """
+        used = self.compiled((unit,))
+        if used.key not in self._rkernels:
+            if unit not in self._forms:
+                self._compile_rkernels((unit,), None)
+            forms = self._forms[unit]
+            names = sorted(forms, key=lambda name: forms[name].key != used.key)
+            self._rkernels[used.key] = tuple(self._rkernel(unit, n, forms[n]) for n in names)
+        return self._rkernels[used.key]
 
     @property
     def unit_latencies(self) -> dict[str, tuple[float, ...]]:
@@ -130,13 +160,44 @@ class StageTimer:
 
     def _fastest(self, units: tuple[int, ...], forms: Sequence[CompiledUnit]) -> CompiledUnit:
         """The form of a unit, or of merged ones, that takes least time alone on all lanes."""
+        seconds = [self._alone(units, form) for form in forms]
+        return forms[seconds.index(min(seconds))]
+
+    def _alone(self, units: tuple[int, ...], form: CompiledUnit) -> float:
+        """Median seconds of a unit, or of merged ones, in one of its forms on all lanes."""
         strategy = Strategy.CONCURRENT if len(units) == 1 else Strategy.MERGE
         stage = Stage(strategy, tuple((unit,) for unit in units))
-        seconds: list[float] = []
-        for form in forms:
-            self._compiled[units] = form
-            seconds.append(self._median(stage, self.lanes, _label(self.graph, stage)))
-        return forms[seconds.index(min(seconds))]
+        used = self._compiled[units]
+        self._compiled[units] = form
+        try:
+            return self._median(stage, self.lanes, _label(self.graph, stage))
+        finally:
+            self._compiled[units] = used
+
+    def _compile_rkernels(self, units: Sequence[int], progress: Progress | None) -> None:
+        sources = {str(unit): self._source((unit,)) for unit in units}
+
+        def report(done: int, total: int) -> None:
+            if progress is not None:
+                progress("compiling rKernels", done, total)
+
+        made = self._compiler.compile_rkernels(sources, report)
+        self._forms |= {unit: made[str(unit)] for unit in units}
+
+    def _rkernel(self, unit: int, name: str, form: CompiledUnit) -> RKernel:
+        label = f"unit {self.graph.operators[unit].name}, rKernel {name}"
+
+        def profile() -> list[list[float]]:
+            stage = Stage(Strategy.CONCURRENT, ((unit,),))
+            program = lower_stages(self.graph, (stage,), {unit: form.code}, lanes=1)
+            return profile_phases(program, self._compiler.function, random_buffers(program))
+
+        return RKernel(
+            name=name,
+            tasks=tuple(call.tiles for call in form.code.calls),
+            task_seconds=task_seconds(form.code, form.key, self._log, label, profile),
+            seconds=self._alone((unit,), form),
+        )
 
     def _key(self, stage: Stage, lanes: int) -> str:
         conditions = f"{lanes} lanes, warm"

@@ -16,6 +16,8 @@ from tvm_ios.schedule import Stage, Strategy
 
 #: Attributes of the IR form: a unit's name (merged units joined by ``+``), stage and group.
 UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
+#: And the name of its rKernel, where that is not the usual one.
+KERNEL = "ios.kernel"
 #: Module attributes: the schedule, and the names of the outputs, as JSON.
 SCHEDULE, OUTPUT_NAMES = "ios.schedule", "ios.output_names"
 
@@ -42,6 +44,8 @@ class ScheduledModule:
         The attached schedule as plain data.
     output_names
         As the model calls its outputs, which may be one tensor twice, or an input.
+    kernels
+        For each operator that does not run in its usual way the name of its rKernel.
     """
 
     graph: OpGraph
@@ -50,6 +54,7 @@ class ScheduledModule:
     constants: tuple[tuple[GenericConst, ...], ...]
     schedule: dict[str, Any]
     output_names: tuple[str, ...]
+    kernels: dict[int, str]
 
 
 def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> ScheduledModule:
@@ -84,6 +89,11 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         constants=tuple(reader.constants),
         schedule=json.loads(str(attributes[SCHEDULE])),
         output_names=names,
+        kernels={
+            i: str(function.attrs[KERNEL])
+            for i, function in enumerate(reader.functions)
+            if KERNEL in function.attrs
+        },
     )
 
 

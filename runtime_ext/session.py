@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -107,7 +106,7 @@ class Session:
         self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}
         self._unset = {port.name for port in self.inputs}
         self._ran = False
-        self._inside = threading.Lock()
+        self._exclusive = _Exclusive()
         self._executor: Executor
         if executor == "native":
             self._executor = NativeExecutor(program, functions, tensors, pin=pin)
@@ -129,7 +128,7 @@ class Session:
         SessionError
             If there is no such input, or its shape or type differs.
         """
-        with self._exclusive():
+        with self._exclusive:
             if value is not None:
                 values[self._only_input() if name is None else name] = value
             elif name is not None:
@@ -151,8 +150,10 @@ class Session:
         """
         if inputs:
             self.set_input(**inputs)
-        with self._running():
+        with self._exclusive:
+            self._begin()
             self._executor.run()
+            self._ran = True
 
     def get_output(self, which: int | str = 0) -> Array:
         """A copy of an output of the last run, by place or name.
@@ -162,7 +163,7 @@ class Session:
         SessionError
             If there is no such output, or nothing has run.
         """
-        with self._exclusive():
+        with self._exclusive:
             if isinstance(which, str):
                 port = _find(self.outputs, which, "output")
             elif -len(self.outputs) <= which < len(self.outputs):
@@ -177,13 +178,19 @@ class Session:
         """Seconds a run: ``repeat`` samples, each the mean of ``number`` runs; raises as run."""
         if number < 1 or repeat < 1:
             raise SessionError("a benchmark needs at least one run and one sample")
-        with self._running():
-            return self._executor.benchmark(number, repeat)
+        with self._exclusive:
+            self._begin()
+            samples = self._executor.benchmark(number, repeat)
+            self._ran = True
+        return samples
 
     def profile(self) -> tuple[Span, ...]:
         """One run with the times of every launch, lane by lane; raises as run."""
-        with self._running():
-            return self._executor.profile()
+        with self._exclusive:
+            self._begin()
+            spans = self._executor.profile()
+            self._ran = True
+        return spans
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Inputs to try it with: normal numbers, or small ones for integers."""
@@ -207,25 +214,26 @@ class Session:
             raise SessionError(f"name one of the {len(self.inputs)} inputs: {names}")
         return self.inputs[0].name
 
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
+    def _begin(self) -> None:
+        if self._unset:
+            raise SessionError(f"input {min(self._unset)!r} was never set")
+        self._ran = False
+
+
+class _Exclusive:
+    """Refuses whoever comes while a thread is inside; a generator would cost a microsecond."""
+
+    def __init__(self) -> None:
+        self._inside = threading.Lock()
+
+    def __enter__(self) -> None:
         if not self._inside.acquire(blocking=False):
             raise SessionError(
                 "this session is in use by another thread; make one session a thread"
             )
-        try:
-            yield
-        finally:
-            self._inside.release()
 
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        with self._exclusive():
-            if self._unset:
-                raise SessionError(f"input {min(self._unset)!r} was never set")
-            self._ran = False
-            yield
-            self._ran = True
+    def __exit__(self, *_: object) -> None:
+        self._inside.release()
 
 
 def _ports(program: Program, role: Role) -> list[Port]:

@@ -128,6 +128,7 @@ def check(proto: onnx.ModelProto, name: str, merges: bool) -> None:
                 ("resnet50", True),
                 ("randwire", False),
                 ("nasnet_a", False),
+                ("nasnet_a_cifar", False),
                 ("unet", False),
                 ("resnext29", True),
                 ("densenet121", False),

@@ -175,6 +175,35 @@ def test_json_there_and_back(tmp_path: Path) -> None:
     ]
 
 
+def test_kernels_are_optional_and_come_back(tmp_path: Path) -> None:
+    graph, made = full()
+    assert "kernels" not in made.to_json(graph), "files are as before there were any"
+    chosen = replace(made, kernels={3: "coarse", 0: "fine"})
+    chosen.validate(graph)
+    chosen.save(tmp_path / "schedule.json", graph)
+    assert json.loads((tmp_path / "schedule.json").read_text())["kernels"] == {
+        "0": "fine",
+        "3": "coarse",
+    }
+    assert Schedule.load(tmp_path / "schedule.json") == chosen != made
+    assert hash(chosen) == hash(replace(chosen, kernels=dict(chosen.kernels)))
+
+
+@pytest.mark.parametrize(
+    ("kernels", "sentence"),
+    [
+        ({4: "fine"}, "names a kernel of unit 4, which does not exist"),
+        ({-1: "fine"}, "names a kernel of unit -1, which does not exist"),
+        ({2: "fine"}, "unit 'tanh2' is merged and cannot have a kernel of its own"),
+        ({0: ""}, "the kernel of unit 'relu0' has no name"),
+    ],
+)
+def test_kernels_are_of_units_that_are_not_merged(kernels: dict[int, str], sentence: str) -> None:
+    graph, made = full()
+    with pytest.raises(ScheduleError, match=sentence):
+        replace(made, kernels=kernels).validate(graph)
+
+
 Change = Callable[[dict[str, Any]], Any]
 MALFORMED: dict[str, tuple[Change, str]] = {
     "other format": (lambda d: d.update(format="onnx"), "not a tvm-ios schedule of version 1"),
@@ -188,6 +217,9 @@ MALFORMED: dict[str, tuple[Change, str]] = {
     "stages": (lambda d: d.update(stages=None), "lacks or misstates"),
     "latency": (lambda d: d.update(latencies=["fast"]), "lacks or misstates"),
     "batch": (lambda d: d.update(batch="one"), "lacks or misstates"),
+    "kernels": (lambda d: d.update(kernels=["fine"]), "lacks or misstates 'kernels'"),
+    "kernel": (lambda d: d.update(kernels={"0": 3}), "misstates the kernel of unit 0"),
+    "kernel's unit": (lambda d: d.update(kernels={"relu0": "fine"}), "lacks or misstates"),
 }
 
 

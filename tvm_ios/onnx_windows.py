@@ -9,35 +9,24 @@ from tvm_ios.onnx_canonical import Attrs, Canonical, Handler, static_shape
 from tvm_ios.onnx_edit import constant
 
 
-def _conv(node: Any, _: int) -> list[Canonical] | None:
-    data, weight, *bias = node.inputs
-    if len(weight.shape) != 4 or constant(weight) is None:
-        return None
-    get = node.attributes.get_ints
-    attrs: Attrs = {
-        "strides": tuple(get("strides", (1, 1))),
-        "pads": tuple(get("pads", (0, 0, 0, 0))),
-        "dilations": tuple(get("dilations", (1, 1))),
-        "group": node.attributes.get_int("group", 1),
-    }
-    steps = [Canonical("conv2d", (data, weight), attrs)]
-    return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
+def _convolution(kind: str) -> Handler:
+    def read(node: Any, _: int) -> list[Canonical] | None:
+        data, weight, *bias = node.inputs
+        if len(weight.shape) != 4 or constant(weight) is None:
+            return None
+        get = node.attributes.get_ints
+        attrs: Attrs = {
+            "strides": tuple(get("strides", (1, 1))),
+            "pads": tuple(get("pads", (0, 0, 0, 0))),
+            "dilations": tuple(get("dilations", (1, 1))),
+            "group": node.attributes.get_int("group", 1),
+        }
+        if kind == "conv2d_transpose":
+            attrs["output_padding"] = tuple(get("output_padding", (0, 0)))
+        steps = [Canonical(kind, (data, weight), attrs)]
+        return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
 
-
-def _conv_transpose(node: Any, _: int) -> list[Canonical] | None:
-    data, weight, *bias = node.inputs
-    if len(weight.shape) != 4 or constant(weight) is None:
-        return None
-    get = node.attributes.get_ints
-    attrs: Attrs = {
-        "strides": tuple(get("strides", (1, 1))),
-        "pads": tuple(get("pads", (0, 0, 0, 0))),
-        "output_padding": tuple(get("output_padding", (0, 0))),
-        "dilations": tuple(get("dilations", (1, 1))),
-        "group": node.attributes.get_int("group", 1),
-    }
-    steps = [Canonical("conv2d_transpose", (data, weight), attrs)]
-    return steps + [Canonical("bias_add", (value,)) for value in bias if value is not None]
+    return read
 
 
 def _resize(node: Any, _: int) -> Canonical | None:
@@ -78,8 +67,8 @@ def _pool(node: Any, _: int) -> Canonical | None:
 #: By the name of the ONNX operator.
 WINDOWS: dict[str, Handler] = {
     "AveragePool": _pool,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
+    "Conv": _convolution("conv2d"),
+    "ConvTranspose": _convolution("conv2d_transpose"),
     "MaxPool": _pool,
     "Resize": _resize,
 }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
@@ -77,6 +77,9 @@ class Schedule:
         The batch size it was made for.
     latencies
         Expected seconds a stage, or empty.
+    kernels
+        For each unit that does not run in its usual way the name of its
+        :class:`~tvm_ios.rkernel.RKernel`.
     placements
         For the number of each co-scheduled stage, and no other, where its rTasks run.
     described
@@ -90,6 +93,7 @@ class Schedule:
     device: str = ""
     batch: int = 1
     latencies: tuple[float, ...] = ()
+    kernels: Mapping[int, str] = field(default_factory=dict[int, str], hash=False)
     placements: Mapping[int, Placement] = field(default_factory=dict[int, Placement], hash=False)
     described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
@@ -128,6 +132,7 @@ class Schedule:
         for position in self.placements:
             if not 0 <= position < len(self.stages):
                 raise ScheduleError(f"stage {position} has a placement but does not exist")
+        self._validate_kernels(graph)
 
     def _validate_placement(self, graph: OpGraph, position: int, stage: Stage) -> None:
         placement = self.placements.get(position)
@@ -138,6 +143,19 @@ class Schedule:
             )
         if placement is not None and (fault := fault_of(graph, stage.units, placement)):
             raise ScheduleError(f"stage {position} {fault}")
+
+    def _validate_kernels(self, graph: OpGraph) -> None:
+        merged = {unit for s in self.stages if s.strategy is Strategy.MERGE for unit in s.units}
+        for unit, kernel in self.kernels.items():
+            if not 0 <= unit < len(graph):
+                raise ScheduleError(
+                    f"the schedule names a kernel of unit {unit}, which does not exist"
+                )
+            name = graph.operators[unit].name
+            if unit in merged:
+                raise ScheduleError(f"unit {name!r} is merged and cannot have a kernel of its own")
+            if not kernel:
+                raise ScheduleError(f"the kernel of unit {name!r} has no name")
 
     @staticmethod
     def _validate_stage(graph: OpGraph, position: int, stage: Stage, done: int) -> None:
@@ -166,7 +184,7 @@ class Schedule:
 
     def to_json(self, graph: OpGraph) -> dict[str, Any]:
         """Plain data with unit numbers; the units' names, kinds and FLOPs are for people."""
-        return {
+        data: dict[str, Any] = {
             "format": "tvm-ios schedule",
             "version": 1,
             "fingerprint": self.fingerprint,
@@ -178,11 +196,15 @@ class Schedule:
             "flops": [op.flops for op in graph.operators],
             "stages": [{"strategy": s.strategy.value, "groups": s.groups} for s in self.stages],
             "latencies": self.latencies,
-            "placements": [
-                [stage, [[s.unit, s.phase, s.lane, s.begin, s.end] for s in placement]]
-                for stage, placement in self.placements.items()
-            ],
         }
+        if self.kernels:
+            data["kernels"] = {str(unit): self.kernels[unit] for unit in sorted(self.kernels)}
+        if self.placements:
+            data["placements"] = [
+                [stage, [[s.unit, s.phase, s.lane, s.begin, s.end] for s in placement]]
+                for stage, placement in sorted(self.placements.items())
+            ]
+        return data
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Schedule:
@@ -209,6 +231,7 @@ class Schedule:
                     for stage in data["stages"]
                 ),
                 latencies=tuple(float(x) for x in data["latencies"]),
+                kernels=_kernels(data.get("kernels", {})),
                 placements={
                     natural(stage): tuple(Share(*naturals(share)) for share in placement)
                     for stage, placement in data.get("placements", ())
@@ -236,6 +259,16 @@ class Schedule:
         except (OSError, JsonError) as error:
             raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
         return Schedule.from_json(data)
+
+
+def _kernels(data: Any) -> dict[int, str]:
+    if not isinstance(data, dict):
+        raise TypeError("'kernels'")
+    kernels = {int(unit): name for unit, name in cast(dict[str, Any], data).items()}
+    for unit, name in kernels.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the kernel of unit {unit}")
+    return kernels
 
 
 def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:

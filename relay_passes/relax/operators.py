@@ -63,29 +63,22 @@ def _axis(axis: Any, rank: int) -> int:
     return int(axis) % rank
 
 
-def _conv2d(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    a = call.attrs
-    if a.data_layout != "NCHW" or a.kernel_layout != "OIHW":
-        return "nn.conv2d", _scalar_attrs(call)
-    return "conv2d", {
-        "strides": _ints(a.strides),
-        "pads": _pads(a.padding),
-        "dilations": _ints(a.dilation),
-        "group": int(a.groups),
-    }
+def _convolution(kind: str, kernel_layout: str) -> Callable[[relax.Call, Any], tuple[str, Attrs]]:
+    def read(call: relax.Call, result: Any) -> tuple[str, Attrs]:
+        a = call.attrs
+        if a.data_layout != "NCHW" or a.kernel_layout != kernel_layout:
+            return f"nn.{kind}", _scalar_attrs(call)
+        attrs: Attrs = {
+            "strides": _ints(a.strides),
+            "pads": _pads(a.padding),
+            "dilations": _ints(a.dilation),
+            "group": int(a.groups),
+        }
+        if kind == "conv2d_transpose":
+            attrs["output_padding"] = _ints(a.output_padding)
+        return kind, attrs
 
-
-def _conv2d_transpose(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    a = call.attrs
-    if a.data_layout != "NCHW" or a.kernel_layout != "IOHW":
-        return "nn.conv2d_transpose", _scalar_attrs(call)
-    return "conv2d_transpose", {
-        "strides": _ints(a.strides),
-        "pads": _pads(a.padding),
-        "output_padding": _ints(a.output_padding),
-        "dilations": _ints(a.dilation),
-        "group": int(a.groups),
-    }
+    return read
 
 
 def _resize2d(call: relax.Call, result: Any) -> tuple[str, Attrs]:
@@ -218,8 +211,8 @@ def _layer_norm(call: relax.Call, result: Any) -> tuple[str, Attrs]:
 
 
 _READERS: dict[str, Callable[[relax.Call, Any], tuple[str, Attrs]]] = {
-    "relax.nn.conv2d": _conv2d,
-    "relax.nn.conv2d_transpose": _conv2d_transpose,
+    "relax.nn.conv2d": _convolution("conv2d", "OIHW"),
+    "relax.nn.conv2d_transpose": _convolution("conv2d_transpose", "IOHW"),
     "relax.image.resize2d": _resize2d,
     "relax.nn.max_pool2d": _pool("max_pool2d"),
     "relax.nn.avg_pool2d": _pool("avg_pool2d"),

@@ -13,7 +13,7 @@ from relay_passes.relax.bindings import Leaf, leaves, substitute
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.lrn import emit_lrn
 from relay_passes.relax.merge import emit_merged
-from runtime_ext.scheduled_module import GROUP, STAGE, UNIT
+from runtime_ext.scheduled_module import GROUP, KERNEL, STAGE, UNIT
 from tvm_ios.graph import OpGraph
 from tvm_ios.merge_rule import plan_merge
 from tvm_ios.schedule import Schedule, ScheduleError, Strategy
@@ -169,9 +169,12 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
         for position, stage in enumerate(schedule.stages)
         for number, made in _functions(outliner, stage.strategy, stage.groups)
     ]
+    kernels = {units.operators[unit].name: kernel for unit, kernel in schedule.kernels.items()}
     variables: list[Any] = []
     for position, number, made in calls:
         places = {UNIT: made.name, STAGE: position, GROUP: number}
+        if made.name in kernels:
+            places[KERNEL] = kernels[made.name]
         function = made.function.with_attrs(places)
         variables.append(builder.add_func(function, f"unit_{len(variables)}"))
     attributes = dict(old.attrs.items()) if old.attrs else None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil, gcd
 
-from runtime_ext.kernels.spec import Blocking
+from runtime_ext.kernels.spec import Blocking, Contraction
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 #: Cycles from a multiply-add to one that needs its result, times multiply-adds a cycle.
@@ -18,37 +17,40 @@ _NEAR_BYTES, _FAR_CYCLES = 40 * 1024, 2.0
 #: So few input channels (a first layer's) are unrolled together with the kernel's columns; the
 #: code of a larger tile would then no longer fit the cache of decoded instructions.
 UNROLLED, _SHORT = 4, 12
+#: Vectors of output channels that a block of a matrix-vector product may have.
+_VECTOR_BLOCKS = range(1, 9)
 #: Sets of a first-level data cache of 64-byte lines, and lines of one set that can be relied on.
 _SETS, _WAYS = 64, 8
 
 
-def choose_blocking(
-    parts: Sequence[int], width: int, depth: int, channels: int, pixel_bytes: int, unit: VectorUnit
-) -> Blocking:
-    """The register tile that should waste the fewest cycles on a row of pixels.
-
-    Parameters
-    ----------
-    parts
-        Output channels that are padded to whole blocks together.
-    width
-        Pixels of a row.
-    depth
-        Products a sum: input channels times kernel positions.
-    channels
-        Input channels; up to :data:`UNROLLED` they are unrolled.
-    pixel_bytes
-        Bytes from a pixel that is read to the next.
-    unit
-        The registers: one vector a weight, one for the input, the rest accumulate.
-    """
+def choose_blocking(spec: Contraction, unit: VectorUnit) -> Blocking:
+    """The register tile that should waste the fewest cycles on a row of pixels."""
+    width = spec.window.output[1]
     if width == 1:
         # A matrix-vector product waits for memory: long blocks, as sequential as can be.
-        widest = max(1, min(8, ceil(min(parts) / unit.lanes), ceil(sum(parts) / unit.lanes / 8)))
-        return Blocking(1, widest)
+        narrowest, whole = (ceil(n / unit.lanes) for n in (min(spec.parts), sum(spec.parts)))
+        return Blocking(1, min(_VECTOR_BLOCKS[-1], narrowest, ceil(whole / 8)))
+    cycles = row_cycles(spec, unit)
+    return min(cycles, key=lambda t: (cycles[t], -t.pixels * t.vectors, t.vectors))
+
+
+def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
+    """For each register tile that fits the registers the cycles of a row of pixels.
+
+    One vector is a weight, one the input, the rest accumulate. Of a single pixel the cycles
+    are the vectors of weights that are read.
+    """
+    width = spec.window.output[1]
+    if width == 1:
+        blocks = {v: sum(ceil(n / (v * unit.lanes)) for n in spec.parts) for v in _VECTOR_BLOCKS}
+        return {
+            Blocking(1, v): float(v * n) for v, n in blocks.items() if 2 * v + 1 <= unit.registers
+        }
+    depth = spec.channels * spec.window.kernel[0] * spec.window.kernel[1]
+    pixel_bytes = abs(spec.data.strides[2]) * spec.window.strides[1] * 4
 
     def cycles(tile: Blocking) -> float:
-        blocks = sum(ceil(part / (tile.vectors * unit.lanes)) for part in parts)
+        blocks = sum(ceil(part / (tile.vectors * unit.lanes)) for part in spec.parts)
         full, rest = divmod(width, tile.pixels)
         weights = depth * tile.vectors * unit.lanes * 4
         waiting = _FAR_CYCLES * tile.vectors if weights > _NEAR_BYTES else 0.0
@@ -65,9 +67,9 @@ def choose_blocking(
         for vectors in range(1, 7)
         for pixels in range(1, 29)
         if vectors * pixels + vectors + 1 <= unit.registers
-        and (channels > UNROLLED or vectors * pixels <= _SHORT)
+        and (spec.channels > UNROLLED or vectors * pixels <= _SHORT)
     ]
-    return min(tiles, key=lambda t: (cycles(t), -t.pixels * t.vectors, t.vectors))
+    return {tile: cycles(tile) for tile in tiles}
 
 
 def _tile_cycles(pixels: int, vectors: int) -> float:

@@ -12,7 +12,7 @@ from runtime_ext.kernels.blocking import UNROLLED
 from runtime_ext.kernels.code import Code, Index, constant, equal, load, low_lanes
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.rows import Run, column, kernel_rows, row_runs
-from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.spec import USUAL_TILES, Contraction
 from runtime_ext.kernels.statements import activate, divide, store_statement
 from runtime_ext.kernels.vector_unit import VectorUnit
 
@@ -40,6 +40,7 @@ class TilePlan:
     rows: int
     strips: int
     strip: int
+    borderless: bool
     blocks_outer: bool
 
     @property
@@ -70,16 +71,19 @@ def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
         channel += count
     runs = row_runs(spec.window, spec.blocking.pixels)
     rows = spec.batch * spec.window.output[0]
-    strips, strip = 1, runs[0].tiles
     borderless = all(len(run.valid) == run.pixels * spec.window.kernel[1] for run in runs)
-    if borderless and rows * block < spec.blocking.tiles // 2:
-        strip = max(1, runs[0].tiles * rows * block // spec.blocking.tiles)
-        strips = ceil(runs[0].tiles / strip)
+    # Without borders only the last run is another one, and belongs to the last strip.
+    cut = runs[0].tiles if borderless else sum(run.tiles for run in runs)
+    strips, strip = 1, cut
+    few = rows * block < spec.blocking.tiles // 2
+    if few and (borderless or spec.blocking.tiles > USUAL_TILES):
+        strip = max(1, cut * rows * block // spec.blocking.tiles)
+        strips = ceil(cut / strip)
     outer = spec.blocking.blocks_outer
     if outer is None:
         weights = block * width * spec.channels * spec.window.kernel[0] * spec.window.kernel[1] * 4
         outer = weights > _RESIDENT_WEIGHTS
-    return TilePlan(runs, tuple(parts), block, rows, strips, strip, outer)
+    return TilePlan(runs, tuple(parts), block, rows, strips, strip, borderless, outer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +112,32 @@ class _Writer:
         rows = self.spec.window.output[0]
         image, row = divide(code, "image", line, rows, self.spec.batch)
         place = _Place(block, image, row)
+        begin = 0
         for number, run in enumerate(plan.runs):
-            if number == 0 and plan.strips > 1:
+            if plan.strips == 1:
+                self._run(place, run)
+            elif not plan.borderless:
+                self._shared(place, run, strip * plan.strip - begin)
+            elif number == 0:
                 first = code.bind("first", strip * plan.strip)
                 with code.loop("x", first, tirx.min(first + plan.strip, run.tiles)) as x:
                     self._pixels(place, code.bind("x0", x * run.pixels), run)
-            elif plan.strips > 1:
+            else:
                 with code.branch(equal(strip, plan.strips - 1)):
                     self._run(place, run)
-            else:
+            begin += run.tiles
+
+    def _shared(self, place: _Place, run: Run, first: Index) -> None:
+        """What of a run lies in a strip, whose first register tile counts from the run's."""
+        first = self.code.bind("first", first)
+        if run.tiles == 1:
+            with self.code.branch(tirx.all(first <= 0, first + self.plan.strip > 0)):
                 self._run(place, run)
+            return
+        begin = self.code.bind("begin", tirx.min(tirx.max(first, 0), run.tiles))
+        end = tirx.max(begin, tirx.min(first + self.plan.strip, run.tiles))
+        with self.code.loop("x", begin, self.code.bind("end", end)) as x:
+            self._pixels(place, self.code.bind("x0", x * run.pixels + run.begin), run)
 
     def _run(self, place: _Place, run: Run) -> None:
         if run.tiles == 1:

@@ -110,11 +110,9 @@ def finish(
         assert weight is not None
         spec = _merge_rows(replace(spec, weight=weight))
         parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
-        window = spec.window
-        depth = spec.channels * window.kernel[0] * window.kernel[1]
-        pixel = abs(spec.data.strides[2]) * window.strides[1] * 4
-        blocking = choose_blocking(parts, window.output[1], depth, spec.channels, pixel, unit)
-        spec = replace(spec, parts=parts, blocking=blocking)
+        spec = replace(spec, parts=parts)
+        blocking = choose_blocking(spec, unit)
+        spec = replace(spec, blocking=blocking)
         if tuned is not None:
             spec = replace(spec, blocking=tuned(spec) or blocking)
         packed = storages[order[weight]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from runtime_ext.kernels.unit import (
     CompiledUnit,
     UnitPlan,
     UnitSource,
+    other_plans,
     plan_unit,
     tuned_plans,
 )
@@ -79,7 +80,7 @@ class KernelCompiler:
         self._functions: dict[str, Any] = {}
         self._unloaded: set[str] = set()
         self._loaded: list[Any] = []
-        self._plans: dict[str, tuple[UnitPlan, ...]] = {}
+        self._plans: dict[str, dict[str, UnitPlan]] = {}
         self._kept: dict[str, CompiledUnit] = {}
         #: Kernels compiled by this object (not found in the cache).
         self.compiled = 0
@@ -109,11 +110,8 @@ class KernelCompiler:
         dict
             For each unit its different forms; the default comes last.
         """
-        plans = {name: self._plan(source) for name, source in units.items()}
-        wanted: dict[str, Spec | Generic | Scheduled] = {}
-        for kernel in (k for forms in plans.values() for plan in forms for k in plan.kernels):
-            wanted.setdefault(self._key(kernel.spec), kernel.spec)
-        self._make({k: s for k, s in wanted.items() if k not in self._artefacts}, progress)
+        plans = {name: tuple(self._plan(source).values()) for name, source in units.items()}
+        self._make_plans((plan for forms in plans.values() for plan in forms), progress)
         result: dict[str, tuple[CompiledUnit, ...]] = {}
         for name, forms in plans.items():
             made: dict[str, CompiledUnit] = {}
@@ -123,6 +121,45 @@ class KernelCompiler:
             result[name] = tuple(made.values())
             self._kept.setdefault(result[name][-1].key, result[name][0])
         return result
+
+    def rkernels(self, source: UnitSource) -> tuple[str, ...]:
+        """The names of the ways to compute a unit; nothing is compiled."""
+        return tuple(self._rkernel_plans(source))
+
+    def compile_rkernels(
+        self,
+        units: Mapping[str, UnitSource],
+        progress: Progress | None = None,
+        *,
+        only: Mapping[str, str] | None = None,
+    ) -> dict[str, dict[str, CompiledUnit]]:
+        """Compile each unit in every way to cut it: by default, as in the log, coarse and fine.
+
+        Parameters
+        ----------
+        units, progress
+            As of :meth:`compile`.
+        only
+            For each unit the name of the only form that is wanted.
+
+        Returns
+        -------
+        dict
+            For each unit its forms by name, all of different code.
+
+        Raises
+        ------
+        KeyError
+            If a unit has no form of the wanted name.
+        """
+        plans = {name: self._rkernel_plans(source) for name, source in units.items()}
+        if only is not None:
+            plans = {name: {only[name]: forms[only[name]]} for name, forms in plans.items()}
+        self._make_plans((plan for forms in plans.values() for plan in forms.values()), progress)
+        return {
+            name: {form: self._unit_code(plan) for form, plan in forms.items()}
+            for name, forms in plans.items()
+        }
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
         """Give :meth:`compile` one of the forms of a unit to return from now on."""
@@ -152,14 +189,31 @@ class KernelCompiler:
         keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
         link(Path(path), [self._cache.object_file(key) for key in keys])
 
-    def _plan(self, source: UnitSource) -> tuple[UnitPlan, ...]:
+    def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """What the log has for a unit and, last, the default."""
         default = plan_unit(source, self._unit)
         if self.log is None:
-            return (default,)
+            return {"default": default}
         key = repr(default)
         if key not in self._plans:
-            self._plans[key] = (*tuned_plans(source, self._unit, self.log), default)
+            tuned = tuned_plans(source, self._unit, self.log)
+            self._plans[key] = {**tuned, "default": default}
         return self._plans[key]
+
+    def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        plans = self._plan(source)
+        found: dict[str, tuple[str, UnitPlan]] = {}
+        for name in ("default", *plans):
+            found.setdefault(_code(plans[name]), (name, plans[name]))
+        for name, plan in other_plans(source, self._unit).items():
+            found.setdefault(_code(plan), (name, plan))
+        return dict(found.values())
+
+    def _make_plans(self, plans: Iterable[UnitPlan], progress: Progress | None) -> None:
+        wanted: dict[str, Spec | Generic | Scheduled] = {}
+        for kernel in (kernel for plan in plans for kernel in plan.kernels):
+            wanted.setdefault(self._key(kernel.spec), kernel.spec)
+        self._make({k: s for k, s in wanted.items() if k not in self._artefacts}, progress)
 
     def _key_of_symbol(self, symbol: str) -> str:
         key = symbol[1:].rsplit("_", 1)[0]
@@ -242,3 +296,8 @@ class KernelCompiler:
         code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
         key = kernel_key(repr((code, plan.constants)), str(self.target))
         return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned)
+
+
+def _code(plan: UnitPlan) -> str:
+    """What plans of equal code share."""
+    return repr(replace(plan, tuned=frozenset()))

@@ -220,13 +220,18 @@ class Planner:
             opaque(self, var, step.arguments, lambda s: Scheduled(step.function, s))
             return
         name = operator_name(expr)
-        if all(is_float(t) for t in tensor_types(var.ty)):
+        if all(is_float(t) for t in tensor_types(var.ty)) and not self._reads_number(expr):
             if element_wise_rule(self, var, name, expr):
                 return
             rule: Callable[[Planner, Any, Any], bool] | None = RULES.get(name)
             if rule is not None and rule(self, var, expr):
                 return
         generic_rule(self, var, expr)
+
+    def _reads_number(self, call: Any) -> bool:
+        """Whether an argument has no axes; TVM's lowering of buffers wants one at least."""
+        found = (self._values.get(a) for a in call.args if isinstance(a, relax.Var))
+        return any(isinstance(value, Stored) and not value.shape for value in found)
 
     def axes(self, target: Stored) -> tuple[int, int, int, int]:
         """Grid axes that end with the one along which the target is contiguous."""

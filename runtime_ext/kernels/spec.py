@@ -12,6 +12,8 @@ from runtime_ext.kernels.expression import Access, Expr
 
 #: Physical shape of a float32 buffer.
 Shape = tuple[int, ...]
+#: Tiles that a contraction aims at where rows are few: they balance some lanes.
+USUAL_TILES = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Blocking:
         Input channels a step of the innermost loop, a divisor of all; None for a rule of thumb.
     tiles
         Tiles to aim at where rows are few: enough to balance lanes, few enough to keep the
-        calls long.
+        calls long. Rows with borders are cut only for more than :data:`USUAL_TILES`.
     blocks_outer
         Whether all pixels pass before the next block of weights; None for a rule of thumb.
     """
@@ -70,7 +72,7 @@ class Blocking:
     pixels: int
     vectors: int
     unroll: int | None = None
-    tiles: int = 96
+    tiles: int = USUAL_TILES
     blocks_outer: bool | None = None
 
 

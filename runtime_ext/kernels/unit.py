@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from runtime_ext.kernels.draft import Tuned, finish
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.planner import Planner
 from runtime_ext.kernels.spec import Blocking, Contraction, Spec
+from runtime_ext.kernels.tilings import coarse, fine
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.vector_unit import VectorUnit
@@ -100,7 +102,7 @@ def plan_unit(source: UnitSource, unit: VectorUnit) -> UnitPlan:
     return _plan(Planner(source.function, source.layouts), unit)
 
 
-def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> tuple[UnitPlan, ...]:
+def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> dict[str, UnitPlan]:
     """A unit as a tuning log would have it: with its blockings, and with its functions."""
     names: set[str] = set()
 
@@ -113,13 +115,21 @@ def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> tuple[U
         return made
 
     made = _plan(Planner(source.function, source.layouts), unit, blocking)
-    plans = [replace(made, tuned=frozenset(names))] if names else []
+    plans = {"tuned": replace(made, tuned=frozenset(names))} if names else {}
     functions = log.find(source.function)
     if functions is not None:
         planner = Planner(functions.function, source.layouts, functions.steps)
         tuned = frozenset(step.tuned for step in functions.steps.values() if step.tuned)
-        plans.append(replace(_plan(planner, unit), tuned=tuned))
-    return tuple(plans)
+        plans["tuned-functions"] = replace(_plan(planner, unit), tuned=tuned)
+    return plans
+
+
+def other_plans(source: UnitSource, unit: VectorUnit) -> dict[str, UnitPlan]:
+    """A unit in coarser and in finer tiles than by default; contractions vary together."""
+    return {
+        name: _plan(Planner(source.function, source.layouts), unit, partial(tiling, unit=unit))
+        for name, tiling in (("coarse", coarse), ("fine", fine))
+    }
 
 
 def _plan(planner: Planner, unit: VectorUnit, tuned: Tuned | None = None) -> UnitPlan:

@@ -50,6 +50,8 @@ Executor::Executor(std::unique_ptr<Plan> plan, bool pin, std::chrono::nanosecond
   for (std::size_t lane = 1; lane < lanes.size(); ++lane) {
     if (lanes[lane].launches != 0) helpers_.push_back(lane);
   }
+  // Binding the caller costs some microseconds a run, for nothing if nobody runs beside it.
+  if (helpers_.empty()) pin_ = false;
   // With more lanes than CPUs a spinning lane keeps the one it waits for from running.
   if (helpers_.size() + 1 > cpus_.size()) spin_ = std::chrono::nanoseconds(0);
   spans_.resize(lanes.size());

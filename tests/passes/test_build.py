@@ -155,6 +155,19 @@ def test_modules_by_hand(case: str) -> None:
     assert [port.name for port in model.outputs] == [f"output{i}" for i in range(count)]
 
 
+def _numbers(s: RelaxSketch, x: Any, factor: Any) -> Any:
+    scaled = s.emit(op.multiply(s.conv(x, 4), factor))
+    mean = s.emit(op.mean(scaled))
+    return s.emit(op.nn.relu(s.emit(op.subtract(scaled, mean)))), s.emit(op.multiply(mean, mean))
+
+
+def test_tensors_without_axes() -> None:
+    module = module_of([(1, 4, 8, 8), ()], _numbers)
+    inputs = inputs_of(module)
+    model = built(prepare(module), SCHEDULERS["sequential"])
+    assert relative_error(outputs_of(model, inputs), run(module, inputs)) <= 1e-5
+
+
 def test_two_inputs_of_which_one_is_not_read() -> None:
     module = module_of([(1, 4, 8, 8), (1, 4, 8, 8)], lambda s, x, y: s.conv(x, 4))
     model = built(prepare(module), SCHEDULERS["sequential"])

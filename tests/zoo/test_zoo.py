@@ -117,6 +117,7 @@ def test_parameters_are_as_published(name: str, count: int) -> None:
 @pytest.mark.slow
 def test_parameters_of_large_networks() -> None:
     assert parameters(zoo.build("nasnet_a")) == pytest.approx(88.75e6, rel=1e-3)
+    assert parameters(zoo.build("nasnet_a_cifar")) == pytest.approx(3.3e6, rel=0.03)
     assert parameters(zoo.build("randwire")) == pytest.approx(61.5e6, rel=0.03)
     assert parameters(zoo.build("resnext29")) == pytest.approx(68.16e6, rel=1e-3)
 

@@ -18,7 +18,7 @@ from tvm_ios.zoo.inception_v3 import build_inception_v3
 from tvm_ios.zoo.lstm import build_lstm_small, build_lstm_tc
 from tvm_ios.zoo.mobilenet_v2 import build_mobilenet_v2
 from tvm_ios.zoo.mobilenet_v3 import build_mobilenet_v3
-from tvm_ios.zoo.nasnet_a import build_nasnet_a, build_nasnet_cell
+from tvm_ios.zoo.nasnet_a import build_nasnet_a, build_nasnet_a_cifar, build_nasnet_cell
 from tvm_ios.zoo.ports import build_several_outputs, build_two_inputs
 from tvm_ios.zoo.randwire import build_randwire
 from tvm_ios.zoo.resnet50 import build_resnet50
@@ -71,6 +71,7 @@ _register(
 )
 _register(build_resnet50, "resnet50", 224, "ResNet-50 v1.5 (He et al., 2016)")
 _register(build_resnext29, "resnext29", 32, "ResNeXt-29, 16x64d, for CIFAR (Xie et al., 2017)")
+_register(build_nasnet_a_cifar, "nasnet_a_cifar", 32, "NASNet-A for CIFAR, 6 @ 768 (2018)")
 _register(build_densenet121, "densenet121", 224, "DenseNet-121 (Huang et al., 2017)")
 _register(build_mobilenet_v2, "mobilenet_v2", 224, "MobileNet V2 (Sandler et al., 2018)")
 _register(build_mobilenet_v3, "mobilenet_v3", 224, "MobileNet V3, large (Howard et al., 2019)")

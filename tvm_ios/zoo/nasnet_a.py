@@ -1,4 +1,4 @@
-"""NASNet-A (Zoph et al., 2018): the large ImageNet network, and two of its cells for tests."""
+"""NASNet-A (Zoph et al., 2018): for ImageNet, for CIFAR, and two of its cells for tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def build_nasnet_a(seed: int = 0) -> Any:
     for group in range(3):
         for number in range(repeats):
             with net.scope(f"cell{group * repeats + number}"):
-                before, now = now, _normal_cell(net, now, before, filters)
+                quirk = before.height != now.height
+                before, now = now, _normal_cell(net, now, before, filters, quirk)
         if group < 2:
             filters *= 2
             with net.scope(f"reduction{group}"):
@@ -34,6 +35,27 @@ def build_nasnet_a(seed: int = 0) -> Any:
                 now = _reduction_cell(net, now, before, filters)
     x = net.dropout(net.global_avg_pool(net.relu(now)))
     return net.finish(net.dense(x, 1000), (1, 1000))
+
+
+def build_nasnet_a_cifar(seed: int = 0) -> Any:
+    """NASNet-A for CIFAR (6 @ 768): input (1, 3, 32, 32), output (1, 10) logits.
+
+    Three times six normal cells of 32, 64 and 128 filters with two reduction cells between them;
+    the last concatenation has 768 channels.
+    """
+    filters, repeats = 32, 6
+    net = Network("nasnet_a_cifar", seed, (3, 32, 32))
+    before = now = net.batch_norm(net.conv(net.input, 3 * filters, 3))
+    for group in range(3):
+        for number in range(repeats):
+            with net.scope(f"cell{group * repeats + number}"):
+                before, now = now, _normal_cell(net, now, before, filters)
+        if group < 2:
+            filters *= 2
+            with net.scope(f"reduction{group}"):
+                before, now = now, _reduction_cell(net, now, before, filters)
+    x = net.dropout(net.global_avg_pool(net.relu(now)))
+    return net.finish(net.dense(x, 10), (1, 10))
 
 
 def build_nasnet_cell(seed: int = 0) -> Any:
@@ -48,13 +70,14 @@ def build_nasnet_cell(seed: int = 0) -> Any:
     return net.finish(net.dense(x, 10), (1, 10))
 
 
-def _normal_cell(net: Network, now: Feature, before: Feature, filters: int) -> Feature:
-    adjusts = before.height != now.height
+def _normal_cell(
+    net: Network, now: Feature, before: Feature, filters: int, now_twice: bool = False
+) -> Feature:
     left = _adjust(net, before, now, filters)
     right = _squeeze(net, now, filters)
-    # See build_nasnet_a for the cell after a change of resolution.
     first = net.add(
-        _separable(net, right, filters, 5), _separable(net, right if adjusts else left, filters, 3)
+        _separable(net, right, filters, 5),
+        _separable(net, right if now_twice else left, filters, 3),
     )
     second = net.add(_separable(net, left, filters, 5), _separable(net, left, filters, 3))
     third = net.add(net.avg_pool(right, 3, 1), left)

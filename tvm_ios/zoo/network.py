@@ -205,6 +205,18 @@ class Network(ModelWriter):
         ]
         return replace(x, value=self._op("Slice", f"{name}.slice", [padded, *bounds]))
 
+    def first_channels(self, x: Feature, channels: int) -> Feature:
+        """The first of the channels; all of them are no operator."""
+        if channels == x.channels:
+            return x
+        name = self._fresh("first_channels")
+        bounds = [
+            self._weight(f"{name}.{label}", np.array([limit], np.int64))
+            for label, limit in (("starts", 0), ("ends", channels), ("axes", 1))
+        ]
+        value = self._op("Slice", name, [x.value, *bounds])
+        return replace(x, value=value, channels=channels)
+
     def add(self, *terms: Feature) -> Feature:
         """Sum of one or more feature maps, left to right."""
         total = terms[0]

@@ -30,6 +30,7 @@ SIZES: Mapping[str, Size] = MappingProxyType(
         "randwire": Size(120, 6),
         "resnet50": Size(56, 18),
         "resnext29": Size(33, 11),
+        "nasnet_a_cifar": Size(333, 22),
         "densenet121": Size(184, 19),
         "mobilenet_v2": Size(54, 16),
         "mobilenet_v3": Size(81, 23),

@@ -1,0 +1,183 @@
+"""The rKernels of units: profiled once, remembered, and built where a schedule names them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
+from tvm import relax
+
+from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.prepare import Prepared, apply_schedule, prepare
+from runtime_ext import measure
+from runtime_ext.build import BuiltModel, build
+from runtime_ext.executable import Executable, load
+from runtime_ext.scheduled_module import KERNEL, UNIT, read_scheduled_module
+from tvm_ios.errors import UserError
+from tvm_ios.program import Launch
+from tvm_ios.rkernel import RKernel
+from tvm_ios.schedule import Schedule
+from tvm_ios.search.baselines import sequential_schedule
+
+Array = np.ndarray[Any, Any]
+
+
+def twins(s: RelaxSketch, x: Any) -> Any:
+    """Two equal convolutions, units 0 and 1, and a softmax of their sum."""
+    first, second = (s.emit(relax.op.nn.relu(s.bias(s.conv(x, 96)))) for _ in range(2))
+    return s.emit(relax.op.nn.softmax(s.emit(relax.op.add(first, second)), axis=1))
+
+
+@pytest.fixture(scope="module")
+def module() -> tvm.IRModule:
+    return module_of([(1, 6, 13, 18)], twins)
+
+
+@pytest.fixture(scope="module")
+def prepared(module: tvm.IRModule) -> Prepared:
+    found = prepare(module)
+    assert [op.kind for op in found.units.operators[:2]] == ["conv2d+bias_add+relu"] * 2
+    return found
+
+
+def searching(prepared: Prepared, cache: Path) -> MeasuredSearch:
+    return MeasuredSearch(prepared, MeasuringOptions(lanes=LANES, cache=cache))
+
+
+def simulate(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace clocks: a tile takes as many microseconds as its phase's number; what was asked."""
+    asked: list[str] = []
+
+    def profile(program: Any, function: Any, buffers: Any) -> list[list[float]]:
+        (lane,) = program.lanes
+        launches = [item for item in lane if isinstance(item, Launch)]
+        asked.append(next(iter(program.kernels)))
+        return [[1e-6 * (i + 1), 9.0, 1e-9] for i in range(len(launches))]
+
+    def time(program: Any, function: Any) -> list[float]:
+        return [3e-3, 1e-3, 2e-3]
+
+    monkeypatch.setattr(measure, "profile_phases", profile)
+    monkeypatch.setattr(measure, "time_program", time)
+    return asked
+
+
+def test_equal_units_are_profiled_once_and_remembered(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = simulate(monkeypatch)
+    search = searching(prepared, tmp_path)
+    search.timer.compile_units()
+    before = search.compiler.compiled
+    found = [search.timer.rkernels(unit) for unit in range(len(prepared.units))]
+    assert [k.name for k in found[0]] == ["default", "coarse", "fine"]
+    assert found[1] == found[0]
+    assert search.compiler.compiled == before + 2, "compiled when asked for, and not earlier"
+    default, coarse, fine = found[0]
+    assert coarse.tasks < default.tasks < fine.tasks
+    assert all(k.task_seconds == (1e-6,) and k.seconds == 2e-3 for k in found[0])
+    assert default.work == pytest.approx(default.tasks[0] * 1e-6)
+    forms = sum(len(kernels) for kernels in found) - len(found[0])
+    assert len(asked) == len(set(asked)) == forms
+
+    again = searching(prepared, tmp_path)
+    monkeypatch.setattr(measure, "profile_phases", lambda *_: pytest.fail("it is in the log"))
+    monkeypatch.setattr(measure, "time_program", lambda *_: pytest.fail("it is in the log"))
+    told: list[str] = []
+    again.timer.measure_rkernels(lambda what, *_: told.append(what))
+    assert {"compiling rKernels", "profiling rKernels"} <= set(told)
+    assert [again.timer.rkernels(unit) for unit in range(len(prepared.units))] == found
+    assert again.timer.stages_measured == 0
+
+
+def test_a_real_profile_is_of_each_phase(prepared: Prepared, cache: Path) -> None:
+    timer = searching(prepared, cache).timer
+    timer.measure_rkernels()
+    for unit in range(len(prepared.units)):
+        code = timer.compiled((unit,)).code
+        first, *others = timer.rkernels(unit)
+        assert first.name == "default"
+        assert first.tasks == tuple(call.tiles for call in code.calls)
+        for made in (first, *others):
+            assert isinstance(made, RKernel)
+            assert len(made.task_seconds) == len(made.tasks)
+            assert min(made.task_seconds) > 0
+            assert made.seconds > 0
+
+
+def outputs_of(model: BuiltModel | Executable, inputs: list[Array]) -> list[bytes]:
+    session = model.session()
+    session.run(**dict(zip([port.name for port in session.inputs], inputs, strict=True)))
+    found = [session.get_output(i).tobytes() for i in range(len(session.outputs))]
+    session.close()
+    return found
+
+
+def tiles(model: BuiltModel, unit: str) -> int:
+    """Tiles of a unit's only kernel."""
+    number = model.program.units.index(unit)
+    launches = [i for lane in model.program.lanes for i in lane if isinstance(i, Launch)]
+    return max(launch.end for launch in launches if launch.unit == number)
+
+
+def test_a_choice_goes_from_file_to_program(
+    module: tvm.IRModule, prepared: Prepared, cache: Path, tmp_path: Path
+) -> None:
+    """Two equal units in two forms, in one program, which is saved."""
+    plain = sequential_schedule(prepared.units)
+    usual = apply_schedule(prepared, plain)
+    assert "ios.kernel" not in usual.script()
+    replace(plain, kernels={1: "fine"}).save(tmp_path / "schedule.json", prepared.units)
+    chosen = apply_schedule(prepared, Schedule.load(tmp_path / "schedule.json"))
+    named = {
+        str(f.attrs[UNIT]): str(f.attrs[KERNEL])
+        for f in chosen.functions.values()
+        if f.attrs and KERNEL in f.attrs
+    }
+    first, second = (op.name for op in prepared.units.operators[:2])
+    assert named == {second: "fine"}
+    chosen = tvm.ir.load_json(tvm.ir.save_json(chosen))
+    assert read_scheduled_module(chosen).kernels == {1: "fine"}
+    assert read_scheduled_module(usual).kernels == {}
+
+    models = [build(made, lanes=LANES) for made in (usual, chosen)]
+    assert tiles(models[0], first) == tiles(models[0], second) == tiles(models[1], first)
+    assert tiles(models[1], second) > tiles(models[1], first)
+    inputs = inputs_of(module)
+    wanted = outputs_of(models[0], inputs)
+    assert outputs_of(models[1], inputs) == wanted
+    (expected,) = run(module, inputs)
+    found = np.frombuffer(wanted[0], np.float32).reshape(expected.shape)
+    assert np.abs(found - expected).max() <= 1e-5
+
+    models[1].save(tmp_path / "executable")
+    assert outputs_of(load(tmp_path / "executable"), inputs) == wanted
+
+
+def test_teams_are_sized_by_the_latencies_of_the_usual_form(
+    prepared: Prepared, cache: Path
+) -> None:
+    """What was measured says that one lane is as good as two; the choice of a form keeps that."""
+    search = searching(prepared, cache)
+    keys = {search.timer.unit_key(prepared.units, unit) for unit in range(len(prepared.units))}
+    schedule = replace(sequential_schedule(prepared.units), kernels={0: "coarse"})
+    made = apply_schedule(prepared, schedule)
+    one = build(made, lanes=LANES, latencies={key: (1.0, 1.0) for key in keys})
+    two = build(made, lanes=LANES, latencies={key: (1.0, 0.5) for key in keys})
+    assert [bool(lane) for lane in one.program.lanes] == [True, False]
+    assert [bool(lane) for lane in two.program.lanes] == [True, True]
+
+
+@pytest.mark.parametrize(("kernel", "there"), [("finest", "default, coarse, fine"), ("tuned", "")])
+def test_an_unknown_kernel_is_refused(
+    prepared: Prepared, cache: Path, kernel: str, there: str
+) -> None:
+    schedule = replace(sequential_schedule(prepared.units), kernels={0: kernel})
+    name = prepared.units.operators[0].name
+    with pytest.raises(UserError, match=f"unit {name!r} has no kernel {kernel!r}, only .*{there}"):
+        build(apply_schedule(prepared, schedule), lanes=LANES)

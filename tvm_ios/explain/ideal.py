@@ -1,0 +1,90 @@
+"""What no schedule of given kernels can beat on a number of lanes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm_ios.explain.tasks import Work
+from tvm_ios.program import Launch, Program
+
+
+class OneLaneError(ValueError):
+    """A program that was not lowered to one lane, where a launch runs all tiles of a phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ideal:
+    """Two lower bounds on the seconds of a run, whatever the schedule.
+
+    Attributes
+    ----------
+    critical_path
+        The longest chain of kernels that need each other, each spread over all lanes (or as many
+        as it has rTasks) without loss.
+    work_over_lanes
+        The time of all kernels on one lane, shared evenly.
+    """
+
+    critical_path: float
+    work_over_lanes: float
+
+    @property
+    def seconds(self) -> float:
+        """The larger one."""
+        return max(self.critical_path, self.work_over_lanes)
+
+
+def ideal(work: Work, seconds: Sequence[float], lanes: int) -> Ideal:
+    """The bounds for a number of lanes, from the kernels' times on one.
+
+    Parameters
+    ----------
+    work
+        Of the program lowered to one lane.
+    seconds
+        For each task its seconds there; :func:`one_lane_seconds`.
+    lanes
+        Execution units.
+
+    Raises
+    ------
+    OneLaneError
+        If the program has several lanes.
+    """
+    launches = _launches(work.program)
+    longest: list[float] = []
+    for number, task in enumerate(work.tasks):
+        tiles = sum(launches[place].end - launches[place].begin for _, place in task.launches)
+        before = max((longest[need] for need in task.needs), default=0.0)
+        longest.append(before + seconds[number] / max(1, min(lanes, tiles)))
+    return Ideal(max(longest, default=0.0), sum(seconds) / lanes)
+
+
+def one_lane_seconds(work: Work, runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """For each task the median over runs of its seconds.
+
+    Parameters
+    ----------
+    work
+        Of the program lowered to one lane.
+    runs
+        For each run the seconds of every launch, in the lane's order.
+
+    Raises
+    ------
+    OneLaneError
+        If the program has several lanes, or a run other launches than it.
+    """
+    count = len(_launches(work.program))
+    if not runs or any(len(run) != count for run in runs):
+        raise OneLaneError(f"every run must time the program's {count} launches")
+    medians = [statistics.median(run[place] for run in runs) for place in range(count)]
+    return tuple(sum(medians[place] for _, place in task.launches) for task in work.tasks)
+
+
+def _launches(program: Program) -> list[Launch]:
+    if len(program.lanes) != 1:
+        raise OneLaneError(f"the program has {len(program.lanes)} lanes instead of one")
+    return [item for item in program.lanes[0] if isinstance(item, Launch)]

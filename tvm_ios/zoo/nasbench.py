@@ -1,0 +1,145 @@
+"""Random cells of NAS-Bench-101's search space (Ying et al., 2019), each as a network."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ios.zoo.network import Feature, Network
+
+#: Limits of the search space.
+MAX_VERTICES, MAX_EDGES = 7, 9
+#: What an inner vertex may compute.
+OPERATIONS = ("conv3x3", "conv1x1", "maxpool3x3")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A directed acyclic graph from vertex 0, the input, to the last vertex, the output.
+
+    Attributes
+    ----------
+    operations
+        Of the inner vertices 1, 2, ...
+    edges
+        Pairs of vertices, from the smaller number to the larger; every vertex lies on a way from
+        the input to the output.
+    """
+
+    operations: tuple[str, ...]
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def output(self) -> int:
+        """The number of the last vertex."""
+        return len(self.operations) + 1
+
+    def sources(self, vertex: int) -> list[int]:
+        """What a vertex reads, ascending."""
+        return sorted(u for u, v in self.edges if v == vertex)
+
+
+def random_cells(count: int, seed: int = 0) -> tuple[Cell, ...]:
+    """Different cells, drawn as NAS-Bench-101 does: any matrix and operations, then pruned.
+
+    Parameters
+    ----------
+    count
+        How many.
+    seed
+        The same one gives the same cells.
+    """
+    generator = random.Random(seed)
+    found: dict[Cell, None] = {}
+    while len(found) < count:
+        pairs = [(u, v) for v in range(MAX_VERTICES) for u in range(v)]
+        edges = [pair for pair in pairs if generator.random() < 0.5]
+        operations = [generator.choice(OPERATIONS) for _ in range(MAX_VERTICES - 2)]
+        cell = _pruned(operations, edges)
+        # A cell whose input is its output computes nothing.
+        if cell is not None and cell.operations and len(cell.edges) <= MAX_EDGES:
+            found[cell] = None
+    return tuple(found)
+
+
+def build_cell(cell: Cell, channels: int = 256, size: int = 16, seed: int = 0) -> Any:
+    """One cell as an ``onnx.ModelProto``: input and output (1, channels, size, size).
+
+    A vertex sums what it reads; the cell's input reaches it through a 1x1 convolution of its own.
+    The output concatenates what leads to it, and adds the projected input if that does too.
+
+    Parameters
+    ----------
+    cell
+        The graph.
+    channels, size
+        Of the cell's input and output; the second stack of the published network has 256 channels
+        of 16 x 16.
+    seed
+        Of the weights.
+    """
+    net = Network("cell", seed, (channels, size, size))
+    widths = vertex_channels(cell, channels)
+    made: dict[int, Feature] = {}
+    for vertex, operation in enumerate(cell.operations, start=1):
+        with net.scope(f"vertex{vertex}"):
+            terms = [
+                net.first_channels(made[source], widths[vertex])
+                if source
+                else _conv(net, net.input, widths[vertex], 1)
+                for source in cell.sources(vertex)
+            ]
+            made[vertex] = _apply(net, net.add(*terms), operation)
+    leading = [made[source] for source in cell.sources(cell.output) if source]
+    result = net.concat(leading) if len(leading) > 1 else leading[0]
+    if (0, cell.output) in cell.edges:
+        result = net.add(result, _conv(net, net.input, channels, 1))
+    return net.finish(result.value, (1, channels, size, size))
+
+
+def vertex_channels(cell: Cell, channels: int) -> dict[int, int]:
+    """Channels of each inner vertex, by the rule of NAS-Bench-101.
+
+    Those that lead to the output share its channels, the first ones take what is left over; any
+    other has as many as the widest that it leads to.
+    """
+    leading = [source for source in cell.sources(cell.output) if source]
+    widths: dict[int, int] = {}
+    for place, vertex in enumerate(leading):
+        widths[vertex] = channels // len(leading) + (place < channels % len(leading))
+    for vertex in range(cell.output - 1, 0, -1):
+        if vertex not in widths:
+            widths[vertex] = max(widths[v] for u, v in cell.edges if u == vertex)
+    return widths
+
+
+def _pruned(operations: Sequence[str], edges: Sequence[tuple[int, int]]) -> Cell | None:
+    """Without the vertices that no way from the input to the output visits."""
+    last = len(operations) + 1
+    forward, backward = {0}, {last}
+    for u, v in sorted(edges, key=lambda edge: edge[1]):
+        if u in forward:
+            forward.add(v)
+    for u, v in sorted(edges, key=lambda edge: -edge[0]):
+        if v in backward:
+            backward.add(u)
+    kept = sorted(forward & backward)
+    if last not in kept or 0 not in kept:
+        return None
+    number = {vertex: place for place, vertex in enumerate(kept)}
+    return Cell(
+        tuple(operations[vertex - 1] for vertex in kept[1:-1]),
+        tuple(sorted((number[u], number[v]) for u, v in edges if u in number and v in number)),
+    )
+
+
+def _apply(net: Network, x: Feature, operation: str) -> Feature:
+    if operation == "maxpool3x3":
+        return net.max_pool(x, 3, 1)
+    return _conv(net, x, x.channels, 3 if operation == "conv3x3" else 1)
+
+
+def _conv(net: Network, x: Feature, channels: int, kernel: int) -> Feature:
+    return net.relu(net.batch_norm(net.conv(x, channels, kernel)))
