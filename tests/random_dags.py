@@ -33,7 +33,7 @@ def all_on_one_lane(graph: OpGraph, schedule: Schedule) -> Schedule:
     def program(stage: Stage) -> RProgram:
         return co_schedule(graph, stage.units, lambda _: (kernel,), lanes=1)
 
-    return with_placements(schedule, program)
+    return with_placements(schedule, program, lambda _: (kernel,))
 
 
 def graph_of(predecessors: Sequence[int], kinds: Sequence[str] | None = None) -> OpGraph:
