@@ -36,7 +36,7 @@ from tvm_ios.cli.search_options import (
 from tvm_ios.errors import UserError
 from tvm_ios.files import require_writable, write_atomically
 from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule import Schedule, Strategy
 
 if TYPE_CHECKING:
     from relay_passes.measured import MeasuringOptions
@@ -216,8 +216,9 @@ def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
     table = Table("stage", "strategy", "groups", "latency", title=f"{graph.name}: {made.policy}")
     latencies = made.latencies or (float("nan"),) * len(made.stages)
     for number, (stage, seconds) in enumerate(zip(made.stages, latencies, strict=True)):
+        between = ", " if stage.strategy is Strategy.CO_SCHEDULE else " → "
         groups = " | ".join(
-            " → ".join(graph.operators[unit].name for unit in group) for group in stage.groups
+            between.join(graph.operators[unit].name for unit in group) for group in stage.groups
         )
         table.add_row(str(number), stage.strategy.value, groups, f"{seconds * 1e6:.1f} µs")
     out = console()
