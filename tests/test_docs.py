@@ -34,7 +34,7 @@ def load_maker(name: str) -> Any:
 
 def test_the_documents_that_a_newcomer_reads_are_there() -> None:
     names = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"}
-    assert names | {"docs/commands.md"} <= set(IDS)
+    assert names | {"docs/commands.md", "docs/networks.md"} <= set(IDS)
 
 
 def test_commands_md_documents_every_command_and_option() -> None:
@@ -45,6 +45,11 @@ def test_commands_md_documents_every_command_and_option() -> None:
     assert list(maker.find_faults(page + "\n## tvm-ios fly\n"))
     examples = [line for name in COMMANDS for line in maker.EXAMPLES[name]]
     assert list(maker.known_outputs(page)) == examples
+
+
+def test_networks_md_is_what_was_measured() -> None:
+    maker = load_maker("networks")
+    assert maker.PAGE.read_text() == maker.page()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
