@@ -254,7 +254,7 @@ def test_what_does_not_fit_is_refused() -> None:
     one, other = Share(0, 0, 0, 0, 4), Share(1, 0, 1, 0, 4)
     refused("rTasks of other kernels of unit 'u1'", one, Share(1, 0, 1, 0, 3))
     refused("rTasks of other kernels of unit 'u1'", one, other, Share(1, 1, 1, 0, 4))
-    refused("on lane 1, but there are 1 lanes", one, other, lanes=1)
+    refused("for more lanes than 1: search again", one, other, lanes=1)
     refused("'u0' later than it says: search again", other, one)
 
 

@@ -39,8 +39,8 @@ def test_accepts(case: str) -> None:
 
 FAULTS = {
     "another unit": ((whole(0), whole(4)), "places unit 4, which is not in it"),
-    "no rTasks": ((Share(0, 0, 0, 2, 2),), "places rTasks 2 to 2 of unit 'relu0' on 0"),
-    "no lane": ((Share(0, 0, -1, 0, 2),), "places rTasks 0 to 2 of unit 'relu0' on -1"),
+    "no rTasks": ((Share(0, 0, 0, 2, 2),), "places rTasks 2 to 2 of unit 'relu0' on lane 0"),
+    "no lane": ((Share(0, 0, -1, 0, 2),), "places rTasks 0 to 2 of unit 'relu0' on lane -1"),
     "before the first": ((Share(0, 0, 0, -1, 2),), "places rTasks -1 to 2"),
     "not from the first": ((Share(0, 0, 0, 1, 2),), "rTask 0 of unit 'relu0' twice or not"),
     "a gap": ((Share(0, 0, 0, 0, 2), Share(0, 0, 1, 3, 4)), "rTask 2 of unit 'relu0' twice or not"),

@@ -216,10 +216,7 @@ def _reject_misfit(
     tiles: dict[tuple[int, int], int] = {}
     for share in placement:
         if share.lane >= lanes:
-            raise LoweringError(
-                f"the schedule places rTasks on lane {share.lane}, but there are {lanes} lanes: "
-                "search again with these"
-            )
+            raise LoweringError(f"the schedule is for more lanes than {lanes}: search again")
         place = (share.unit, share.phase)
         tiles[place] = max(tiles.get(place, 0), share.end)
     calls = {(u, phase): c.tiles for u in stage.units for phase, c in enumerate(code[u].calls)}

@@ -56,7 +56,9 @@ def fault_of(graph: OpGraph, units: Sequence[int], placement: Placement) -> str 
             return f"places unit {share.unit}, which is not in it"
         if share.lane < 0 or not 0 <= share.begin < share.end:
             name = graph.operators[share.unit].name
-            return f"places rTasks {share.begin} to {share.end} of unit {name!r} on {share.lane}"
+            return (
+                f"places rTasks {share.begin} to {share.end} of unit {name!r} on lane {share.lane}"
+            )
         ranges.setdefault((share.unit, share.phase), []).append((share.begin, share.end))
     begun: dict[int, int] = {}
     mask, last = 0, -1

@@ -33,6 +33,7 @@ from damage import (
     no_compiler,
     noise,
     pack,
+    place,
     rename,
     seal,
     text,
@@ -210,6 +211,16 @@ def rows() -> dict[str, list[Row]]:
                 "a kernel that a unit has not",
                 f"{optimize} --schedule schedule.json",
                 edit("schedule.json", lambda d: d.update(kernels={"0": "finest"})),
+            ),
+            Row(
+                "rTasks on a lane too many",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: place(d, lane=1)),
+            ),
+            Row(
+                "rTasks of other kernels",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: place(d, rtasks=999)),
             ),
         ],
         "Logs": [

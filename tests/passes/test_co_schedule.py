@@ -120,7 +120,7 @@ def test_units_are_found_again_after_others_were_merged(
 def test_what_does_not_fit_is_one_sentence(prepared: Prepared, search: MeasuredSearch) -> None:
     schedule = co_scheduled(search, prepared)
     made = apply_schedule(prepared, schedule)
-    with pytest.raises(LoweringError, match="on lane 1, but there are 1 lanes: search again"):
+    with pytest.raises(LoweringError, match="for more lanes than 1: search again"):
         build(made, lanes=1)
 
     stage = next(iter(schedule.placements))
