@@ -119,8 +119,9 @@ class MeasuredSearch:
             if self.progress is not None:
                 self.progress(f"{policy}: measuring stages", done, done + waiting)
 
+        strategies = strategies_of(policy)
         optimistic = self._optimistic_cost()
-        if Strategy.CO_SCHEDULE in strategies_of(policy):
+        if Strategy.CO_SCHEDULE in strategies:
             self.timer.measure_rkernels(self.progress)
         made, took = lazy_search(
             graph,
@@ -244,7 +245,10 @@ class MeasuredSearch:
             self._compile_units()
             self.timer.measure_units(self.progress)
             self._optimistic = ComposedCost(
-                self.timer.unit_latencies, self.timer.unit_key, self.options.lanes
+                self.timer.unit_latencies,
+                self.timer.unit_key,
+                self.options.lanes,
+                rkernels=self.timer.rkernels,
             )
         return self._optimistic
 

@@ -142,17 +142,28 @@ def test_no_placement_beats_the_composed_cost_of_a_co_scheduled_stage(
 ) -> None:
     """However rTasks lie: units that are no faster on all lanes than their work divided."""
     graph = graph_of(predecessors)
-    tasks = data.draw(st.lists(st.integers(1, 6), min_size=len(graph), max_size=len(graph)))
-    each = data.draw(st.lists(st.floats(0.1, 3), min_size=len(graph), max_size=len(graph)))
+
+    def kernel(name: str) -> RKernel:
+        tasks, each = data.draw(st.integers(1, 6)), data.draw(st.floats(0.1, 3))
+        return RKernel(name, (tasks,), (each,), math.ceil(tasks / lanes) * each)
+
+    kernels = [
+        tuple(kernel(f"k{n}") for n in range(data.draw(st.integers(1, 3))))
+        for _ in range(len(graph))
+    ]
+    usual = [ks[0] for ks in kernels]
     seconds = {
-        f"{u}": [math.ceil(tasks[u] / n) * each[u] for n in range(1, lanes + 1)]
-        for u in range(len(graph))
+        f"{u}": [math.ceil(k.tasks[0] / n) * k.task_seconds[0] for n in range(1, lanes + 1)]
+        for u, k in enumerate(usual)
     }
-    kernels = [(RKernel("k", (n,), (t,), 1.0),) for n, t in zip(tasks, each, strict=True)]
     program = co_schedule(graph, range(len(graph)), kernels.__getitem__, lanes)
     stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
-    bound = ComposedCost(seconds, key, lanes).stage_latency(graph, stage)
-    assert bound <= max(program.clocks) * (1 + 1e-9)
+    cost = ComposedCost(seconds, key, lanes, rkernels=kernels.__getitem__)
+    assert cost.stage_latency(graph, stage) <= max(program.clocks) * (1 + 1e-9)
+    one = [(k,) for k in usual]
+    program = co_schedule(graph, range(len(graph)), one.__getitem__, lanes)
+    without = ComposedCost(seconds, key, lanes).stage_latency(graph, stage)
+    assert cost.stage_latency(graph, stage) <= without <= max(program.clocks) * (1 + 1e-9)
 
 
 def test_a_co_scheduled_stage_takes_its_path_or_its_work() -> None:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph, bits
 from tvm_ios.lanes import team_sizes
+from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage, Strategy
 
 
@@ -22,7 +23,7 @@ class ComposedCost:
     groups as lanes run on disjoint teams: the fastest division of the lanes counts. More
     groups take one lane each: all their work divided evenly, but at least the longest group.
     Co-scheduled units take at least their critical path, each on as many lanes as are fastest,
-    and all their work on one lane divided evenly.
+    and all their work on one lane divided evenly; in both with the rKernels that are best for it.
     This is a lower bound as long as units take no less time in company than alone.
 
     Parameters
@@ -38,6 +39,8 @@ class ComposedCost:
         because the merged operator does that unit's work too.
     stage_overhead
         Seconds of the barrier.
+    rkernels
+        What a unit may be computed with in a co-scheduled stage, besides in its usual way.
 
     Raises
     ------
@@ -55,6 +58,7 @@ class ComposedCost:
         lanes: int,
         merge_bound: Callable[[OpGraph, Stage], float] | None = None,
         stage_overhead: float = 0.0,
+        rkernels: Callable[[int], tuple[RKernel, ...]] = lambda _: (),
     ) -> None:
         for key, seconds in latencies.items():
             if len(seconds) < lanes:
@@ -64,9 +68,11 @@ class ComposedCost:
         self._lanes = lanes
         self._merge_bound = merge_bound
         self._stage_overhead = stage_overhead
+        self._rkernels = rkernels
         self._graph: OpGraph | None = None
         self._units: dict[int, tuple[float, ...]] = {}
         self._groups: dict[tuple[int, ...], tuple[float, ...]] = {}
+        self._least: dict[int, tuple[float, float]] = {}
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         """Seconds of a stage, barrier included.
@@ -76,8 +82,7 @@ class ComposedCost:
         CostError
             If a unit was not measured alone.
         """
-        if graph is not self._graph:
-            self._graph, self._units, self._groups = graph, {}, {}
+        self._look_at(graph)
         if stage.strategy is Strategy.MERGE:
             return self._merged(graph, stage) + self._stage_overhead
         if stage.strategy is Strategy.CO_SCHEDULE:
@@ -92,12 +97,15 @@ class ComposedCost:
         CostError
             If a unit was not measured alone.
         """
-        if graph is not self._graph:
-            self._graph, self._units, self._groups = graph, {}, {}
+        self._look_at(graph)
         if group not in self._groups:
             units = [self._unit(graph, unit) for unit in group]
             self._groups[group] = tuple(sum(on) for on in zip(*units, strict=True))
         return self._groups[group]
+
+    def _look_at(self, graph: OpGraph) -> None:
+        if graph is not self._graph:
+            self._graph, self._units, self._groups, self._least = graph, {}, {}, {}
 
     def _concurrent(self, graph: OpGraph, groups: tuple[tuple[int, ...], ...]) -> float:
         if len(groups) == 1:
@@ -118,10 +126,16 @@ class ComposedCost:
         work = 0.0
         ends: dict[int, float] = {}
         for unit in units:
-            on = self._unit(graph, unit)
-            work += on[0]
+            if unit not in self._least:
+                on, kernels = self._unit(graph, unit), self._rkernels(unit)
+                self._least[unit] = (
+                    min([on[0], *(kernel.work for kernel in kernels)]),
+                    min([on[-1], *(kernel.seconds for kernel in kernels)]),
+                )
+            one_lane, alone = self._least[unit]
+            work += one_lane
             before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
-            ends[unit] = max(before, default=0.0) + on[-1]
+            ends[unit] = max(before, default=0.0) + alone
         return max(work / self._lanes, *ends.values())
 
     def _unit(self, graph: OpGraph, unit: int) -> tuple[float, ...]:

@@ -137,7 +137,7 @@ def rammer_schedule(
         batch=graph.batch,
         latencies=tuple(seconds),
     )
-    made = {stage: program for stage, program in zip(schedule.stages, programs, strict=True)}
+    made = dict(zip(schedule.stages, programs, strict=True))
     return with_placements(schedule, made.__getitem__, kernels)
 
 
