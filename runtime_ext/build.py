@@ -163,6 +163,7 @@ def build(
         unit_latency=unit_latency if known else None,
         constant_name=lambda units, parameter: constant_names[units[0], parameter],
         parts=memory.parts,
+        placements=read.placements,
     )
     buffers = tensor_names(graph)
 

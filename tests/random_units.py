@@ -7,16 +7,18 @@ number as soon as the order of launches changes.
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tvm_ios.graph import Operator, OpGraph, Tensor, bits
+from tvm_ios.placement import Placement, Share
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule import Schedule, Stage, Strategy
 
@@ -53,13 +55,26 @@ class Case:
                 values[tensor] = _finish(unit, place, mixed)
         return {self.graph.tensors[t].name: values[t] for t in self.graph.outputs}
 
+    def schedule_on(self, lanes: int) -> Schedule:
+        """The schedule with what is placed on other lanes folded onto so many."""
+        placements = {
+            stage: tuple(replace(share, lane=share.lane % lanes) for share in placement)
+            for stage, placement in self.schedule.placements.items()
+        }
+        return replace(self.schedule, placements=placements)
+
 
 @st.composite
 def cases(draw: st.DrawFn, max_units: int = 6) -> Case:
-    """Random cases, with concurrent and merge stages."""
+    """Random cases, with concurrent, merge and co-scheduled stages."""
     graph = draw(graphs(max_units))
     stages = draw(stage_lists(graph))
     code = {unit: draw(unit_codes(graph, unit)) for unit in range(len(graph))}
+    placed = {
+        position: draw(placements(graph, stage.units, code))
+        for position, stage in enumerate(stages)
+        if stage.strategy is Strategy.CO_SCHEDULE
+    }
     merged = {
         stage: _merged_code(graph, stage, draw(st.integers(1, 5)))
         for stage in stages
@@ -74,9 +89,8 @@ def cases(draw: st.DrawFn, max_units: int = 6) -> Case:
         first = _data_inputs(graph, stage.units)
         for place, unit in enumerate(stage.units):
             constants[f"{name}/{first + place}"] = _constant(unit)
-    return Case(
-        graph, Schedule(graph.fingerprint, stages, policy="random"), code, merged, constants
-    )
+    schedule = Schedule(graph.fingerprint, stages, policy="random", placements=placed)
+    return Case(graph, schedule, code, merged, constants)
 
 
 @st.composite
@@ -97,7 +111,10 @@ def graphs(draw: st.DrawFn, max_units: int = 6) -> OpGraph:
 
 @st.composite
 def stage_lists(draw: st.DrawFn, graph: OpGraph) -> tuple[Stage, ...]:
-    """Random legal stages: groups are the connected components of what a stage takes."""
+    """Random legal stages.
+
+    Groups are the connected components of what a stage takes, or, co-scheduled, all of it.
+    """
     stages: list[Stage] = []
     done = 0
     while done != graph.all_operators:
@@ -107,10 +124,41 @@ def stage_lists(draw: st.DrawFn, graph: OpGraph) -> tuple[Stage, ...]:
             if not graph.predecessors[unit] & ~within and (not taken or draw(st.booleans())):
                 taken.append(unit)
         groups = _components(graph, taken)
-        merge = len(groups) > 1 and all(len(g) == 1 for g in groups) and draw(st.booleans())
-        stages.append(Stage(Strategy.MERGE if merge else Strategy.CONCURRENT, groups))
+        possible = [Strategy.CONCURRENT, Strategy.CO_SCHEDULE]
+        if len(groups) > 1 and all(len(g) == 1 for g in groups):
+            possible.append(Strategy.MERGE)
+        strategy = draw(st.sampled_from(possible))
+        if strategy is Strategy.CO_SCHEDULE:
+            groups = (tuple(taken),)
+        stages.append(Stage(strategy, groups))
         done |= stages[-1].mask
     return tuple(stages)
+
+
+@st.composite
+def placements(
+    draw: st.DrawFn, graph: OpGraph, units: tuple[int, ...], code: dict[int, UnitCode]
+) -> Placement:
+    """Random legal placements on up to four lanes: any ranges, phases of units in any order."""
+    shares: list[Share] = []
+    left = {unit: len(code[unit].calls) for unit in units}
+    while any(left.values()):
+        # Units begin in their order, and after what they read from.
+        waiting = next((u for u in units if left[u] == len(code[u].calls)), None)
+        ready = [u for u in units if 0 < left[u] < len(code[u].calls)]
+        if waiting is not None and not any(left.get(p) for p in bits(graph.predecessors[waiting])):
+            ready.append(waiting)
+        unit = draw(st.sampled_from(ready))
+        phase = len(code[unit].calls) - left[unit]
+        left[unit] -= 1
+        tiles = code[unit].calls[phase].tiles
+        cuts = sorted({0, tiles, *draw(st.lists(st.integers(0, tiles), max_size=4))})
+        ranges = [
+            Share(unit, phase, draw(st.integers(0, 3)), begin, end)
+            for begin, end in itertools.pairwise(cuts)
+        ]
+        shares += draw(st.permutations(ranges))
+    return tuple(shares)
 
 
 @st.composite

@@ -9,6 +9,7 @@ from random_units import VECTOR, Case, cases
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.happens_before import RaceError, check_races, ordered_launches
 from tvm_ios.lower import lower, lower_stages, written_arguments
+from tvm_ios.placement import Share
 from tvm_ios.program import BufferType, Launch, PhaseCall, Program, Role, UnitCode, Wait
 from tvm_ios.program_builder import LoweringError, tensor_names
 from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
@@ -64,7 +65,12 @@ def written(case: Case) -> dict[str, frozenset[int]]:
 @given(cases(), st.integers(1, 4), st.integers(1, 3))
 def test_every_tile_is_launched_once(case: Case, lanes: int, minimum: int) -> None:
     program = lower(
-        case.graph, case.schedule, case.code, case.merged, lanes=lanes, minimum_tiles=minimum
+        case.graph,
+        case.schedule_on(lanes),
+        case.code,
+        case.merged,
+        lanes=lanes,
+        minimum_tiles=minimum,
     )
     ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for lane in program.lanes:
@@ -75,9 +81,18 @@ def test_every_tile_is_launched_once(case: Case, lanes: int, minimum: int) -> No
     codes = [c for u, c in case.code.items() if u not in merged_away] + list(case.merged.values())
     tiles = {call.symbol: call.tiles for code in codes for call in code.calls}
     assert ranges.keys() == tiles.keys()
+    placed = {
+        call.symbol
+        for stage in case.schedule.stages
+        if stage.strategy is Strategy.CO_SCHEDULE
+        for unit in stage.units
+        for call in case.code[unit].calls
+    }
     for symbol, found in ranges.items():
         covered = [tile for begin, end in sorted(found) for tile in range(begin, end)]
         assert covered == list(range(tiles[symbol]))
+        if symbol in placed:
+            continue
         sizes = [end - begin for begin, end in found]
         assert max(sizes) - min(sizes) <= 1
         assert len(sizes) == 1 or min(sizes) >= minimum
@@ -86,14 +101,14 @@ def test_every_tile_is_launched_once(case: Case, lanes: int, minimum: int) -> No
 @given(cases(), st.integers(1, 4), st.booleans())
 def test_lowered_programs_have_no_races(case: Case, lanes: int, barriers: bool) -> None:
     program = lower(
-        case.graph, case.schedule, case.code, case.merged, lanes=lanes, barriers=barriers
+        case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes, barriers=barriers
     )
     check_races(program, written(case))
 
 
 @given(cases(), st.integers(2, 4), st.data())
 def test_every_wait_is_needed(case: Case, lanes: int, data: st.DataObject) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     waits = [
         (lane, place)
         for lane, items in enumerate(program.lanes)
@@ -111,7 +126,9 @@ def test_every_wait_is_needed(case: Case, lanes: int, data: st.DataObject) -> No
 
 @given(cases(), st.integers(2, 4))
 def test_barriers_order_stages(case: Case, lanes: int) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes, barriers=True)
+    program = lower(
+        case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes, barriers=True
+    )
     stage_of: dict[str, int] = {}
     for number, stage in enumerate(case.schedule.stages):
         names = [case.graph.operators[u].name for u in stage.units]
@@ -223,6 +240,55 @@ def test_what_does_not_fit_is_refused() -> None:
     merge = Stage(Strategy.MERGE, ((0,), (1,)))
     with pytest.raises(LoweringError, match=r"merged unit 'u0\+u1' has no code"):
         lower(wide, schedule(wide, merge), simple_code(wide), lanes=1)
-    mixed = Stage(Strategy.CO_SCHEDULE, ((0,), (1,)))
-    with pytest.raises(LoweringError, match="co-scheduled"):
-        lower(wide, schedule(wide, mixed), simple_code(wide), lanes=1)
+    together = Stage(Strategy.CO_SCHEDULE, ((0, 1),))
+
+    def refused(sentence: str, *placement: Share, lanes: int = 2) -> None:
+        placements = {0: placement}
+        with pytest.raises(LoweringError, match=sentence):
+            lower_stages(wide, (together,), simple_code(wide), lanes=lanes, placements=placements)
+
+    refused("rTasks of other kernels of unit 'u0'")
+    one, other = Share(0, 0, 0, 0, 4), Share(1, 0, 1, 0, 4)
+    refused("rTasks of other kernels of unit 'u1'", one, Share(1, 0, 1, 0, 3))
+    refused("rTasks of other kernels of unit 'u1'", one, other, Share(1, 1, 1, 0, 4))
+    refused("for more lanes than 1: search again", one, other, lanes=1)
+    refused("'u0' later than it says: search again", other, one)
+
+
+def test_a_co_scheduled_stage_runs_as_it_is_placed() -> None:
+    graph = chain((0,), (0,), (1,))
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),))
+    placement = (
+        *(Share(0, 0, 0, 0, 1), Share(0, 0, 0, 1, 3), Share(0, 0, 1, 3, 4)),
+        *(Share(1, 0, 1, 2, 4), Share(1, 0, 1, 0, 1), Share(1, 0, 1, 1, 2)),
+        *(Share(2, 0, 0, 0, 1), Share(2, 0, 0, 2, 4), Share(2, 0, 1, 1, 2)),
+    )
+    placed = replace(schedule(graph, stage), placements={0: placement})
+    program = lower(graph, placed, simple_code(graph), lanes=2)
+
+    def launch(kernel: int, begin: int, end: int) -> tuple[str, int, int]:
+        return f"k{kernel}", begin, end
+
+    told = [
+        [
+            item if isinstance(item, Wait) else (program.kernels[item.kernel], item.begin, item.end)
+            for item in lane
+        ]
+        for lane in program.lanes
+    ]
+    # Neighbours are one launch, and nobody waits for the unit that it does not read from.
+    assert told == [
+        [launch(0, 0, 3), Wait(1, 1), launch(2, 0, 1), launch(2, 2, 4)],
+        [launch(0, 3, 4), launch(1, 0, 4), Wait(0, 1), launch(2, 1, 2)],
+    ]
+
+
+def test_a_unit_of_no_code_in_a_co_scheduled_stage_emits_nothing() -> None:
+    graph = chain((0,), (1,))
+    code = simple_code(graph)
+    code[1] = replace(code[1], calls=())
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1),))
+    placed = replace(schedule(graph, stage), placements={0: (Share(0, 0, 1, 0, 4),)})
+    program = lower(graph, placed, code, lanes=2)
+    assert lanes_of(program) == {"u0": {1}}
+    assert set(program.units) == {"u0", "u1"}

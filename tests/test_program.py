@@ -20,7 +20,7 @@ def program(*lanes: tuple[Launch | Wait, ...]) -> Program:
 
 @given(cases(), st.integers(1, 4))
 def test_json_round_trip(case: Case, lanes: int) -> None:
-    lowered = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    lowered = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     assert Program.from_json(json.loads(json.dumps(lowered.to_json()))) == lowered
 
 
@@ -95,7 +95,7 @@ def test_every_kernel_says_how_it_may_be_launched() -> None:
 
 @given(cases(), st.integers(1, 4))
 def test_lowered_programs_prove_themselves_free_of_races(case: Case, lanes: int) -> None:
-    lowered = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    lowered = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     assert len(lowered.uses) == len(lowered.kernels)
     check_races(lowered)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 
-POLICIES = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
+POLICIES = (
+    "sequential",
+    "greedy",
+    "ios-merge",
+    "ios-parallel",
+    "ios-both",
+    "rammer",
+    "ios-holistic",
+)
 
 
 def optimize(
@@ -200,11 +208,12 @@ def _build(
 
     built: dict[str, BuiltModel] = {}
     measured_as: dict[str, str] = {}
-    first_with: dict[Schedule, str] = {}
+    first_with: dict[Any, str] = {}
     for done, (policy, schedule) in enumerate(schedules.items()):
         report("building", done, len(schedules))
-        program = replace(schedule, policy="", device="", batch=0, latencies=())
-        twin = measured_as[policy] = first_with.setdefault(program, policy)
+        chosen = (schedule.placements.items(), schedule.kernels.items())
+        same = (schedule.stages, *(tuple(sorted(items)) for items in chosen))
+        twin = measured_as[policy] = first_with.setdefault(same, policy)
         built[policy] = (
             built[twin]
             if twin in built

@@ -11,12 +11,14 @@ No barrier stands between stages, because the waits that the data needs imply th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from tvm_ios.graph import OpGraph
 from tvm_ios.lane_writer import LaneWriter
 from tvm_ios.lanes import allocate_lanes
+from tvm_ios.placement import Placement, Share, fault_of
 from tvm_ios.program import Part, Program, UnitCode
 from tvm_ios.program_builder import NO_PARTS, ConstantName, LoweringError, ProgramBuilder, work_name
 from tvm_ios.schedule import Schedule, Stage, Strategy
@@ -25,6 +27,7 @@ from tvm_ios.schedule import Schedule, Stage, Strategy
 UnitLatency = Callable[[int, int], float]
 
 _NO_MERGES: Mapping[Stage, UnitCode] = MappingProxyType({})
+_NO_PLACEMENTS: Mapping[int, Placement] = MappingProxyType({})
 
 
 def lower(
@@ -88,6 +91,7 @@ def lower(
         minimum_tiles=minimum_tiles,
         constant_name=constant_name,
         parts=parts,
+        placements=schedule.placements,
     )
 
 
@@ -103,8 +107,11 @@ def lower_stages(
     minimum_tiles: int = 1,
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
+    placements: Mapping[int, Placement] = _NO_PLACEMENTS,
 ) -> Program:
     """Compile some stages, such as one that is to be measured; parameters as in :func:`lower`.
+
+    ``placements`` has one for the place in ``stages`` of each co-scheduled stage.
 
     Tensors that the stages read but do not produce become inputs of the program; what others
     read of theirs, and graph outputs, become its outputs.
@@ -117,12 +124,17 @@ def lower_stages(
     work = [item for stage_groups in groups for group in stage_groups for item in group]
     builder = ProgramBuilder(graph, work, constant_name, parts)
     writer = LaneWriter(lanes)
-    for stage, stage_groups in zip(stages, groups, strict=True):
-        teams = _teams(graph, stage, len(stage_groups), lanes, unit_latency)
-        for group, team in zip(stage_groups, teams, strict=True):
-            for units, unit_code in group:
-                width = _width(units, len(team), unit_latency)
-                builder.emit(writer, units, unit_code, team[:width], minimum_tiles)
+    for position, (stage, stage_groups) in enumerate(zip(stages, groups, strict=True)):
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            placement = placements.get(position, ())
+            _reject_misfit(graph, stage, placement, code, lanes)
+            _emit_placed(builder, writer, stage_groups[0], placement)
+        else:
+            teams = _teams(graph, stage, len(stage_groups), lanes, unit_latency)
+            for group, team in zip(stage_groups, teams, strict=True):
+                for units, unit_code in group:
+                    width = _width(units, len(team), unit_latency)
+                    builder.emit(writer, units, unit_code, team[:width], minimum_tiles)
         if barriers:
             writer.barrier()
     return builder.program(writer)
@@ -153,11 +165,6 @@ def _work_groups(
     code: Mapping[int, UnitCode],
     merged: Mapping[Stage, UnitCode],
 ) -> tuple[tuple[_Work, ...], ...]:
-    if stage.strategy is Strategy.CO_SCHEDULE:
-        raise LoweringError(
-            "a co-scheduled stage interleaves tiles, which groups cannot express; use "
-            "concurrent and merge stages"
-        )
     if stage.strategy is Strategy.MERGE and len(stage.groups) > 1:
         if stage not in merged:
             raise LoweringError(f"merged unit {work_name(graph, stage.units)!r} has no code")
@@ -194,3 +201,50 @@ def _width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | None) 
     if unit_latency is None or others:
         return team
     return min(range(1, team + 1), key=lambda lanes: unit_latency(unit, lanes))
+
+
+def _reject_misfit(
+    graph: OpGraph,
+    stage: Stage,
+    placement: Placement,
+    code: Mapping[int, UnitCode],
+    lanes: int,
+) -> None:
+    """Refuse a placement that is none of the stage's units, of their code, or of these lanes."""
+    if fault := fault_of(graph, stage.units, placement):
+        raise LoweringError(f"a co-scheduled stage {fault}: search again")
+    tiles: dict[tuple[int, int], int] = {}
+    for share in placement:
+        if share.lane >= lanes:
+            raise LoweringError(f"the schedule is for more lanes than {lanes}: search again")
+        place = (share.unit, share.phase)
+        tiles[place] = max(tiles.get(place, 0), share.end)
+    calls = {(u, phase): c.tiles for u in stage.units for phase, c in enumerate(code[u].calls)}
+    for unit, phase in sorted(calls.keys() | tiles.keys()):
+        if calls.get((unit, phase)) != tiles.get((unit, phase)):
+            raise LoweringError(
+                f"the schedule places the rTasks of other kernels of unit "
+                f"{graph.operators[unit].name!r}: search again"
+            )
+
+
+def _emit_placed(
+    builder: ProgramBuilder, writer: LaneWriter, group: tuple[_Work, ...], placement: Placement
+) -> None:
+    codes = {unit: code for (unit,), code in group}
+    begun = {unit: builder.begin((unit,), code) for unit, code in codes.items() if not code.calls}
+    for (unit, phase), shares in itertools.groupby(placement, lambda s: (s.unit, s.phase)):
+        if unit not in begun:
+            begun[unit] = builder.begin((unit,), codes[unit])
+        builder.emit_phase(writer, begun[unit], phase, _joined(shares))
+
+
+def _joined(shares: Iterable[Share]) -> list[tuple[int, int, int]]:
+    """Lane, begin and end of one phase's launches: on a lane neighbours are one."""
+    ranges: list[tuple[int, int, int]] = []
+    for share in sorted(shares, key=lambda s: (s.lane, s.begin)):
+        if ranges and ranges[-1][0] == share.lane and ranges[-1][2] == share.begin:
+            ranges[-1] = (share.lane, ranges[-1][1], share.end)
+        else:
+            ranges.append((share.lane, share.begin, share.end))
+    return ranges

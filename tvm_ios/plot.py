@@ -76,6 +76,8 @@ def plot_schedule(
                 }
                 if stage.strategy is Strategy.MERGE:
                     style["hatch"] = "///"
+                elif stage.strategy is Strategy.CO_SCHEDULE:
+                    style["hatch"] = ".."
                 ax.broken_barh([(left, share)], (row - 0.4, 0.8), **style)
                 _label(ax, op.name, left + share / 2, row, share / sum(widths))
         at += width
@@ -85,7 +87,7 @@ def plot_schedule(
     ax.set_xlim(0, at)
     ax.set_ylim(-0.6, rows - 0.4)
     ax.set_xlabel("milliseconds" if known else "stages")
-    ax.set_title(f"{graph.name}: {schedule.policy} (hatched: merged)")
+    ax.set_title(f"{graph.name}: {schedule.policy} (hatched: merged, dotted: co-scheduled)")
     return ax
 
 

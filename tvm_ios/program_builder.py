@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.errors import UserError
@@ -30,6 +30,26 @@ ConstantName = Callable[[tuple[int, ...], int], str]
 
 class LoweringError(UserError):
     """A schedule and code that do not fit together, with the first fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunWork:
+    """Units that one code computes, with the buffers of this code.
+
+    Attributes
+    ----------
+    units, code
+        What computes what.
+    buffers
+        The code's parameters and then its scratch.
+    unit
+        Its number in the program.
+    """
+
+    units: tuple[int, ...]
+    code: UnitCode
+    buffers: tuple[int, ...]
+    unit: int
 
 
 class ProgramBuilder:
@@ -82,28 +102,43 @@ class ProgramBuilder:
         minimum_tiles: int,
     ) -> None:
         """Write the launches of some units' code, each phase's tiles spread over the lanes."""
-        parameters = self._parameters(units, code)
-        scratch = [self._scratch(kind) for kind in code.scratch]
-        buffers = (*parameters, *scratch)
-        inputs = len(code.parameters) - code.outputs
-        unit = len(self._units)
-        self._units.append(work_name(self._graph, units))
-        for call in code.calls:
-            kernel = self._kernels.setdefault(call.symbol, len(self._kernels))
-            # Code does not say which of these a phase only reads.
-            written = {place for place, a in enumerate(call.arguments) if a >= inputs}
-            self._note_use(call, written)
-            arguments = tuple(buffers[a] for a in call.arguments)
+        begun = self.begin(units, code)
+        for phase, call in enumerate(code.calls):
             width = max(1, min(len(lanes), call.tiles // minimum_tiles))
             cuts = [call.tiles * i // width for i in range(width + 1)]
-            writer.phase(
-                [
-                    (lane, Launch(kernel, arguments, begin, end, unit))
-                    for lane, begin, end in zip(lanes, cuts, cuts[1:], strict=False)
-                ],
-                reads={r for a in call.arguments if a < inputs for r in self._regions[buffers[a]]},
-                writes={r for place in written for r in self._regions[arguments[place]]},
-            )
+            self.emit_phase(writer, begun, phase, list(zip(lanes, cuts, cuts[1:], strict=False)))
+
+    def begin(self, units: tuple[int, ...], code: UnitCode) -> BegunWork:
+        """Give some units' code its buffers; its phases are emitted next, in order."""
+        parameters = self._parameters(units, code)
+        scratch = [self._scratch(kind) for kind in code.scratch]
+        self._units.append(work_name(self._graph, units))
+        return BegunWork(units, code, (*parameters, *scratch), len(self._units) - 1)
+
+    def emit_phase(
+        self,
+        writer: LaneWriter,
+        begun: BegunWork,
+        phase: int,
+        ranges: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """Write the launches of one phase: for each its lane and the tiles from and to."""
+        code, buffers = begun.code, begun.buffers
+        call = code.calls[phase]
+        inputs = len(code.parameters) - code.outputs
+        kernel = self._kernels.setdefault(call.symbol, len(self._kernels))
+        # Code does not say which of these a phase only reads.
+        written = {place for place, a in enumerate(call.arguments) if a >= inputs}
+        self._note_use(call, written)
+        arguments = tuple(buffers[a] for a in call.arguments)
+        writer.phase(
+            [
+                (lane, Launch(kernel, arguments, first, last, begun.unit))
+                for lane, first, last in ranges
+            ],
+            reads={r for a in call.arguments if a < inputs for r in self._regions[buffers[a]]},
+            writes={r for place in written for r in self._regions[arguments[place]]},
+        )
 
     def _note_use(self, call: PhaseCall, written: set[int]) -> None:
         known = self._uses.get(call.symbol)

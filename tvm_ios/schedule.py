@@ -14,6 +14,7 @@ from tvm_ios.files import write_atomically
 from tvm_ios.first_difference import describe, first_difference
 from tvm_ios.graph import OpGraph, bits, mask_of
 from tvm_ios.json_text import JsonError, json_object, natural, naturals
+from tvm_ios.placement import Placement, Share, fault_of
 
 
 class ScheduleError(UserError):
@@ -40,7 +41,8 @@ class Stage:
     strategy
         How they run.
     groups
-        Unit numbers, each group in topological order. A merge stage has one unit a group.
+        Unit numbers, each group in topological order. A merge stage has one unit a group, a
+        co-scheduled one a single group of all its units in the order of Append.
     """
 
     strategy: Strategy
@@ -78,6 +80,8 @@ class Schedule:
     kernels
         For each unit that does not run in its usual way the name of its
         :class:`~tvm_ios.rkernel.RKernel`.
+    placements
+        For the number of each co-scheduled stage, and no other, where its rTasks run.
     described
         What :func:`tvm_ios.first_difference.describe` made of the graph, if it was read from
         a file.
@@ -90,6 +94,7 @@ class Schedule:
     batch: int = 1
     latencies: tuple[float, ...] = ()
     kernels: Mapping[int, str] = field(default_factory=dict[int, str], hash=False)
+    placements: Mapping[int, Placement] = field(default_factory=dict[int, Placement], hash=False)
     described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
@@ -118,12 +123,26 @@ class Schedule:
         done = 0
         for position, stage in enumerate(self.stages):
             self._validate_stage(graph, position, stage, done)
+            self._validate_placement(graph, position, stage)
             done |= stage.mask
         missing = graph.all_operators & ~done
         if missing:
             first = graph.operators[next(bits(missing))].name
             raise ScheduleError(f"unit {first!r} is in no stage")
+        for position in self.placements:
+            if not 0 <= position < len(self.stages):
+                raise ScheduleError(f"stage {position} has a placement but does not exist")
         self._validate_kernels(graph)
+
+    def _validate_placement(self, graph: OpGraph, position: int, stage: Stage) -> None:
+        placement = self.placements.get(position)
+        if (stage.strategy is Strategy.CO_SCHEDULE) != (placement is not None):
+            raise ScheduleError(
+                f"stage {position} is {stage.strategy.value} and has "
+                f"{'no' if placement is None else 'a'} placement of rTasks"
+            )
+        if placement is not None and (fault := fault_of(graph, stage.units, placement)):
+            raise ScheduleError(f"stage {position} {fault}")
 
     def _validate_kernels(self, graph: OpGraph) -> None:
         merged = {unit for s in self.stages if s.strategy is Strategy.MERGE for unit in s.units}
@@ -160,6 +179,8 @@ class Schedule:
                 group_of[unit] = number
         if stage.strategy is Strategy.MERGE and any(len(group) != 1 for group in stage.groups):
             raise ScheduleError(f"{where} merges a group of more than one unit")
+        if stage.strategy is Strategy.CO_SCHEDULE and len(stage.groups) != 1:
+            raise ScheduleError(f"{where} co-schedules more than one group")
 
     def to_json(self, graph: OpGraph) -> dict[str, Any]:
         """Plain data with unit numbers; the units' names, kinds and FLOPs are for people."""
@@ -178,6 +199,11 @@ class Schedule:
         }
         if self.kernels:
             data["kernels"] = {str(unit): self.kernels[unit] for unit in sorted(self.kernels)}
+        if self.placements:
+            data["placements"] = [
+                [stage, [[s.unit, s.phase, s.lane, s.begin, s.end] for s in placement]]
+                for stage, placement in sorted(self.placements.items())
+            ]
         return data
 
     @staticmethod
@@ -206,6 +232,10 @@ class Schedule:
                 ),
                 latencies=tuple(float(x) for x in data["latencies"]),
                 kernels=_kernels(data.get("kernels", {})),
+                placements={
+                    natural(stage): tuple(Share(*naturals(share)) for share in placement)
+                    for stage, placement in data.get("placements", ())
+                },
                 described=dict(data.get("graph", {})),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:

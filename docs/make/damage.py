@@ -100,6 +100,13 @@ def edit(name: str, change: Callable[[Any], object]) -> Callable[[], object]:
     return damage
 
 
+def place(schedule: Any, lane: int = 0, rtasks: int = 1) -> None:
+    """Co-schedule the first stage of a schedule."""
+    units = [unit for group in schedule["stages"][0]["groups"] for unit in group]
+    schedule["stages"][0] = {"strategy": "co_schedule", "groups": [units]}
+    schedule["placements"] = [[0, [[unit, 0, lane, 0, rtasks] for unit in units]]]
+
+
 def seal(change: Callable[[Any], object], name: str = "meta.json") -> Callable[[], object]:
     """Change a file of the executable, and make its checksums right again."""
 

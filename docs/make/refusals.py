@@ -35,6 +35,7 @@ from damage import (
     noise,
     overlap,
     pack,
+    place,
     rename,
     seal,
     text,
@@ -217,6 +218,16 @@ def rows() -> dict[str, list[Row]]:
                 "a kernel that a unit has not",
                 f"{optimize} --schedule schedule.json",
                 edit("schedule.json", lambda d: d.update(kernels={"0": "finest"})),
+            ),
+            Row(
+                "rTasks on a lane too many",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: place(d, lane=1)),
+            ),
+            Row(
+                "rTasks of other kernels",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: place(d, rtasks=999)),
             ),
         ],
         "Logs": [

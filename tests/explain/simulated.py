@@ -52,9 +52,8 @@ def simulate(program: Program, seconds: Seconds) -> Timeline:
 def simulations(draw: st.DrawFn) -> tuple[Case, Program, list[Timeline]]:
     """A random case on one to four lanes, run a few times with random launch times."""
     case = draw(cases())
-    program = lower(
-        case.graph, case.schedule, case.code, case.merged, lanes=draw(st.integers(1, 4))
-    )
+    lanes = draw(st.integers(1, 4))
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     ticks = st.integers(0, 20)
 
     def seconds(_: Launch) -> tuple[float, float]:

@@ -98,7 +98,7 @@ def test_the_accounts_add_up(simulation: Simulation) -> None:
 
 @given(cases(), st.data())
 def test_a_lane_alone_that_launches_at_once_is_all_busy(case: Case, data: st.DataObject) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=1)
+    program = lower(case.graph, case.schedule_on(1), case.code, case.merged, lanes=1)
     ticks = st.integers(1, 9)
     run = simulate(program, lambda _: (float(data.draw(ticks)), 0.0))
     region = measure_region(find_work(program), range(len(program.units)), [run], None, PEAKS)
@@ -110,7 +110,7 @@ def test_a_lane_alone_that_launches_at_once_is_all_busy(case: Case, data: st.Dat
 @given(cases(), st.data())
 def test_lanes_without_end_reach_the_critical_path(case: Case, data: st.DataObject) -> None:
     """Each unit on a lane of its own, launched at once: only data keeps it waiting."""
-    one = lower(case.graph, case.schedule, case.code, case.merged, lanes=1)
+    one = lower(case.graph, case.schedule_on(1), case.code, case.merged, lanes=1)
     work = find_work(one)
     takes = [data.draw(st.integers(1, 9)) for _ in work.tasks]
     ends: list[int] = []
@@ -142,7 +142,7 @@ def stack_distance_misses(work: Work, cache: int) -> list[int]:
 
 @given(cases(), st.integers(0, 1500))
 def test_the_cache_keeps_what_was_used_last(case: Case, cache: int) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=2)
+    program = lower(case.graph, case.schedule_on(2), case.code, case.merged, lanes=2)
     work = find_work(program)
     found = memory_traffic(work, cache)
     assert list(found) == stack_distance_misses(work, cache)

@@ -53,7 +53,7 @@ def true_needs(case: Case, program: Program, work: Work) -> set[tuple[int, int]]
 
 @given(cases(), st.integers(1, 4))
 def test_tasks_need_what_the_code_says(case: Case, lanes: int) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     work = find_work(program)
     found = {(need, number) for number, task in enumerate(work.tasks) for need in task.needs}
     assert found == true_needs(case, program, work)
@@ -61,7 +61,7 @@ def test_tasks_need_what_the_code_says(case: Case, lanes: int) -> None:
 
 @given(cases(), st.integers(1, 4))
 def test_the_waits_enforce_every_need(case: Case, lanes: int) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     work = find_work(program)
     known = {(lane, done - 1): known for lane, done, known, _ in ordered_launches(program)}
     assert sorted(known) == sorted(place for task in work.tasks for place in task.launches)
@@ -74,7 +74,7 @@ def test_the_waits_enforce_every_need(case: Case, lanes: int) -> None:
 
 @given(cases(), st.integers(1, 3))
 def test_the_units_form_the_graph_that_was_scheduled(case: Case, lanes: int) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     graph = find_work(program).unit_graph
     place = {member: unit for unit, name in enumerate(program.units) for member in name.split("+")}
     expected = [0] * len(program.units)

@@ -107,8 +107,9 @@ def test_policies(policy: str, block: tvm.IRModule) -> None:
     schedule.validate(prepare(block).units)
     strategies = {stage.strategy for stage in schedule.stages}
     widest = max(len(stage.groups) for stage in schedule.stages)
-    assert (widest == 1) == (policy == "sequential")
-    assert (Strategy.MERGE in strategies) <= (policy in ("ios-merge", "ios-both"))
+    assert (widest == 1) == (policy in ("sequential", "rammer"))
+    assert (Strategy.MERGE in strategies) <= (policy in ("ios-merge", "ios-both", "ios-holistic"))
+    assert (Strategy.CO_SCHEDULE in strategies) == (policy == "rammer")
 
 
 class _Contrary:

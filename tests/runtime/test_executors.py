@@ -31,7 +31,7 @@ def vectors(count: int = 2) -> tuple[list[np.ndarray], list[Any]]:
 
 def results(case: Case, lanes: int, **options: Any) -> dict[str, np.ndarray]:
     delays = options.pop("delays", None)
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     session = Session(program, case.functions(delays), case.constants, **options)
     session.set_input(**random_inputs(case.graph, 7))
     for _ in range(2):

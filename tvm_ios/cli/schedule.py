@@ -36,7 +36,7 @@ from tvm_ios.cli.search_options import (
 from tvm_ios.errors import UserError
 from tvm_ios.files import require_writable, write_atomically
 from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule import Schedule, Strategy
 
 if TYPE_CHECKING:
     from relay_passes.measured import MeasuringOptions
@@ -48,7 +48,7 @@ def schedule(
     policy: Annotated[
         str,
         typer.Option(
-            help="sequential, greedy, ios-merge, ios-parallel or ios-both.",
+            help="sequential, greedy, ios-merge, ios-parallel, ios-both, rammer or ios-holistic.",
             autocompletion=complete_policy,
         ),
     ] = "ios-both",
@@ -133,11 +133,14 @@ def _analytic(
     from tvm_ios.merge_rule import mergeable
     from tvm_ios.search.baselines import baseline_schedule
     from tvm_ios.search.network import search_graph
+    from tvm_ios.search.rammer import RAMMER, simulated_schedule
 
     cost = AnalyticCost(load_device(device))
     empty = {"seconds": 0.0, "states": 0, "transitions": 0, "stages_measured": 0}
     if (baseline := baseline_schedule(policy, graph, cost, device=device)) is not None:
         return graph, baseline, empty
+    if policy == RAMMER:
+        return graph, simulated_schedule(graph, cost), empty
     made, took = search_graph(
         graph,
         cut_blocks(graph, max_block),
@@ -213,8 +216,9 @@ def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
     table = Table("stage", "strategy", "groups", "latency", title=f"{graph.name}: {made.policy}")
     latencies = made.latencies or (float("nan"),) * len(made.stages)
     for number, (stage, seconds) in enumerate(zip(made.stages, latencies, strict=True)):
+        between = ", " if stage.strategy is Strategy.CO_SCHEDULE else " → "
         groups = " | ".join(
-            " → ".join(graph.operators[unit].name for unit in group) for group in stage.groups
+            between.join(graph.operators[unit].name for unit in group) for group in stage.groups
         )
         table.add_row(str(number), stage.strategy.value, groups, f"{seconds * 1e6:.1f} µs")
     out = console()

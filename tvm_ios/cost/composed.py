@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph import OpGraph, bits
 from tvm_ios.lanes import team_sizes
+from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage, Strategy
 
 
@@ -21,6 +22,8 @@ class ComposedCost:
     One group runs on all lanes, each unit on as many of them as are fastest. Up to as many
     groups as lanes run on disjoint teams: the fastest division of the lanes counts. More
     groups take one lane each: all their work divided evenly, but at least the longest group.
+    Co-scheduled units take at least their critical path, each on as many lanes as are fastest,
+    and all their work on one lane divided evenly; in both with the rKernels that are best for it.
     This is a lower bound as long as units take no less time in company than alone.
 
     Parameters
@@ -36,6 +39,8 @@ class ComposedCost:
         because the merged operator does that unit's work too.
     stage_overhead
         Seconds of the barrier.
+    rkernels
+        What a unit may be computed with in a co-scheduled stage, besides in its usual way.
 
     Raises
     ------
@@ -53,6 +58,7 @@ class ComposedCost:
         lanes: int,
         merge_bound: Callable[[OpGraph, Stage], float] | None = None,
         stage_overhead: float = 0.0,
+        rkernels: Callable[[int], tuple[RKernel, ...]] = lambda _: (),
     ) -> None:
         for key, seconds in latencies.items():
             if len(seconds) < lanes:
@@ -62,9 +68,11 @@ class ComposedCost:
         self._lanes = lanes
         self._merge_bound = merge_bound
         self._stage_overhead = stage_overhead
+        self._rkernels = rkernels
         self._graph: OpGraph | None = None
         self._units: dict[int, tuple[float, ...]] = {}
         self._groups: dict[tuple[int, ...], tuple[float, ...]] = {}
+        self._least: dict[int, tuple[float, float]] = {}
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         """Seconds of a stage, barrier included.
@@ -72,14 +80,13 @@ class ComposedCost:
         Raises
         ------
         CostError
-            If a unit was not measured alone, or the stage is neither concurrent nor merged.
+            If a unit was not measured alone.
         """
-        if graph is not self._graph:
-            self._graph, self._units, self._groups = graph, {}, {}
+        self._look_at(graph)
         if stage.strategy is Strategy.MERGE:
             return self._merged(graph, stage) + self._stage_overhead
-        if stage.strategy is not Strategy.CONCURRENT:
-            raise CostError(f"a {stage.strategy.value} stage cannot be composed: measure it")
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            return self._co_scheduled(graph, stage.units) + self._stage_overhead
         return self._concurrent(graph, stage.groups) + self._stage_overhead
 
     def group_latencies(self, graph: OpGraph, group: tuple[int, ...]) -> tuple[float, ...]:
@@ -90,12 +97,15 @@ class ComposedCost:
         CostError
             If a unit was not measured alone.
         """
-        if graph is not self._graph:
-            self._graph, self._units, self._groups = graph, {}, {}
+        self._look_at(graph)
         if group not in self._groups:
             units = [self._unit(graph, unit) for unit in group]
             self._groups[group] = tuple(sum(on) for on in zip(*units, strict=True))
         return self._groups[group]
+
+    def _look_at(self, graph: OpGraph) -> None:
+        if graph is not self._graph:
+            self._graph, self._units, self._groups, self._least = graph, {}, {}, {}
 
     def _concurrent(self, graph: OpGraph, groups: tuple[tuple[int, ...], ...]) -> float:
         if len(groups) == 1:
@@ -111,6 +121,22 @@ class ComposedCost:
         if self._merge_bound is not None:
             return self._merge_bound(graph, stage)
         return max(self._unit(graph, unit)[-1] for unit in stage.units)
+
+    def _co_scheduled(self, graph: OpGraph, units: tuple[int, ...]) -> float:
+        work = 0.0
+        ends: dict[int, float] = {}
+        for unit in units:
+            if unit not in self._least:
+                on, kernels = self._unit(graph, unit), self._rkernels(unit)
+                self._least[unit] = (
+                    min([on[0], *(kernel.work for kernel in kernels)]),
+                    min([on[-1], *(kernel.seconds for kernel in kernels)]),
+                )
+            one_lane, alone = self._least[unit]
+            work += one_lane
+            before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
+            ends[unit] = max(before, default=0.0) + alone
+        return max(work / self._lanes, *ends.values())
 
     def _unit(self, graph: OpGraph, unit: int) -> tuple[float, ...]:
         """Seconds of a unit alone on at most 1, 2, ... lanes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -160,12 +160,13 @@ def find_work(program: Program) -> Work:
     maker: dict[int, int] = {}
     #: For each region the tasks of the unit that writes it, or that has it as scratch.
     writers: dict[int, set[int]] = defaultdict(set)
-    times: Counter[tuple[object, ...]] = Counter()
+    tiles: dict[tuple[object, ...], list[range]] = defaultdict(list)
     for lane, finished, _, launch in ordered_launches(program):
         key = (launch.unit, launch.kernel, launch.buffers)
-        # A unit may run a kernel several times on the same buffers, as often on each lane.
-        times[lane, key] += 1
-        number = numbers.setdefault((key, times[lane, key]), len(numbers))
+        # A unit may run a kernel several times on the same buffers: each tile as often.
+        times = sum(launch.begin in earlier for earlier in tiles[key])
+        tiles[key].append(range(launch.begin, launch.end))
+        number = numbers.setdefault((key, times), len(numbers))
         if number == len(drafts):
             drafts.append(_Draft(launch))
             for buffer in drafts[number].buffers:

@@ -1,0 +1,240 @@
+"""Co-scheduled stages from the search to what a session computes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from relax_sketch import LANES, RelaxSketch, inputs_of, merge_first, module_of, run
+from test_build import outputs_of, relative_error
+from tvm import relax
+
+from relay_passes import IOSSchedule, schedule_of
+from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.prepare import Prepared, apply_schedule, prepare
+from relay_passes.rprogram_profile import RProgramProfile
+from runtime_ext.build import build
+from runtime_ext.scheduled_module import SCHEDULE, ModuleError, read_scheduled_module
+from tvm_ios.cost.log import LogError
+from tvm_ios.happens_before import check_races
+from tvm_ios.program_builder import LoweringError
+from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.search.down_sets import SearchError
+from tvm_ios.search.lazy import Budget
+from tvm_ios.search.rammer import with_placements
+from tvm_ios.search.rprogram import RProgram
+from tvm_ios.search.waves import waves
+
+op = relax.op
+
+
+def body(s: RelaxSketch, x: Any) -> Any:
+    """Two convolutions that can be merged beside a pool, and then another beside a pool."""
+    first, second = s.conv(x, 8, (1, 1)), s.conv(x, 8, (1, 1))
+    joined = s.emit(op.concat([first, second, s.emit(op.nn.max_pool2d(x, (1, 1)))], axis=1))
+    pooled = s.emit(op.nn.max_pool2d(joined, (3, 3), padding=(1, 1)))
+    return s.emit(op.concat([s.conv(joined, 8), pooled], axis=1))
+
+
+@pytest.fixture(scope="module")
+def module() -> tvm.IRModule:
+    return module_of([(1, 6, 8, 8)], body)
+
+
+@pytest.fixture(scope="module")
+def prepared(module: tvm.IRModule) -> Prepared:
+    return prepare(module)
+
+
+@pytest.fixture(scope="module")
+def search(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> MeasuredSearch:
+    options = MeasuringOptions(
+        lanes=LANES, cache=tmp_path_factory.mktemp("co"), budget=Budget(max_measurements=30)
+    )
+    made = MeasuredSearch(prepared, options)
+    made.timer.compile_units()
+    return made
+
+
+def check(module: tvm.IRModule, prepared: Prepared, schedule: Schedule) -> None:
+    """The scheduled module computes what TVM computes, on both executors."""
+    model = build(apply_schedule(prepared, schedule), lanes=LANES)
+    check_races(model.program)
+    inputs = inputs_of(module)
+    native = outputs_of(model, inputs)
+    assert relative_error(native, run(module, inputs)) <= 1e-4
+    reference = outputs_of(model, inputs, executor="reference", seed=5)
+    assert [a.tobytes() for a in native] == [a.tobytes() for a in reference]
+
+
+def co_scheduled(search: MeasuredSearch, prepared: Prepared) -> Schedule:
+    """Merges first, so that units are numbered anew; all other stages are co-scheduled."""
+    stages = tuple(
+        stage
+        if stage.strategy is Strategy.MERGE
+        else Stage(Strategy.CO_SCHEDULE, (tuple(sorted(stage.units)),))
+        for stage in merge_first(prepared).stages
+    )
+    made = Schedule(prepared.units.fingerprint, stages, "by hand")
+    return with_placements(made, search.timer.rprogram, search.timer.rkernels)
+
+
+@pytest.mark.parametrize("policy", ["rammer", "ios-holistic"])
+def test_measured_policies_compute_the_same(
+    policy: str, module: tvm.IRModule, prepared: Prepared, search: MeasuredSearch
+) -> None:
+    schedule, took = search.schedule(policy)
+    schedule.validate(prepared.units)
+    assert schedule.policy == policy
+    assert took is not None
+    assert took.stages_measured > 0
+    assert len(schedule.latencies) == len(schedule.stages)
+    if policy == "rammer":
+        assert {stage.strategy for stage in schedule.stages} == {Strategy.CO_SCHEDULE}
+    check(module, prepared, schedule)
+    again, _ = search.schedule(policy)
+    assert again == schedule, "what was measured is taken from the log"
+
+
+def test_units_are_found_again_after_others_were_merged(
+    module: tvm.IRModule, prepared: Prepared, search: MeasuredSearch
+) -> None:
+    schedule = co_scheduled(search, prepared)
+    schedule.validate(prepared.units)
+    read = read_scheduled_module(apply_schedule(prepared, schedule))
+    assert len(read.graph) < len(prepared.units)
+    assert set(read.placements) == set(schedule.placements)
+    names = {
+        place: [prepared.units.operators[share.unit].name for share in placement]
+        for place, placement in schedule.placements.items()
+    }
+    for place, placement in read.placements.items():
+        assert [read.graph.operators[share.unit].name for share in placement] == names[place]
+    check(module, prepared, schedule)
+
+
+def test_what_does_not_fit_is_one_sentence(prepared: Prepared, search: MeasuredSearch) -> None:
+    schedule = co_scheduled(search, prepared)
+    made = apply_schedule(prepared, schedule)
+    with pytest.raises(LoweringError, match="for more lanes than 1: search again"):
+        build(made, lanes=1)
+
+    stage = next(iter(schedule.placements))
+    first = schedule.placements[stage][0]
+
+    def broken(**changes: object) -> tvm.IRModule:
+        data = json.loads(str(made.attrs[SCHEDULE]))
+        return made.with_attr(SCHEDULE, json.dumps({**data, **changes}))
+
+    more = [[stage, [[first.unit, 0, 0, 0, 9999]]]]
+    with pytest.raises(LoweringError, match="rTasks of other kernels of unit"):
+        build(broken(placements=more), lanes=LANES)
+    with pytest.raises(LoweringError, match="which is not in it: search again"):
+        build(broken(placements=[[stage, [[999, 0, 0, 0, 1]]]]), lanes=LANES)
+    with pytest.raises(ModuleError, match="not those that the module calls there"):
+        build(broken(units=[]), lanes=LANES)
+    with pytest.raises(ScheduleError, match="lacks or misstates"):
+        build(broken(placements=3), lanes=LANES)
+
+
+def test_a_spent_budget_leaves_the_simulation(
+    module: tvm.IRModule, prepared: Prepared, search: MeasuredSearch, tmp_path: Path
+) -> None:
+    options = replace(search.options, budget=Budget(max_measurements=0))
+    simulated, took = MeasuredSearch(prepared, options).schedule("rammer")
+    assert took is not None
+    assert (took.complete, took.stages_measured) == (False, 0)
+    # Nothing that is simulated says that a wave should not be joined.
+    assert len(simulated.stages) == 1
+    check(module, prepared, simulated)
+
+
+def test_programs_that_are_compared_are_all_measured_or_all_simulated() -> None:
+    measured: list[RProgram] = []
+
+    def measure(program: RProgram) -> float:
+        measured.append(program)
+        return 7.0
+
+    def program(seconds: float) -> RProgram:
+        return replace(RProgram.empty(1), clocks=(seconds,))
+
+    told: list[int] = []
+    profile = RProgramProfile(measure, Budget(max_measurements=3), told.append)
+    first, second, third = program(1.0), program(2.0), program(3.0)
+    assert profile((first, second)) == (7.0, 7.0)
+    assert profile((first, program(4.0), program(5.0))) == (1.0, 4.0, 5.0)
+    assert not profile.complete
+    assert profile((second, third)) == (7.0, 7.0)
+    assert measured == [first, second, third]
+    assert told == [1, 2, 3]
+    late = RProgramProfile(measure, Budget(time_limit=0.0), told.append)
+    assert late((first,)) == (1.0,)
+    assert not late.complete
+
+
+def test_stage_keys_tell_placements_apart(prepared: Prepared, search: MeasuredSearch) -> None:
+    graph, timer = prepared.units, search.timer
+    wave = next(w for w in waves(graph.predecessors, range(len(graph))) if len(w) > 1)
+    stage = Stage(Strategy.CO_SCHEDULE, (wave,))
+    key = timer.stage_key(graph, stage)
+    assert timer.stage_key(graph, stage) == key
+    assert timer.stage_key(graph, Stage(Strategy.CONCURRENT, tuple((u,) for u in wave))) != key
+    program = timer.rprogram(stage)
+    folded = replace(
+        program, placement=tuple(replace(share, lane=0) for share in program.placement)
+    )
+    seconds = timer.rprogram_latency(program)
+    before = timer.stages_measured
+    assert timer.rprogram_latency(folded) > 0
+    assert timer.stages_measured == before + 1
+    assert timer.stage_latency(graph, stage) == seconds
+    assert timer.stages_measured == before + 1
+
+
+def test_a_log_has_what_co_scheduling_needs(
+    prepared: Prepared, search: MeasuredSearch, tmp_path: Path
+) -> None:
+    measured, _ = search.schedule("ios-holistic")
+    search.sequential_latency()
+    (log,) = (search.options.cache / "logs").iterdir()
+    recorded, _ = search.recorded("ios-holistic", log)
+    recorded.validate(prepared.units)
+    assert recorded.latency <= measured.latency * (1 + 1e-9)
+    simulated, took = search.recorded("rammer", log)
+    simulated.validate(prepared.units)
+    assert took is None
+    # Without the times of rTasks there is nothing to place them by.
+    lines = log.read_text().splitlines(keepends=True)
+    bare = tmp_path / "bare.jsonl"
+    bare.write_text("".join(line for line in lines if ", task of phase" not in line))
+    with pytest.raises(LogError, match=r"has no measurement of unit .*, task of phase 0: measure"):
+        search.recorded("ios-holistic", bare)
+    assert search.recorded("ios-both", bare)[0].latencies
+
+
+def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRModule) -> None:
+    made = IOSSchedule("rammer", "cpu")(module)
+    schedule = schedule_of(made)
+    assert schedule is not None
+    assert (schedule.policy, schedule.device) == ("rammer", "cpu")
+    assert schedule.latency > 0
+    with pytest.raises(LoweringError, match="search again"):
+        build(made, lanes=LANES)
+    searched = schedule_of(IOSSchedule("ios-holistic", "cpu")(module))
+    assert searched is not None
+    assert not searched.placements
+
+    class Unknowing:
+        name = "unknowing"
+        is_lower_bound = False
+
+        def stage_latency(self, graph: object, stage: Stage) -> float:
+            return 1.0
+
+    with pytest.raises(SearchError, match="'unknowing' does not know how long rTasks take"):
+        IOSSchedule("rammer", Unknowing())(module)
