@@ -18,7 +18,9 @@ from tvm_ios.errors import UserError
 from tvm_ios.merge_rule import mergeable
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.baselines import baseline_schedule
+from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.network import search_graph
+from tvm_ios.search.rammer import RAMMER, simulated_schedule
 from tvm_ios.units import UnitRule
 
 
@@ -35,7 +37,8 @@ class IOSSchedule:
     Parameters
     ----------
     policy
-        ``sequential``, ``greedy``, ``ios-merge``, ``ios-parallel`` or ``ios-both``.
+        ``sequential``, ``greedy``, ``ios-merge``, ``ios-parallel``, ``ios-both``, ``rammer`` or
+        ``ios-holistic``.
     cost
         ``"measured"`` (stages are measured on this machine), the name of a device description
         (``"v100"``), or a cost model of your own.
@@ -86,6 +89,13 @@ class IOSSchedule:
         if self.cost == "measured":
             return MeasuredSearch(prepared, options, self.progress).schedule(self.policy)[0]
         cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost
+        if self.policy == RAMMER:
+            if not isinstance(cost, AnalyticCost):
+                raise SearchError(
+                    f"the cost model {cost.name!r} does not know how long rTasks take: give the "
+                    f"policy {RAMMER!r} measured costs or a device"
+                )
+            return simulated_schedule(graph, cost)
         blocks = cut_blocks(graph, options.max_block)
         found = search_graph(
             graph,

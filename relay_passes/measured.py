@@ -11,6 +11,7 @@ from typing import Any
 import tvm
 
 from relay_passes.prepare import Prepared
+from relay_passes.rprogram_profile import RProgramProfile
 from runtime_ext.kernels.library import KernelCompiler, UnitSource
 from runtime_ext.layouts import tensor_layouts
 from runtime_ext.machine import available_lanes, cache_folder, device_name, host_target
@@ -18,7 +19,7 @@ from runtime_ext.measure import Progress, StageTimer
 from runtime_ext.scheduled_module import reject_tir
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.composed import ComposedCost
-from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, read_header
+from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.cost.recorded import RecordedCost
 from tvm_ios.merge_rule import mergeable
 from tvm_ios.schedule import Schedule, Stage, Strategy
@@ -26,6 +27,15 @@ from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget, LazyStatistics, lazy_search
 from tvm_ios.search.network import SearchStatistics, search_graph
+from tvm_ios.search.policies import strategies_of
+from tvm_ios.search.rammer import (
+    RAMMER,
+    Profile,
+    rammer_schedule,
+    wavefront_programs,
+    with_placements,
+)
+from tvm_ios.search.rprogram import simulate
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,8 @@ class MeasuredSearch:
         if options.database is not None:
             # Whatever is built then has the faster of the log's kernels and the default ones.
             self._compile_units()
+        if policy == RAMMER:
+            return self._rammer()
         if (made := baseline_schedule(policy, graph, device=self.device)) is not None:
             if self.compiler.log is not None:
                 # Which form of a unit is the faster one is known when both were timed.
@@ -107,10 +119,13 @@ class MeasuredSearch:
             if self.progress is not None:
                 self.progress(f"{policy}: measuring stages", done, done + waiting)
 
-        return lazy_search(
+        optimistic = self._optimistic_cost()
+        if Strategy.CO_SCHEDULE in strategies_of(policy):
+            self.timer.measure_rkernels(self.progress)
+        made, took = lazy_search(
             graph,
             self.blocks,
-            self._optimistic_cost(),
+            optimistic,
             lambda stage: self.timer.stage_latency(graph, stage),
             self.timer.stage_key,
             policy,
@@ -121,6 +136,35 @@ class MeasuredSearch:
             device=self.device,
             batch=graph.batch,
         )
+        return with_placements(made, self.timer.rprogram, self.timer.rkernels), took
+
+    def _rammer(self) -> tuple[Schedule, LazyStatistics]:
+        def report(measured: int) -> None:
+            if self.progress is not None:
+                self.progress(f"{RAMMER}: measuring rPrograms", measured, measured)
+
+        self._compile_units()
+        self.timer.measure_rkernels(self.progress)
+        profile = RProgramProfile(self.timer.rprogram_latency, self.options.budget, report)
+        made = self._wavefronts(self.timer, profile)
+        return made, LazyStatistics(
+            seconds=profile.seconds,
+            states=0,
+            transitions=0,
+            candidates=profile.measured,
+            stages_measured=profile.measured,
+            rounds=1,
+            complete=profile.complete,
+            lower_bound=0.0,
+            blocks=1,
+            blocks_searched=1,
+        )
+
+    def _wavefronts(self, timer: StageTimer, profile: Profile) -> Schedule:
+        graph = self.prepared.units
+        programs = wavefront_programs(graph, timer.rkernels, timer.lanes, profile)
+        seconds = profile(programs)
+        return rammer_schedule(graph, programs, seconds, timer.rkernels, device=self.device)
 
     def sequential_latency(self) -> float:
         """Seconds of all units one after another, each alone on all lanes."""
@@ -145,15 +189,16 @@ class MeasuredSearch:
         ------
         LogError
             If the file is no log, or one for another device, target or TVM, or does not hold every
-            unit.
+            unit, or of policies that co-schedule the times of their rTasks.
         """
         graph, options = self.prepared.units, self.options
         if not log.exists():
             raise LogError(f"there is no measurement log {log}")
         read_header(log)
-        samples = MeasurementLog(log, self._header(self.compiler.target)).samples
+        known = ReadOnlyLog(log, self._header(self.compiler.target))
         self._compile_units()
-        cost = RecordedCost(samples, self.timer.stage_key)
+        timer = self.timer.reading(known)
+        cost = RecordedCost(known.samples, timer.stage_key)
         unknown = [
             op.name
             for unit, op in enumerate(graph.operators)
@@ -166,7 +211,10 @@ class MeasuredSearch:
             )
         if (made := baseline_schedule(policy, graph, cost, device=self.device)) is not None:
             return made, None
-        return search_graph(
+        if policy == RAMMER:
+            # A log has hardly ever the rPrograms that are compared, but the times of their rTasks.
+            return self._wavefronts(timer, simulate), None
+        made, took = search_graph(
             graph,
             self.blocks,
             cost,
@@ -176,6 +224,7 @@ class MeasuredSearch:
             device=self.device,
             batch=graph.batch,
         )
+        return with_placements(made, timer.rprogram, timer.rkernels), took
 
     def source(self, units: tuple[int, ...]) -> UnitSource:
         """The function and layouts of a unit, or of merged ones."""

@@ -151,6 +151,7 @@ def build(
         lanes=lanes,
         unit_latency=unit_latency if known else None,
         constant_name=lambda units, parameter: constant_names[units[0], parameter],
+        placements=read.placements,
     )
     buffers = tensor_names(graph)
 

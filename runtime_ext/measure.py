@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program, UnitCode
 from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.search.rammer import co_schedule
+from tvm_ios.search.rprogram import RProgram
 
 #: Gives the source of one unit, or of several merged ones.
 Source = Callable[[tuple[int, ...]], UnitSource]
@@ -68,8 +71,10 @@ class StageTimer:
         self._log = log
         self._compiled: dict[tuple[int, ...], CompiledUnit] = {}
         self._latency: dict[str, tuple[float, ...]] = {}
-        self._forms: dict[int, dict[str, CompiledUnit]] = {}
+        #: For each unit key the forms by the names of the rKernels.
+        self._forms: dict[str, dict[str, CompiledUnit]] = {}
         self._rkernels: dict[str, tuple[RKernel, ...]] = {}
+        self._rprograms: dict[tuple[int, ...], RProgram] = {}
 
     def compile_units(self, progress: Progress | None = None) -> None:
         """Compile the kernels of every unit."""
@@ -109,12 +114,34 @@ class StageTimer:
         """
         used = self.compiled((unit,))
         if used.key not in self._rkernels:
-            if unit not in self._forms:
+            if used.key not in self._forms:
                 self._compile_rkernels((unit,), None)
-            forms = self._forms[unit]
+            forms = self._forms[used.key]
             names = sorted(forms, key=lambda name: forms[name].key != used.key)
             self._rkernels[used.key] = tuple(self._rkernel(unit, n, forms[n]) for n in names)
         return self._rkernels[used.key]
+
+    def reading(self, log: MeasurementLog) -> StageTimer:
+        """A timer of the same compiled units that knows what another log does."""
+        other = copy.copy(self)
+        other._log, other._latency, other._rkernels, other._rprograms = log, {}, {}, {}
+        return other
+
+    def rprogram(self, stage: Stage) -> RProgram:
+        """What a co-scheduled stage runs: its units placed by their profiled times."""
+        if stage.units not in self._rprograms:
+            self._rprograms[stage.units] = co_schedule(
+                self.graph, stage.units, self.rkernels, self.lanes
+            )
+        return self._rprograms[stage.units]
+
+    def rprogram_latency(self, program: RProgram) -> float:
+        """Median seconds of an rProgram, from the log or measured now."""
+        first = self.graph.operators[program.units[0]].name
+        label = f"{Strategy.CO_SCHEDULE.value} {len(program.units)} units from {first}"
+        return self._logged(
+            self._program_key(program), lambda: self._measure_program(program), label
+        )
 
     @property
     def unit_latencies(self) -> dict[str, tuple[float, ...]]:
@@ -135,6 +162,8 @@ class StageTimer:
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         """Median seconds of a stage, from the log or measured now."""
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            return self.rprogram_latency(self.rprogram(stage))
         return self._median(stage, self.lanes, _label(self.graph, stage))
 
     def compiled(self, units: tuple[int, ...]) -> CompiledUnit:
@@ -182,7 +211,7 @@ class StageTimer:
                 progress("compiling rKernels", done, total)
 
         made = self._compiler.compile_rkernels(sources, report)
-        self._forms |= {unit: made[str(unit)] for unit in units}
+        self._forms |= {self.unit_key(self.graph, unit): made[str(unit)] for unit in units}
 
     def _rkernel(self, unit: int, name: str, form: CompiledUnit) -> RKernel:
         label = f"unit {self.graph.operators[unit].name}, rKernel {name}"
@@ -200,17 +229,45 @@ class StageTimer:
         )
 
     def _key(self, stage: Stage, lanes: int) -> str:
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            return self._program_key(self.rprogram(stage))
         conditions = f"{lanes} lanes, warm"
         if stage.strategy is Strategy.MERGE:
             conditions += f", {self.compiled(tuple(sorted(stage.units))).key}"
         return stage_key(self.graph, stage, self.unit_key, conditions)
 
+    def _program_key(self, program: RProgram) -> str:
+        """Of what is measured: the code of the chosen rKernels, and where their rTasks run."""
+        place = {unit: number for number, unit in enumerate(program.units)}
+        shares = [(place[s.unit], s.phase, s.lane, s.begin, s.end) for s in program.placement]
+        return stage_key(
+            self.graph,
+            Stage(Strategy.CO_SCHEDULE, (program.units,)),
+            lambda _, unit: self._form(program, unit).key,
+            f"{self.lanes} lanes, warm, {shares}",
+        )
+
+    def _form(self, program: RProgram, unit: int) -> CompiledUnit:
+        return self._forms[self.unit_key(self.graph, unit)][program.kernels[unit].name]
+
     def _median(self, stage: Stage, lanes: int, label: str) -> float:
-        key = self._key(stage, lanes)
+        return self._logged(self._key(stage, lanes), lambda: self._measure(stage, lanes), label)
+
+    def _logged(self, key: str, measure: Callable[[], list[float]], label: str) -> float:
         if key not in self._log.samples:
-            self._log.append(key, self._measure(stage, lanes), label)
+            self._log.append(key, measure(), label)
             self.stages_measured += 1
         return statistics.median(self._log.samples[key])
+
+    def _measure_program(self, program: RProgram) -> list[float]:
+        lowered = lower_stages(
+            self.graph,
+            (Stage(Strategy.CO_SCHEDULE, (program.units,)),),
+            {unit: self._form(program, unit).code for unit in program.units},
+            lanes=self.lanes,
+            placements={0: program.placement},
+        )
+        return time_program(lowered, self._compiler.function)
 
     def _measure(self, stage: Stage, lanes: int) -> list[float]:
         code: dict[int, UnitCode] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -12,7 +12,8 @@ from tvm.ir import GenericConst
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.placement import Placement
+from tvm_ios.schedule import Schedule, Stage, Strategy
 
 #: Attributes of the IR form: a unit's name (merged units joined by ``+``), stage and group.
 UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
@@ -35,7 +36,9 @@ class ScheduledModule:
     graph
         One operator a call; a merged operator has several outputs.
     stages
-        Over that graph; all concurrent, because merging has been done in the IR.
+        Over that graph; none of them merged, because that has been done in the IR.
+    placements
+        For the place in ``stages`` of each co-scheduled one where its rTasks run.
     functions
         For each operator its Relax function.
     constants
@@ -50,6 +53,7 @@ class ScheduledModule:
 
     graph: OpGraph
     stages: tuple[Stage, ...]
+    placements: dict[int, Placement]
     functions: tuple[relax.Function, ...]
     constants: tuple[tuple[GenericConst, ...], ...]
     schedule: dict[str, Any]
@@ -82,12 +86,15 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         if tensor not in inputs:
             reader.rename(tensor, made)
     graph = OpGraph(name, tuple(reader.operators), tuple(reader.tensors), inputs, outputs)
+    schedule = json.loads(str(attributes[SCHEDULE]))
+    stages, placements = _stages(graph, reader.places, schedule)
     return ScheduledModule(
         graph=graph,
-        stages=_stages(reader.places),
+        stages=stages,
+        placements=placements,
         functions=tuple(reader.functions),
         constants=tuple(reader.constants),
-        schedule=json.loads(str(attributes[SCHEDULE])),
+        schedule=schedule,
         output_names=names,
         kernels={
             i: str(function.attrs[KERNEL])
@@ -198,11 +205,36 @@ class _Reader:
         self.places.append((int(function.attrs[STAGE]), int(function.attrs[GROUP])))
 
 
-def _stages(places: list[tuple[int, int]]) -> tuple[Stage, ...]:
-    stages: dict[int, dict[int, list[int]]] = {}
+def _stages(
+    graph: OpGraph, places: list[tuple[int, int]], schedule: dict[str, Any]
+) -> tuple[tuple[Stage, ...], dict[int, Placement]]:
+    """Stages of the calls by the stage and group of each, and the placements of the co-scheduled.
+
+    The schedule numbers the units as they were before any were merged; names are the same.
+    """
+    attached = Schedule.from_json(schedule)
+    number = {op.name: unit for unit, op in enumerate(graph.operators)}
+    found: dict[int, dict[int, list[int]]] = {}
     for operator, (stage, group) in enumerate(places):
-        stages.setdefault(stage, {}).setdefault(group, []).append(operator)
-    return tuple(
-        Stage(Strategy.CONCURRENT, tuple(tuple(units) for _, units in sorted(groups.items())))
-        for _, groups in sorted(stages.items())
-    )
+        found.setdefault(stage, {}).setdefault(group, []).append(operator)
+    stages: list[Stage] = []
+    placements: dict[int, Placement] = {}
+    for stage, groups in sorted(found.items()):
+        made = Stage(
+            Strategy.CONCURRENT, tuple(tuple(units) for _, units in sorted(groups.items()))
+        )
+        if stage in attached.placements:
+            names = dict(enumerate(schedule["units"]))
+            units = {u: number.get(names.get(u, ""), -1) for u in attached.stages[stage].units}
+            if set(units.values()) != set(made.units):
+                raise ModuleError(
+                    f"the units of the co-scheduled stage {stage} are not those that the module "
+                    "calls there: schedule anew"
+                )
+            made = Stage(Strategy.CO_SCHEDULE, (tuple(units.values()),))
+            placements[len(stages)] = tuple(
+                replace(share, unit=units.get(share.unit, -1))
+                for share in attached.placements[stage]
+            )
+        stages.append(made)
+    return tuple(stages), placements

@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 
-POLICIES = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
+POLICIES = (
+    "sequential",
+    "greedy",
+    "ios-merge",
+    "ios-parallel",
+    "ios-both",
+    "rammer",
+    "ios-holistic",
+)
 
 
 def optimize(
@@ -202,7 +210,9 @@ def _build(
     first_with: dict[Any, str] = {}
     for done, (policy, schedule) in enumerate(schedules.items()):
         report("building", done, len(schedules))
-        twin = measured_as[policy] = first_with.setdefault(schedule.stages, policy)
+        chosen = (schedule.placements.items(), schedule.kernels.items())
+        same = (schedule.stages, *(tuple(sorted(items)) for items in chosen))
+        twin = measured_as[policy] = first_with.setdefault(same, policy)
         built[policy] = (
             built[twin]
             if twin in built

@@ -156,7 +156,7 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     Raises
     ------
     ScheduleError
-        If units are to be merged that cannot be, or to be co-scheduled.
+        If units are to be merged that cannot be.
     """
     old = module["main"]
     units = outliner.units
@@ -204,6 +204,4 @@ def _functions(
 ) -> list[tuple[int, UnitFunction]]:
     if strategy is Strategy.MERGE:
         return [(0, outliner.merged([group[0] for group in groups]))]
-    if strategy is Strategy.CO_SCHEDULE:
-        raise ScheduleError("a module cannot say that units are co-scheduled; use another policy")
     return [(number, outliner.unit(unit)) for number, group in enumerate(groups) for unit in group]

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import math
 import random
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_dags import dags, graph_of
 
 from tvm_ios.cost.composed import ComposedCost, CostError
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.lanes import allocate_lanes
+from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.search.rammer import co_schedule
 
 
 def independent(units: int) -> OpGraph:
@@ -129,6 +133,33 @@ def test_what_was_not_measured_is_named() -> None:
         ComposedCost({"0": [1.0]}, key, 1).stage_latency(independent(2), stage)
     with pytest.raises(CostError, match="1 of 2 lanes"):
         ComposedCost({"0": [1.0]}, key, 2)
-    tiles = Stage(Strategy.CO_SCHEDULE, ((0,),))
-    with pytest.raises(CostError, match="co_schedule"):
-        ComposedCost({"0": [1.0]}, key, 1).stage_latency(independent(1), tiles)
+
+
+@given(dags(6), st.integers(1, 4), st.data())
+@settings(max_examples=100, deadline=None)
+def test_no_placement_beats_the_composed_cost_of_a_co_scheduled_stage(
+    predecessors: tuple[int, ...], lanes: int, data: st.DataObject
+) -> None:
+    """However rTasks lie: units that are no faster on all lanes than their work divided."""
+    graph = graph_of(predecessors)
+    tasks = data.draw(st.lists(st.integers(1, 6), min_size=len(graph), max_size=len(graph)))
+    each = data.draw(st.lists(st.floats(0.1, 3), min_size=len(graph), max_size=len(graph)))
+    seconds = {
+        f"{u}": [math.ceil(tasks[u] / n) * each[u] for n in range(1, lanes + 1)]
+        for u in range(len(graph))
+    }
+    kernels = [(RKernel("k", (n,), (t,), 1.0),) for n, t in zip(tasks, each, strict=True)]
+    program = co_schedule(graph, range(len(graph)), kernels.__getitem__, lanes)
+    stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
+    bound = ComposedCost(seconds, key, lanes).stage_latency(graph, stage)
+    assert bound <= max(program.clocks) * (1 + 1e-9)
+
+
+def test_a_co_scheduled_stage_takes_its_path_or_its_work() -> None:
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),))
+    latencies = {"0": [4.0, 3.0], "1": [6.0, 4.0], "2": [2.0, 5.0]}
+    cost = ComposedCost(latencies, key, 2, stage_overhead=0.5)
+    # Side by side the work counts: 12 seconds on two lanes.
+    assert cost.stage_latency(graph_of([0, 0, 0]), stage) == 6.5
+    # One after another each takes as many lanes as are fastest.
+    assert cost.stage_latency(graph_of([0, 1, 2]), stage) == 9.5

@@ -60,5 +60,21 @@ def all_schedules(endings: dict[int, set[int]], state: int) -> Iterator[tuple[in
             yield (ending, *rest)
 
 
+def legal_stages(
+    predecessors: Sequence[int], ending: int, mergeable: bool
+) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """The strategies that an ending can be a stage of, with the stage's groups."""
+    groups = groups_of(predecessors, ending)
+    stages = {"concurrent": groups}
+    if len(groups) > 1 and max(map(len, groups)) == 1 and mergeable:
+        stages["merge"] = groups
+    if ending.bit_count() > 1:
+        inside = nx.DiGraph((p, u) for u in bits(ending) for p in bits(predecessors[u] & ending))
+        inside.add_nodes_from(bits(ending))
+        waves = [sorted(wave) for wave in nx.topological_generations(inside)]
+        stages["co_schedule"] = (tuple(unit for wave in waves for unit in wave),)
+    return stages
+
+
 def best_cost(endings: dict[int, set[int]], state: int, cost: Callable[[int], float]) -> float:
     return min(sum(cost(stage) for stage in plan) for plan in all_schedules(endings, state))

@@ -4,12 +4,12 @@ import math
 import random
 
 import pytest
-from brute_force import all_endings, all_schedules, best_cost
+from brute_force import all_endings, all_schedules, best_cost, legal_stages
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_dags import dags, graph_of
 
-from tvm_ios.graph import mask_of
+from tvm_ios.graph import bits, mask_of
 from tvm_ios.schedule import Stage, Strategy
 from tvm_ios.search.counts import count_block
 from tvm_ios.search.down_sets import SearchError
@@ -72,7 +72,7 @@ class TableCost:
 
 @given(dags(7), prunings, st.integers(0, 2**32), st.sampled_from(sorted(POLICIES)), st.data())
 @settings(max_examples=80, deadline=None)
-def test_equals_brute_force_with_merging(
+def test_equals_brute_force_with_all_strategies(
     predecessors: tuple[int, ...], pruning: Pruning, seed: int, policy: str, data: st.DataObject
 ) -> None:
     assume(count_block(predecessors).schedules <= 30_000)
@@ -81,20 +81,22 @@ def test_equals_brute_force_with_merging(
         st.lists(st.integers(0, 1), min_size=len(predecessors), max_size=len(predecessors))
     )
     cost = TableCost(seed)
+    allowed = {
+        "ios-merge": {"merge"},
+        "ios-parallel": {"concurrent"},
+        "ios-both": {"concurrent", "merge"},
+        "ios-holistic": {"concurrent", "merge", "co_schedule"},
+    }[policy]
+
+    def stages_of(ending: int) -> list[Stage]:
+        alike = len({colours[u] for u in bits(ending)}) == 1
+        single = {"concurrent"} if ending.bit_count() == 1 else set[str]()
+        legal = legal_stages(predecessors, ending, alike)
+        return [Stage(Strategy(s), g) for s, g in legal.items() if s in allowed | single]
 
     def stage_cost(ending: int) -> float:
         """Of an ending's legal stages the fastest."""
-        units = [u for u in range(len(graph)) if ending >> u & 1]
-        best = math.inf
-        if policy != "ios-merge" or len(units) == 1:
-            groups = (tuple(units),)
-            best = cost.stage_latency(graph, Stage(Strategy.CONCURRENT, groups))
-        independent = all(not predecessors[u] & ending for u in units)
-        alike = len({colours[u] for u in units}) == 1
-        if policy != "ios-parallel" and len(units) > 1 and independent and alike:
-            merged = Stage(Strategy.MERGE, tuple((u,) for u in units))
-            best = min(best, cost.stage_latency(graph, merged))
-        return best
+        return min((cost.stage_latency(graph, s) for s in stages_of(ending)), default=math.inf)
 
     solution = search_block(
         graph,
@@ -108,11 +110,9 @@ def test_equals_brute_force_with_merging(
     assert math.isclose(
         solution.cost, best_cost(endings, graph.all_operators, stage_cost), rel_tol=1e-9
     )
-    for stage in solution.stages:
-        if policy == "ios-parallel":
-            assert stage.strategy is Strategy.CONCURRENT
-        if policy == "ios-merge":
-            assert stage.strategy is Strategy.MERGE or len(stage.units) == 1
+    for stage, seconds in zip(solution.stages, solution.latencies, strict=True):
+        assert stage in stages_of(stage.mask)
+        assert seconds == cost.stage_latency(graph, stage)
 
 
 @given(dags(8), prunings, st.integers(0, 2**32))
@@ -152,17 +152,27 @@ def test_of_equal_last_stages_the_smallest_is_kept(
     assert len(solution.stages[-1].units) == fewest
 
 
-def test_equal_costs_prefer_concurrent_to_merged() -> None:
+@pytest.mark.parametrize(
+    ("dear", "kept"),
+    [
+        ((), Strategy.CONCURRENT),
+        ((Strategy.CONCURRENT,), Strategy.MERGE),
+        ((Strategy.CONCURRENT, Strategy.MERGE), Strategy.CO_SCHEDULE),
+    ],
+)
+def test_equal_costs_prefer_the_simpler_strategy(
+    dear: tuple[Strategy, ...], kept: Strategy
+) -> None:
     graph = graph_of([0, 0])
 
     class Constant(TableCost):
         def stage_latency(self, graph: object, stage: Stage) -> float:
-            return 1.0
+            return 9.0 if stage.strategy in dear else 1.0
 
     solution = search_block(
-        graph, 0b11, Constant(0), POLICIES["ios-both"], Pruning(), lambda *_: True
+        graph, 0b11, Constant(0), POLICIES["ios-holistic"], Pruning(), lambda *_: True
     )
-    assert solution.stages == (Stage(Strategy.CONCURRENT, ((0,), (1,))),)
+    assert [stage.strategy for stage in solution.stages] == [kept]
 
 
 def test_the_paper_s_merge_then_concurrent_example() -> None:

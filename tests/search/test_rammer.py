@@ -16,7 +16,7 @@ from tvm_ios.lower import lower
 from tvm_ios.placement import fault_of
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.rammer import (
     co_schedule,
     rammer_schedule,
@@ -189,8 +189,11 @@ def test_equals_algorithm_1_task_by_task(
     assert sorted(u for p in found for u in p.units) == list(range(len(graph)))
     for joined, current, alone in (units for units in compared if len(units) == 3):
         assert joined == (*current, *alone)
-    made = rammer_schedule(graph, found, by_chance(found), device="two lanes")
+    made = rammer_schedule(graph, found, by_chance(found), kernels.__getitem__, device="two lanes")
     made.validate(graph)
+    for unit, names in kernels.items():
+        name = next(p.kernels[unit].name for p in found if unit in p.kernels)
+        assert made.kernels.get(unit, names[0].name) == name
     assert (made.policy, made.device) == ("rammer", "two lanes")
     assert made.latency == sum(by_chance(found))
 
@@ -223,7 +226,7 @@ def test_the_simulation_is_what_a_device_of_exact_times_does(
     kernels = {u: tuple(k for k in ks if k.tasks) for u, ks in kernels.items()}
     kernels = {u: ks or (RKernel("k", (3,), (1.0,), 1.0),) for u, ks in kernels.items()}
     program = co_schedule(graph, range(len(graph)), kernels.__getitem__, lanes)
-    schedule = rammer_schedule(graph, [program], simulate([program]))
+    schedule = rammer_schedule(graph, [program], simulate([program]), kernels.__getitem__)
     lowered = lower(graph, schedule, code_of(graph, dict(program.kernels)), lanes=lanes)
     check_races(lowered)
     done: list[list[float]] = [[0.0] for _ in range(lanes)]
@@ -286,12 +289,17 @@ def test_nothing_is_scheduled_as_no_program() -> None:
 
 def test_co_scheduled_stages_get_their_placements() -> None:
     graph = graph_of([0, 0, 0b11])
-    kernels = (RKernel("k", (4,), (1.0,), 1.0),)
+    usual, lean = RKernel("usual", (4,), (2.0,), 2.0), RKernel("lean", (2,), (1.0,), 1.0)
     stages = (Stage(Strategy.CO_SCHEDULE, ((0, 1),)), Stage(Strategy.CONCURRENT, ((2,),)))
-    found = rammer_schedule(graph, (), ())
+
+    def kernels(unit: int) -> tuple[RKernel, ...]:
+        return (usual,) if unit == 0 else (usual, lean)
+
     placed = with_placements(
-        type(found)(graph.fingerprint, stages, "ios-holistic"),
-        lambda stage: co_schedule(graph, stage.units, lambda _: kernels, lanes=2),
+        Schedule(graph.fingerprint, stages, "ios-holistic"),
+        lambda stage: co_schedule(graph, stage.units, kernels, lanes=2),
+        kernels,
     )
     placed.validate(graph)
     assert set(placed.placements) == {0}
+    assert placed.kernels == {1: "lean"}

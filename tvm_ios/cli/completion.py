@@ -19,9 +19,9 @@ def complete_model(incomplete: str) -> list[str]:
 
 def complete_policy(incomplete: str) -> list[str]:
     """Policies of schedules."""
-    from tvm_ios.search.policies import POLICIES
+    from tvm_ios.api import POLICIES
 
-    return _starting(("sequential", "greedy", *POLICIES), incomplete)
+    return _starting(POLICIES, incomplete)
 
 
 def complete_cost(incomplete: str) -> list[str]:

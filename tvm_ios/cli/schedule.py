@@ -48,7 +48,7 @@ def schedule(
     policy: Annotated[
         str,
         typer.Option(
-            help="sequential, greedy, ios-merge, ios-parallel or ios-both.",
+            help="sequential, greedy, ios-merge, ios-parallel, ios-both, rammer or ios-holistic.",
             autocompletion=complete_policy,
         ),
     ] = "ios-both",
@@ -133,11 +133,14 @@ def _analytic(
     from tvm_ios.merge_rule import mergeable
     from tvm_ios.search.baselines import baseline_schedule
     from tvm_ios.search.network import search_graph
+    from tvm_ios.search.rammer import RAMMER, simulated_schedule
 
     cost = AnalyticCost(load_device(device))
     empty = {"seconds": 0.0, "states": 0, "transitions": 0, "stages_measured": 0}
     if (baseline := baseline_schedule(policy, graph, cost, device=device)) is not None:
         return graph, baseline, empty
+    if policy == RAMMER:
+        return graph, simulated_schedule(graph, cost), empty
     made, took = search_graph(
         graph,
         cut_blocks(graph, max_block),

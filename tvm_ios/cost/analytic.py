@@ -7,6 +7,7 @@ import math
 from tvm_ios.cost.merged_work import merged_work
 from tvm_ios.devices import Device
 from tvm_ios.graph import OpGraph
+from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage, Strategy
 
 
@@ -33,7 +34,10 @@ class AnalyticCost:
         self._full: list[float] = []
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Seconds of a stage, barrier included; ``inf`` for units that cannot be merged.
+        """Seconds of a stage, barrier included; ``inf`` for what cannot be merged or is placed.
+
+        A placement holds for the kernels of one machine only, so none is searched for with the
+        figures of another: see :meth:`rkernels` for what they say of Rammer's policy.
 
         Parameters
         ----------
@@ -64,6 +68,14 @@ class AnalyticCost:
             self._remember(graph)
         return self._seconds[unit]
 
+    def rkernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
+        """The one way to compute a unit on the device: tiles on processors, a launch for all."""
+        op = graph.operators[unit]
+        tiles = self._tiles(sum(math.prod(graph.tensors[t].shape) for t in op.outputs))
+        busy = self._busy(op.flops, graph.operator_bytes(unit))
+        each = busy * self.device.processors / tiles
+        return (RKernel("tiles", (tiles,), (each,), self.unit_latency(graph, unit)),)
+
     def _remember(self, graph: OpGraph) -> None:
         """Work out every unit once: a search asks for the same ones very often."""
         self._seconds, self._full = [], []
@@ -87,5 +99,7 @@ class AnalyticCost:
 
     def _share(self, elements: int) -> float:
         """The part of the device that an operator's tiles fill, at most 1."""
-        tiles = max(1, math.ceil(elements / self.device.tile_elements))
-        return min(1.0, tiles / self.device.processors)
+        return min(1.0, self._tiles(elements) / self.device.processors)
+
+    def _tiles(self, elements: int) -> int:
+        return max(1, math.ceil(elements / self.device.tile_elements))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph import OpGraph, bits
 from tvm_ios.lanes import team_sizes
 from tvm_ios.schedule import Stage, Strategy
 
@@ -21,6 +21,8 @@ class ComposedCost:
     One group runs on all lanes, each unit on as many of them as are fastest. Up to as many
     groups as lanes run on disjoint teams: the fastest division of the lanes counts. More
     groups take one lane each: all their work divided evenly, but at least the longest group.
+    Co-scheduled units take at least their critical path, each on as many lanes as are fastest,
+    and all their work on one lane divided evenly.
     This is a lower bound as long as units take no less time in company than alone.
 
     Parameters
@@ -72,14 +74,14 @@ class ComposedCost:
         Raises
         ------
         CostError
-            If a unit was not measured alone, or the stage is neither concurrent nor merged.
+            If a unit was not measured alone.
         """
         if graph is not self._graph:
             self._graph, self._units, self._groups = graph, {}, {}
         if stage.strategy is Strategy.MERGE:
             return self._merged(graph, stage) + self._stage_overhead
-        if stage.strategy is not Strategy.CONCURRENT:
-            raise CostError(f"a {stage.strategy.value} stage cannot be composed: measure it")
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            return self._co_scheduled(graph, stage.units) + self._stage_overhead
         return self._concurrent(graph, stage.groups) + self._stage_overhead
 
     def group_latencies(self, graph: OpGraph, group: tuple[int, ...]) -> tuple[float, ...]:
@@ -111,6 +113,16 @@ class ComposedCost:
         if self._merge_bound is not None:
             return self._merge_bound(graph, stage)
         return max(self._unit(graph, unit)[-1] for unit in stage.units)
+
+    def _co_scheduled(self, graph: OpGraph, units: tuple[int, ...]) -> float:
+        work = 0.0
+        ends: dict[int, float] = {}
+        for unit in units:
+            on = self._unit(graph, unit)
+            work += on[0]
+            before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
+            ends[unit] = max(before, default=0.0) + on[-1]
+        return max(work / self._lanes, *ends.values())
 
     def _unit(self, graph: OpGraph, unit: int) -> tuple[float, ...]:
         """Seconds of a unit alone on at most 1, 2, ... lanes."""

@@ -153,6 +153,23 @@ class MeasurementLog:
             self._lines += 1
 
 
+class ReadOnlyLog(MeasurementLog):
+    """A log that says what it holds; asking for more is an error."""
+
+    def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
+        """Refuse a measurement: what was asked for is not in the log.
+
+        Raises
+        ------
+        LogError
+            Always.
+        """
+        raise LogError(
+            f"the log {self.path} has no measurement of {label}: measure the model with "
+            "--cost measured and this policy"
+        )
+
+
 def read_header(path: Path) -> LogHeader:
     """The header of a log.
 

@@ -12,12 +12,22 @@ import numpy.typing as npt
 from tvm_ios.graph import mask_of
 from tvm_ios.schedule import Stage, Strategy
 from tvm_ios.search.down_sets import SearchError, positions, sizes_of
-from tvm_ios.search.endings import UNPRUNED, EndingSpace, Pruning, enumerate_endings
+from tvm_ios.search.endings import (
+    UNPRUNED,
+    EndingSpace,
+    Integers,
+    Pruning,
+    enumerate_endings,
+)
+from tvm_ios.search.waves import stage_of
 
 Seconds = npt.NDArray[np.float64]
 Groups = tuple[tuple[int, ...], ...]
-#: Algorithm 1's GenerateStage: the better strategy for an ending, and its seconds.
+#: Algorithm 1's GenerateStage: the best strategy for an ending, and its seconds.
 GenerateStage = Callable[[int, Groups], tuple[float, Strategy]]
+
+#: The simpler ones first; search results give them by their place here.
+STRATEGIES = (Strategy.CONCURRENT, Strategy.MERGE, Strategy.CO_SCHEDULE)
 
 #: Costs this close are a tie: sums of the same latencies differ by as much with their order.
 _TIE = 1e-12
@@ -76,19 +86,19 @@ def solve(
     """
     space = enumerate_endings(predecessors, pruning)
     latency = np.empty(len(space.endings))
-    merged = np.zeros(len(space.endings), np.bool_)
+    strategies = np.zeros(len(space.endings), np.int64)
     for i, (ending, groups) in enumerate(zip(space.endings.tolist(), space.groups, strict=True)):
         latency[i], strategy = generate_stage(ending, groups)
-        merged[i] = strategy is Strategy.MERGE
-    return solve_space(space, latency, merged)
+        strategies[i] = STRATEGIES.index(strategy)
+    return solve_space(space, latency, strategies)
 
 
-def solve_space(space: EndingSpace, latency: Seconds, merged: npt.NDArray[np.bool_]) -> Solution:
+def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> Solution:
     """Solve a block whose endings are known; cheap enough to be repeated with other latencies.
 
     Of stages that lead to the same cost the simplest is kept: the one with fewest units, then
-    concurrent before merged, then with fewest groups, then with the units that come last, so
-    that equal costs everywhere give the sequential schedule.
+    concurrent before merged before co-scheduled, then with fewest groups, then with the units
+    that come last, so that equal costs everywhere give the sequential schedule.
 
     Parameters
     ----------
@@ -96,8 +106,8 @@ def solve_space(space: EndingSpace, latency: Seconds, merged: npt.NDArray[np.boo
         From :func:`enumerate_endings`.
     latency
         Seconds for each distinct ending.
-    merged
-        For each distinct ending whether its better strategy is merge.
+    strategies
+        For each distinct ending its best strategy, as its place in :data:`STRATEGIES`.
 
     Raises
     ------
@@ -107,7 +117,7 @@ def solve_space(space: EndingSpace, latency: Seconds, merged: npt.NDArray[np.boo
     if not (latency >= 0).all():
         raise SearchError("a stage's latency is negative or not a number")
     size, count = space.ending_sizes, space.groups_count
-    by_preference = np.lexsort((-np.arange(len(size)), count, merged, size))
+    by_preference = np.lexsort((-np.arange(len(size)), count, strategies, size))
     preference = np.empty(len(size), np.int64)
     preference[by_preference] = np.arange(len(size))
 
@@ -134,7 +144,8 @@ def solve_space(space: EndingSpace, latency: Seconds, merged: npt.NDArray[np.boo
     while state:
         chosen = int(choice[state])
         groups = space.groups[chosen]
-        stages.append(Stage(Strategy.MERGE if merged[chosen] else Strategy.CONCURRENT, groups))
+        strategy = STRATEGIES[int(strategies[chosen])]
+        stages.append(stage_of(strategy, groups, space.predecessors))
         latencies.append(float(latency[chosen]))
         state = index[int(space.states[state]) ^ mask_of(u for group in groups for u in group)]
     return Solution(

@@ -12,18 +12,17 @@ from tvm_ios.graph import OpGraph, mask_of
 from tvm_ios.schedule import Stage, Strategy
 from tvm_ios.search.block import Block
 from tvm_ios.search.endings import EndingSpace
-from tvm_ios.search.ios import Solution, solve_space
+from tvm_ios.search.ios import STRATEGIES, Solution, solve_space
 from tvm_ios.search.policies import Mergeable, candidate_stages
 from tvm_ios.search.twin_stages import TwinStages
-
-_ROWS = (Strategy.CONCURRENT, Strategy.MERGE)
+from tvm_ios.search.waves import stage_of
 
 
 class KnownCosts:
     """Seconds of every candidate stage of a block; measurements replace estimates.
 
     A candidate is a number: the index of a distinct ending of the space, plus the number of
-    endings if it is merged.
+    endings times the place of its strategy.
     """
 
     def __init__(
@@ -41,9 +40,9 @@ class KnownCosts:
         self._optimum: Solution | None = None
         self._twins = TwinStages(
             (
-                (int(candidate), _ROWS[candidate // len(space.endings)], groups)
+                (int(candidate), stage.strategy, stage.groups)
                 for candidate in np.flatnonzero(self._possible)
-                for groups in (space.groups[candidate % len(space.endings)],)
+                for stage in (self._stage(int(candidate)),)
             ),
             len(block.units),
             lambda strategy, groups: stage_key(block.stage(Stage(strategy, groups))),
@@ -60,10 +59,10 @@ class KnownCosts:
         stage_key: Callable[[OpGraph, Stage], str],
     ) -> KnownCosts:
         """Begin with optimistic costs for all that a policy allows."""
-        seconds = np.full((len(_ROWS), len(space.endings)), np.inf)
+        seconds = np.full((len(STRATEGIES), len(space.endings)), np.inf)
         for ending, groups in enumerate(space.groups):
             for stage in candidate_stages(graph, block.groups(groups), strategies, mergeable):
-                row = _ROWS.index(stage.strategy)
+                row = STRATEGIES.index(stage.strategy)
                 seconds[row, ending] = optimistic.stage_latency(graph, stage)
         return KnownCosts(block, space, seconds, lambda stage: stage_key(graph, stage))
 
@@ -74,8 +73,7 @@ class KnownCosts:
 
     def stage(self, candidate: int) -> Stage:
         """A candidate as a stage with the graph's unit numbers."""
-        row, ending = divmod(candidate, len(self.space.endings))
-        return self._block.stage(Stage(_ROWS[row], self.space.groups[ending]))
+        return self._block.stage(self._stage(candidate))
 
     def single_units(self) -> list[int]:
         """The candidates of the sequential schedule, in its order."""
@@ -139,9 +137,14 @@ class KnownCosts:
         return self._optimum
 
     def _solve(self, seconds: npt.NDArray[np.float64]) -> Solution:
-        concurrent, merge = seconds
-        return solve_space(self.space, np.minimum(concurrent, merge), merge < concurrent)
+        # Of equal strategies the first, which is the simplest.
+        return solve_space(self.space, seconds.min(axis=0), seconds.argmin(axis=0))
+
+    def _stage(self, candidate: int) -> Stage:
+        """A candidate with the block's numbers."""
+        row, ending = divmod(candidate, len(self.space.endings))
+        return stage_of(STRATEGIES[row], self.space.groups[ending], self.space.predecessors)
 
     def _candidate(self, stage: Stage) -> int:
         ending = self.space.index_of(mask_of(stage.units))
-        return _ROWS.index(stage.strategy) * len(self.space.endings) + ending
+        return STRATEGIES.index(stage.strategy) * len(self.space.endings) + ending

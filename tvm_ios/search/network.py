@@ -86,7 +86,8 @@ def search_graph(
     cost
         Seconds of a stage.
     policy
-        ``"ios-merge"``, ``"ios-parallel"`` or ``"ios-both"``.
+        One of :data:`tvm_ios.search.policies.POLICIES`. What is co-scheduled has no placement yet:
+        see :func:`tvm_ios.search.rammer.with_placements`.
     pruning
         Limits on groups.
     mergeable

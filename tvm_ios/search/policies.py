@@ -1,4 +1,7 @@
-"""The policies of IOS, and what each may do with a stage (IOS, section 4.2)."""
+"""The policies of IOS, and what each may do with a stage (IOS, section 4.2).
+
+``ios-holistic`` searches over Rammer's co-scheduling (section 3.3 there) as a third strategy.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from tvm_ios.cost.model import CostModel
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Stage, Strategy
 from tvm_ios.search.down_sets import SearchError
+from tvm_ios.search.waves import stage_of
 
 #: Tells whether units can become one stacked operator.
 Mergeable = Callable[[OpGraph, tuple[int, ...]], bool]
@@ -19,6 +23,7 @@ POLICIES: Mapping[str, frozenset[Strategy]] = MappingProxyType(
         "ios-merge": frozenset({Strategy.MERGE}),
         "ios-parallel": frozenset({Strategy.CONCURRENT}),
         "ios-both": frozenset({Strategy.CONCURRENT, Strategy.MERGE}),
+        "ios-holistic": frozenset(Strategy),
     }
 )
 
@@ -65,6 +70,8 @@ def candidate_stages(
         units = tuple(sorted(group[0] for group in groups))
         if mergeable(graph, units):
             stages.append(Stage(Strategy.MERGE, tuple((unit,) for unit in units)))
+    if Strategy.CO_SCHEDULE in strategies and not alone:
+        stages.append(stage_of(Strategy.CO_SCHEDULE, groups, graph.predecessors))
     return tuple(stages)
 
 

@@ -8,14 +8,19 @@ here programs are never changed, appending gives another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from tvm_ios.cost.analytic import AnalyticCost
 from tvm_ios.graph import OpGraph
 from tvm_ios.rkernel import RKernel, fastest, most_efficient
 from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.rprogram import RProgram, simulate
 from tvm_ios.search.waves import waves
+
+#: The policy's name.
+RAMMER = "rammer"
 
 #: Gives the rKernels of a unit, at least one; the first is what the unit has in other stages.
 RKernels = Callable[[int], tuple[RKernel, ...]]
@@ -102,7 +107,12 @@ def co_schedule(graph: OpGraph, units: Sequence[int], kernels: RKernels, lanes: 
 
 
 def rammer_schedule(
-    graph: OpGraph, programs: Sequence[RProgram], seconds: Sequence[float], *, device: str = ""
+    graph: OpGraph,
+    programs: Sequence[RProgram],
+    seconds: Sequence[float],
+    kernels: RKernels,
+    *,
+    device: str = "",
 ) -> Schedule:
     """A schedule of one co-scheduled stage an rProgram.
 
@@ -114,22 +124,34 @@ def rammer_schedule(
         From :func:`wavefront_programs`.
     seconds
         Of each of them.
+    kernels
+        As for :func:`wavefront_programs`.
     device
         Written into the schedule.
     """
-    return Schedule(
+    schedule = Schedule(
         fingerprint=graph.fingerprint,
         stages=tuple(Stage(Strategy.CO_SCHEDULE, (program.units,)) for program in programs),
-        policy="rammer",
+        policy=RAMMER,
         device=device,
         batch=graph.batch,
         latencies=tuple(seconds),
-        placements={place: program.placement for place, program in enumerate(programs)},
     )
+    made = {stage: program for stage, program in zip(schedule.stages, programs, strict=True)}
+    return with_placements(schedule, made.__getitem__, kernels)
 
 
-def with_placements(schedule: Schedule, programs: Callable[[Stage], RProgram]) -> Schedule:
-    """A schedule whose co-scheduled stages have their placements.
+def simulated_schedule(graph: OpGraph, cost: AnalyticCost) -> Schedule:
+    """Rammer's schedule for a described device, whose rTasks and their times are estimates."""
+    kernels = partial(cost.rkernels, graph)
+    programs = wavefront_programs(graph, kernels, cost.device.processors)
+    return rammer_schedule(graph, programs, simulate(programs), kernels, device=cost.name)
+
+
+def with_placements(
+    schedule: Schedule, programs: Callable[[Stage], RProgram], kernels: RKernels
+) -> Schedule:
+    """A schedule whose co-scheduled stages have their placements, and the rKernels they are of.
 
     Parameters
     ----------
@@ -137,10 +159,17 @@ def with_placements(schedule: Schedule, programs: Callable[[Stage], RProgram]) -
         One that a search has found.
     programs
         What a co-scheduled stage runs.
+    kernels
+        As for :func:`wavefront_programs`.
     """
-    found: Mapping[int, RProgram] = {
+    found = {
         position: programs(stage)
         for position, stage in enumerate(schedule.stages)
         if stage.strategy is Strategy.CO_SCHEDULE
     }
-    return replace(schedule, placements={place: p.placement for place, p in found.items()})
+    chosen = {unit: made for program in found.values() for unit, made in program.kernels.items()}
+    return replace(
+        schedule,
+        kernels={u: made.name for u, made in chosen.items() if made.name != kernels(u)[0].name},
+        placements={position: program.placement for position, program in found.items()},
+    )

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from tvm_ios.graph import Operator, OpGraph, Tensor, bits
+from tvm_ios.rkernel import RKernel
+from tvm_ios.schedule import Schedule, Stage
+from tvm_ios.search.rammer import co_schedule, with_placements
+from tvm_ios.search.rprogram import RProgram
 
 
 @st.composite
@@ -20,6 +24,16 @@ def dags(draw: st.DrawFn, most: int = 8) -> tuple[int, ...]:
             mask &= draw(st.integers(0, (1 << unit) - 1))
         masks.append(mask)
     return tuple(masks)
+
+
+def all_on_one_lane(graph: OpGraph, schedule: Schedule) -> Schedule:
+    """Placements for what is co-scheduled, so that the schedule can be validated."""
+    kernel = RKernel("k", (1,), (1.0,), 1.0)
+
+    def program(stage: Stage) -> RProgram:
+        return co_schedule(graph, stage.units, lambda _: (kernel,), lanes=1)
+
+    return with_placements(schedule, program, lambda _: (kernel,))
 
 
 def graph_of(predecessors: Sequence[int], kinds: Sequence[str] | None = None) -> OpGraph:
