@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from onnx_sketch import run as run_onnxruntime
 
 from relay_passes import MeasuringOptions
 from runtime_ext.executable import load
-from tvm_ios.api import optimize
+from tvm_ios.api import load_units, optimize
+from tvm_ios.errors import UserError
 from tvm_ios.models import ModelError, load_onnx
+from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget
 
@@ -44,6 +47,21 @@ def test_optimize(tmp_path: Path, cache: Path) -> None:
     assert relative_error([session.get_output()], expected) <= 1e-4
     assert any((cache / "kernels").iterdir())
     assert any((cache / "logs").iterdir())
+
+
+def test_a_schedule_with_kernels_is_no_twin_of_one_without(tmp_path: Path) -> None:
+    """The stages are those of ``sequential``, which is built first; the kernel has to be found."""
+    graph = load_units("inception_block")
+    made = replace(sequential_schedule(graph), kernels={0: "finest"})
+    made.save(tmp_path / "schedule.json", graph)
+    with pytest.raises(UserError, match="has no kernel 'finest', only default"):
+        optimize(
+            "inception_block",
+            tmp_path / "out",
+            options=MeasuringOptions(**LIMITS),
+            policies=(),
+            schedule=tmp_path / "schedule.json",
+        )
 
 
 def test_an_unknown_model_is_refused_before_anything_else(tmp_path: Path) -> None:

@@ -206,6 +206,11 @@ def rows() -> dict[str, list[Row]]:
                 f"{optimize} --schedule schedule.json",
                 edit("schedule.json", lambda d: d["stages"].append(d["stages"][0])),
             ),
+            Row(
+                "a kernel that a unit has not",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: d.update(kernels={"0": "finest"})),
+            ),
         ],
         "Logs": [
             Row("none there", measured),

@@ -19,6 +19,7 @@ from runtime_ext.kernels.pooling import pooling
 from runtime_ext.kernels.product import product
 from runtime_ext.kernels.spec import (
     Contraction,
+    Finer,
     Interleave,
     Interpolation,
     Mean,
@@ -66,7 +67,10 @@ def tir_of(spec: Spec | Generic | Scheduled, target: Any, unit: VectorUnit) -> P
     """The TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)
-    if isinstance(spec, Contraction):
+    if isinstance(spec, Finer):
+        write = pooling if isinstance(spec.kernel, Pooling) else pointwise
+        function, tiles = write(spec.kernel, unit, finer=True)
+    elif isinstance(spec, Contraction):
         function, tiles = contraction(spec, unit)
     elif isinstance(spec, Pooling):
         function, tiles = pooling(spec, unit)

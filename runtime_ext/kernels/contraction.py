@@ -113,12 +113,12 @@ class _Writer:
         image, row = divide(code, "image", line, rows, self.spec.batch)
         place = _Place(block, image, row)
         begin = 0
-        for number, run in enumerate(plan.runs):
+        for run in plan.runs:
             if plan.strips == 1:
                 self._run(place, run)
             elif not plan.borderless:
                 self._shared(place, run, strip * plan.strip - begin)
-            elif number == 0:
+            elif begin == 0:
                 first = code.bind("first", strip * plan.strip)
                 with code.loop("x", first, tirx.min(first + plan.strip, run.tiles)) as x:
                     self._pixels(place, code.bind("x0", x * run.pixels), run)
@@ -128,16 +128,12 @@ class _Writer:
             begin += run.tiles
 
     def _shared(self, place: _Place, run: Run, first: Index) -> None:
-        """What of a run lies in a strip, whose first register tile counts from the run's."""
-        first = self.code.bind("first", first)
-        if run.tiles == 1:
-            with self.code.branch(tirx.all(first <= 0, first + self.plan.strip > 0)):
-                self._run(place, run)
-            return
-        begin = self.code.bind("begin", tirx.min(tirx.max(first, 0), run.tiles))
-        end = tirx.max(begin, tirx.min(first + self.plan.strip, run.tiles))
-        with self.code.loop("x", begin, self.code.bind("end", end)) as x:
-            self._pixels(place, self.code.bind("x0", x * run.pixels + run.begin), run)
+        """What of a run lies in a strip that begins at this register tile, counted from the run."""
+        code, last = self.code, first + self.plan.strip
+        begin = code.bind("begin", tirx.min(tirx.max(first, 0), run.tiles))
+        end = code.bind("end", tirx.max(begin, tirx.min(last, run.tiles)))
+        with code.loop("x", begin, end) as x:
+            self._pixels(place, code.bind("x0", x * run.pixels + run.begin), run)
 
     def _run(self, place: _Place, run: Run) -> None:
         if run.tiles == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from runtime_ext.kernels.unit import (
     CompiledUnit,
     UnitPlan,
     UnitSource,
+    different,
     other_plans,
     plan_unit,
     tuned_plans,
@@ -201,13 +202,8 @@ class KernelCompiler:
         return self._plans[key]
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        plans = self._plan(source)
-        found: dict[str, tuple[str, UnitPlan]] = {}
-        for name in ("default", *plans):
-            found.setdefault(_code(plans[name]), (name, plans[name]))
-        for name, plan in other_plans(source, self._unit).items():
-            found.setdefault(_code(plan), (name, plan))
-        return dict(found.values())
+        plans, others = self._plan(source), other_plans(source, self._unit)
+        return different({"default": plans["default"], **plans, **others})
 
     def _make_plans(self, plans: Iterable[UnitPlan], progress: Progress | None) -> None:
         wanted: dict[str, Spec | Generic | Scheduled] = {}
@@ -296,8 +292,3 @@ class KernelCompiler:
         code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
         key = kernel_key(repr((code, plan.constants)), str(self.target))
         return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned)
-
-
-def _code(plan: UnitPlan) -> str:
-    """What plans of equal code share."""
-    return repr(replace(plan, tuned=frozenset()))

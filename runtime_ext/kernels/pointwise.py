@@ -11,13 +11,13 @@ from runtime_ext.kernels.spec import Pointwise, Statement
 from runtime_ext.kernels.statements import divide, store_statement
 from runtime_ext.kernels.vector_unit import VectorUnit
 
-#: Elements a tile: long against a call, short enough to balance lanes.
-_ELEMENTS = 4096
+#: Elements a tile: long against a call, short enough to balance lanes; and to balance many.
+_ELEMENTS, _FINER = 4096, 1024
 #: Vectors a loop step.
 _UNROLL = 4
 
 
-def pointwise(spec: Pointwise, unit: VectorUnit) -> tuple[Any, int]:
+def pointwise(spec: Pointwise, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
     """The PrimFunc of element-wise statements and its number of tiles.
 
     A tile is some consecutive pixels of a row; or, where one statement covers a single long
@@ -27,11 +27,10 @@ def pointwise(spec: Pointwise, unit: VectorUnit) -> tuple[Any, int]:
     begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
     code = Code()
     batch, height, width = spec.grid
-    if batch * height * width == 1 and len(spec.statements) == 1:
-        tiles = _long_run(code, spec.statements[0], unit, buffers, begin, end)
+    strip = work_a_tile(spec, finer)
+    if is_long_run(spec):
+        tiles = _long_run(code, spec.statements[0], strip, unit, buffers, begin, end)
         return code.function(buffers, begin, end), tiles
-    channels = sum(s.count for s in spec.statements)
-    strip = max(1, min(width, _ELEMENTS // channels))
     strips = -(-width // strip)
     with code.loop("tile", begin, end) as tile:
         line, part = divide(code, "line", tile, strips, batch * height)
@@ -44,19 +43,39 @@ def pointwise(spec: Pointwise, unit: VectorUnit) -> tuple[Any, int]:
     return code.function(buffers, begin, end), batch * height * strips
 
 
+def work_a_tile(spec: Pointwise, finer: bool) -> int:
+    """Pixels of a row, or elements of a long run."""
+    elements = _FINER if finer else _ELEMENTS
+    if is_long_run(spec):
+        return min(elements, spec.statements[0].count)
+    return max(1, min(spec.grid[2], elements // sum(s.count for s in spec.statements)))
+
+
+def is_long_run(spec: Pointwise) -> bool:
+    """Whether one statement covers all."""
+    return spec.grid == (1, 1, 1) and len(spec.statements) == 1
+
+
 def _long_run(
-    code: Code, statement: Statement, unit: VectorUnit, buffers: list[Any], begin: Any, end: Any
+    code: Code,
+    statement: Statement,
+    piece: int,
+    unit: VectorUnit,
+    buffers: list[Any],
+    begin: Any,
+    end: Any,
 ) -> int:
-    tiles = -(-statement.count // _ELEMENTS)
-    rest = statement.count - (tiles - 1) * _ELEMENTS
+    tiles = -(-statement.count // piece)
+    rest = statement.count - (tiles - 1) * piece
     with code.loop("tile", begin, end) as tile:
-        if tiles == 1 or rest == _ELEMENTS:
-            _channels(code, statement, unit, buffers, (0, 0, 0), tile * _ELEMENTS, rest)
+        if rest == piece:
+            at = tile * piece if tiles > 1 else 0
+            _channels(code, statement, unit, buffers, (0, 0, 0), at, rest)
         else:
             with code.branch(tile < tiles - 1):
-                _channels(code, statement, unit, buffers, (0, 0, 0), tile * _ELEMENTS, _ELEMENTS)
+                _channels(code, statement, unit, buffers, (0, 0, 0), tile * piece, piece)
             with code.branch(equal(tile, tiles - 1)):
-                at = (tiles - 1) * _ELEMENTS
+                at = (tiles - 1) * piece
                 _channels(code, statement, unit, buffers, (0, 0, 0), at, rest)
     return tiles
 

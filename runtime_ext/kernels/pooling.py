@@ -20,16 +20,14 @@ _LINE = 16
 _LOWEST = -3.4028234663852886e38
 
 
-def pooling(spec: Pooling, unit: VectorUnit) -> tuple[Any, int]:
+def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
     """The PrimFunc of a pooling or depthwise convolution and its number of tiles.
 
     A tile is a row of output pixels for a chunk of channels; the rows of a chunk follow one
     another, because they share input rows.
     """
     rows = spec.batch * spec.window.output[0]
-    row_bytes = spec.window.input[1] * _LINE * 4
-    lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
-    chunk = min(spec.channels, lines * _LINE)
+    chunk = channels_a_tile(spec, finer)
     chunks = -(-spec.channels // chunk)
     buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
     begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
@@ -50,6 +48,14 @@ def pooling(spec: Pooling, unit: VectorUnit) -> tuple[Any, int]:
                 with code.branch(equal(part, chunks - 1)):
                     writer.channels((chunks - 1) * chunk, rest)
     return code.function(buffers, begin, end), rows * chunks
+
+
+def channels_a_tile(spec: Pooling, finer: bool) -> int:
+    """As many as stay in the cache, or a third of them, in whole cache lines."""
+    row_bytes = spec.window.input[1] * _LINE * 4
+    lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
+    lines = min(lines, -(-spec.channels // _LINE))
+    return min(spec.channels, (-(-lines // 3) if finer else lines) * _LINE)
 
 
 class _Writer:

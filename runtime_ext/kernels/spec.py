@@ -252,5 +252,19 @@ class Interleave:
 
 #: A kernel that computes a value for its statements.
 Anchor = Contraction | Product | Pooling | Mean | Normalisation | Interpolation
+
+
+@dataclass(frozen=True, slots=True)
+class Finer:
+    """A kernel in smaller tiles than usual."""
+
+    kernel: Pooling | Pointwise
+
+    @property
+    def buffers(self) -> tuple[Shape, ...]:
+        """Physical shapes of the function's buffers."""
+        return self.kernel.buffers
+
+
 #: A kernel of one phase that is written by hand.
-Spec = Anchor | Pointwise | Interleave
+Spec = Anchor | Pointwise | Interleave | Finer

@@ -1,4 +1,4 @@
-"""Other tilings of a contraction than the default, chosen to trade differently (analytic).
+"""Other tilings of kernels than the default, chosen to trade differently (analytic).
 
 On few execution units large rTasks of the best register tile do least work; on many units small
 ones spread more evenly. Which is better where is for a measurement to say.
@@ -6,16 +6,31 @@ ones spread more evenly. Which is better where is for a measurement to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from runtime_ext.kernels.blocking import row_cycles
 from runtime_ext.kernels.contraction import plan_tiles
-from runtime_ext.kernels.spec import USUAL_TILES, Blocking, Contraction
+from runtime_ext.kernels.pointwise import work_a_tile
+from runtime_ext.kernels.pooling import channels_a_tile
+from runtime_ext.kernels.spec import (
+    USUAL_TILES,
+    Blocking,
+    Contraction,
+    Finer,
+    Pointwise,
+    Pooling,
+    Spec,
+)
 from runtime_ext.kernels.vector_unit import VectorUnit
+
+#: The blocking that a contraction has in a tiling, if it is another one than its own.
+Tiling = Callable[[Contraction, VectorUnit], Blocking | None]
 
 #: What the estimate may be wrong by: up to so much worse, another shape is the better trial.
 _ANOTHER_SHAPE = 1.1
+#: More work than this, to that of the default, pays on no number of lanes.
+_MOST_WORK = 1.5
 #: Tiles of the coarse and fine tilings over those of the default, and bounds of what is aimed at.
 _FEWER, _FEWEST = 1 / 3, 8
 _MORE, _MANY = 3, 3 * USUAL_TILES
@@ -42,6 +57,17 @@ def fine(spec: Contraction, unit: VectorUnit) -> Blocking | None:
     return None
 
 
+def finer(spec: Spec) -> Spec:
+    """A kernel that reduces little or nothing in smaller tiles, if it has any."""
+    if isinstance(spec, Pooling):
+        smaller = channels_a_tile(spec, finer=True) < channels_a_tile(spec, finer=False)
+    elif isinstance(spec, Pointwise):
+        smaller = work_a_tile(spec, finer=True) < work_a_tile(spec, finer=False)
+    else:
+        return spec
+    return Finer(spec) if smaller else spec
+
+
 def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking]:
     """Register tiles from the least estimated work to the most; the larger of equals first."""
     own, width = spec.blocking, spec.window.output[1]
@@ -52,7 +78,7 @@ def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking
 
     cycles = row_cycles(spec, unit)
     for tile in sorted(cycles, key=work):
-        if tile.pixels <= width:
+        if tile.pixels <= width and cycles[tile] <= _MOST_WORK * min(cycles.values()):
             yield replace(tile, tiles=aim)
 
 

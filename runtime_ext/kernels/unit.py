@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from runtime_ext.kernels.draft import Tuned, finish
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.planner import Planner
 from runtime_ext.kernels.spec import Blocking, Contraction, Spec
-from runtime_ext.kernels.tilings import coarse, fine
+from runtime_ext.kernels.tilings import Tiling, coarse, fine, finer
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.vector_unit import VectorUnit
@@ -125,11 +125,23 @@ def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> dict[st
 
 
 def other_plans(source: UnitSource, unit: VectorUnit) -> dict[str, UnitPlan]:
-    """A unit in coarser and in finer tiles than by default; contractions vary together."""
-    return {
-        name: _plan(Planner(source.function, source.layouts), unit, partial(tiling, unit=unit))
-        for name, tiling in (("coarse", coarse), ("fine", fine))
-    }
+    """A unit in coarser and in finer tiles than by default; its kernels vary together."""
+
+    def plan(tiling: Tiling) -> UnitPlan:
+        planner = Planner(source.function, source.layouts)
+        return _plan(planner, unit, lambda spec: tiling(spec, unit))
+
+    narrow = plan(fine)
+    kernels = (replace(k, spec=finer(k.spec)) for k in narrow.kernels)
+    return {"coarse": plan(coarse), "fine": replace(narrow, kernels=tuple(kernels))}
+
+
+def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
+    """The first of each of equal code."""
+    found: dict[str, tuple[str, UnitPlan]] = {}
+    for name, plan in plans.items():
+        found.setdefault(repr(replace(plan, tuned=frozenset())), (name, plan))
+    return dict(found.values())
 
 
 def _plan(planner: Planner, unit: VectorUnit, tuned: Tuned | None = None) -> UnitPlan:

@@ -29,7 +29,6 @@ from runtime_ext.kernels.unit import CompiledUnit, UnitSource, other_plans, plan
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 op = relax.op
-NHWC2 = ("NHWC", "NHWC")
 
 
 def convolution(data: tuple[int, ...], weight: tuple[int, ...], **attributes: Any) -> Any:
@@ -47,6 +46,25 @@ def separable() -> Any:
     return make_unit([(1, 16, 9, 11)], [(32, 16, 3, 3), (64, 32, 1, 1)], body)
 
 
+def depthwise() -> Any:
+    def body(emit: Any, x: Any, w: Any, v: Any) -> Any:
+        y = emit(op.nn.conv2d(x, w, padding=1, groups=72))
+        return op.nn.conv2d(emit(op.nn.relu(y)), v)
+
+    return make_unit([(1, 72, 9, 11)], [(72, 1, 3, 3), (24, 72, 1, 1)], body)
+
+
+def gate() -> Any:
+    def body(emit: Any, x: Any, y: Any) -> Any:
+        return op.concat([emit(op.multiply(x, emit(op.sigmoid(x)))), y], axis=1)
+
+    return make_unit([(1, 40, 9, 13), (1, 7, 9, 13)], [], body)
+
+
+def pool(kind: Any, **attributes: Any) -> Any:
+    return make_unit([(1, 41, 9, 13)], [], lambda _, x: kind(x, (3, 3), **attributes))
+
+
 #: Functions of images, and how many forms they have on a machine with AVX-512.
 UNITS: dict[str, tuple[Any, int]] = {
     "padded": (convolution((1, 24, 13, 31), (96, 24, 3, 3), padding=1), 3),
@@ -58,7 +76,17 @@ UNITS: dict[str, tuple[Any, int]] = {
     "groups": (convolution((1, 16, 8, 9), (64, 8, 3, 3), groups=2, padding=1), 2),
     "matrix-vector": (convolution((1, 96, 1, 1), (1000, 96, 1, 1)), 2),
     "two contractions": (separable(), 3),
+    "depthwise": (depthwise(), 2),
+    "largest": (pool(op.nn.max_pool2d, strides=2, padding=1), 2),
+    "average": (pool(op.nn.avg_pool2d, padding=1), 2),
+    "sigmoid": (make_unit([(1, 41, 9, 13)], [], lambda _, x: op.sigmoid(x)), 2),
+    "gate": (gate(), 2),
 }
+
+
+def layouts_of(function: Any) -> tuple[str, ...]:
+    """All images have their channels innermost."""
+    return ("NHWC",) * (int(function.attrs["num_input"]) + 1)
 
 
 def run(
@@ -73,7 +101,7 @@ def run(
         return [tiles * i // pieces for i in range(pieces + 1)]
 
     inputs, constants = arguments[:count], arguments[count:]
-    (made,) = run_unit(compiler(folder), unit, NHWC2, inputs, constants, cuts)
+    (made,) = run_unit(compiler(folder), unit, layouts_of(function), inputs, constants, cuts)
     return arguments, made
 
 
@@ -81,7 +109,7 @@ def run(
 def test_every_form_computes_the_same(name: str, kernels_folder: Path) -> None:
     function, _ = UNITS[name]
     folder = str(kernels_folder)
-    source = UnitSource(function, NHWC2)
+    source = UnitSource(function, layouts_of(function))
     kernels = compiler(folder)
     forms = kernels.compile_rkernels({"unit": source})["unit"]
     assert tuple(forms) == kernels.rkernels(source)
@@ -103,16 +131,19 @@ def test_every_form_computes_the_same(name: str, kernels_folder: Path) -> None:
 
 def test_names_are_those_of_another_process(kernels_folder: Path) -> None:
     """Names and keys come from the unit alone."""
-    sources = {name: UnitSource(function, NHWC2) for name, (function, _) in UNITS.items()}
+    sources = {
+        name: UnitSource(function, layouts_of(function)) for name, (function, _) in UNITS.items()
+    }
     here = compiler(str(kernels_folder))
     other = KernelCompiler(host_target(), 2, here._cache.folder)
     assert other.compile_rkernels(sources) == here.compile_rkernels(sources)
     assert other.compiled == 0
 
 
-def test_a_unit_without_contractions_has_the_default_only(kernels_folder: Path) -> None:
+def test_a_small_unit_has_the_default_only(kernels_folder: Path) -> None:
     function = make_unit([(1, 4, 5, 6)], [], lambda emit, x: op.nn.relu(x))
-    assert compiler(str(kernels_folder)).rkernels(UnitSource(function, NHWC2)) == ("default",)
+    source = UnitSource(function, layouts_of(function))
+    assert compiler(str(kernels_folder)).rkernels(source) == ("default",)
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
@@ -121,7 +152,7 @@ def test_tiles_are_fewer_and_more(name: str, lanes: int) -> None:
     """On every vector unit; strips of rows with borders cover each row once."""
     unit = VectorUnit(lanes, 32 if lanes == 16 else 16)
     function, _ = UNITS[name]
-    (kernel, *_) = plan_unit(UnitSource(function, NHWC2), unit).kernels
+    (kernel, *_) = plan_unit(UnitSource(function, layouts_of(function)), unit).kernels
     spec = kernel.spec
     assert isinstance(spec, Contraction)
     tiles = plan_tiles(spec, unit).tiles
@@ -138,6 +169,6 @@ def test_tiles_are_fewer_and_more(name: str, lanes: int) -> None:
 @pytest.mark.parametrize("name", UNITS)
 def test_how_many_forms_there_are(name: str) -> None:
     function, forms = UNITS[name]
-    source, unit = UnitSource(function, NHWC2), VectorUnit(16, 32)
+    source, unit = UnitSource(function, layouts_of(function)), VectorUnit(16, 32)
     plans = [plan_unit(source, unit), *other_plans(source, unit).values()]
     assert len(set(map(repr, plans))) == forms

@@ -74,11 +74,11 @@ def test_equal_units_are_profiled_once_and_remembered(
     search = searching(prepared, tmp_path)
     search.timer.compile_units()
     before = search.compiler.compiled
-    found = [search.timer.rkernels(unit) for unit in range(len(prepared.units))]
-    assert [k.name for k in found[0]] == ["default", "coarse", "fine"]
-    assert found[1] == found[0]
+    default, coarse, fine = search.timer.rkernels(0)
+    assert (default.name, coarse.name, fine.name) == ("default", "coarse", "fine")
     assert search.compiler.compiled == before + 2, "compiled when asked for, and not earlier"
-    default, coarse, fine = found[0]
+    found = [search.timer.rkernels(unit) for unit in range(len(prepared.units))]
+    assert found[0] == found[1] == (default, coarse, fine)
     assert coarse.tasks < default.tasks < fine.tasks
     assert all(k.task_seconds == (1e-6,) and k.seconds == 2e-3 for k in found[0])
     assert default.work == pytest.approx(default.tasks[0] * 1e-6)

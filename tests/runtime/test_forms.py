@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,30 @@ def test_the_faster_form_is_kept_for_each_unit(
     again = searching(prepared, tmp_path, tmp_path / "log")
     again.timer.compile_units()
     assert again.timer.compiled((number[second.name],)) == chosen
+
+
+def test_forms_of_the_log_are_rkernels(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that stages use comes first, and the others can be asked for by name."""
+    task = next(task for task in tuning_tasks(searching(prepared, tmp_path, None)) if task.weight)
+    write_log(tmp_path / "log", [task])
+    number = next(i for i, op in enumerate(prepared.units.operators) if op.name == task.name)
+    usual = searching(prepared, tmp_path, None).timer.compiled((number,))
+
+    def fake(program: Program, function: Any) -> list[float]:
+        return [2e-3 if set(program.kernels) & {f"k{key}_0" for key in usual.kernels} else 1e-3]
+
+    monkeypatch.setattr(measure, "time_program", fake)
+    tuned = searching(prepared, tmp_path, tmp_path / "log")
+    schedule, _ = tuned.schedule("sequential")
+    first, second, *_ = tuned.timer.rkernels(number)
+    assert (first.name, first.seconds) == ("tuned", 1e-3)
+    assert (second.name, second.seconds) == ("default", 2e-3)
+    for name, is_usual in (("tuned", False), ("default", True), ("", False)):
+        chosen = replace(schedule, kernels={number: name} if name else {})
+        built = build(apply_schedule(prepared, chosen), lanes=2, compiler=tuned.compiler)
+        assert bool({f"k{k}_0" for k in usual.kernels} & set(built.program.kernels)) == is_usual
 
 
 def test_merged_units_are_measured_in_both_forms_too(
