@@ -11,6 +11,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.search.rprogram import RProgram, simulated_spans
 
 
 def require_picture(path: Path) -> None:
@@ -88,6 +89,33 @@ def plot_schedule(
     ax.set_ylim(-0.6, rows - 0.4)
     ax.set_xlabel("milliseconds" if known else "stages")
     ax.set_title(f"{graph.name}: {schedule.policy} (hatched: merged, dotted: co-scheduled)")
+    return ax
+
+
+def plot_placement(graph: OpGraph, program: RProgram, *, ax: Any = None) -> Any:
+    """Draw what every lane does in the simulation of an rProgram; numbers are rTasks.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    program
+        With its placement.
+    ax
+        Matplotlib axes to draw into; a new figure otherwise.
+    """
+    ax = _axes(ax, (12, 3.2))
+    total = max(program.clocks)
+    for share, begin, end in simulated_spans(graph, program):
+        op = graph.operators[share.unit]
+        bar = [(begin * 1e3, (end - begin) * 1e3)]
+        ax.broken_barh(bar, (share.lane - 0.4, 0.8), facecolor=_color(op.name), edgecolor="white")
+        text = f"{op.name.rpartition('/')[2]} x {share.end - share.begin}"
+        _label(ax, text, (begin + end) / 2 * 1e3, share.lane, (end - begin) / total)
+    lanes = len(program.clocks)
+    ax.set_yticks(range(lanes), [f"unit {lane}" for lane in range(lanes)])
+    ax.set_xlabel("milliseconds")
+    ax.set_title(f"{graph.name}: an rProgram on {lanes} execution units")
     return ax
 
 

@@ -24,7 +24,7 @@ from tvm_ios.search.rammer import (
     wavefront_programs,
     with_placements,
 )
-from tvm_ios.search.rprogram import RProgram, select_lanes, simulate
+from tvm_ios.search.rprogram import RProgram, select_lanes, simulate, simulated_spans
 from tvm_ios.search.waves import stage_of, waves
 
 Kernels = dict[int, tuple[RKernel, ...]]
@@ -240,6 +240,11 @@ def test_the_simulation_is_what_a_device_of_exact_times_does(
     assert [own[-1] for own in done] == list(program.clocks)
     assert {f"u{unit}": end for unit, end in program.ends.items()} == ends
     assert simulate([program]) == (max(own[-1] for own in done),)
+    ended = [0.0] * lanes
+    for share, begin, end in simulated_spans(graph, program):
+        assert begin >= ended[share.lane]
+        ended[share.lane] = end
+    assert ended == list(program.clocks)
 
 
 @given(dags(8), st.integers(1, 4), st.data())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from tvm_ios.graph import OpGraph, bits
 from tvm_ios.placement import Placement, Share
@@ -93,6 +94,25 @@ class RProgram:
 def simulate(programs: Sequence[RProgram]) -> tuple[float, ...]:
     """Seconds of rPrograms if every rTask takes as long as it was profiled."""
     return tuple(max(program.clocks) for program in programs)
+
+
+def simulated_spans(graph: OpGraph, program: RProgram) -> tuple[tuple[Share, float, float], ...]:
+    """For each share of the placement when it begins and ends in the simulation, in seconds."""
+    clocks = [0.0] * len(program.clocks)
+    #: For each unit the end of its last phase so far, and which that is.
+    ends: dict[int, float] = {}
+    spans: list[tuple[Share, float, float]] = []
+    shares = groupby(program.placement, lambda share: (share.unit, share.phase))
+    for (unit, phase), same in shares:
+        before = [ends[p] for p in bits(graph.predecessors[unit]) if p in ends]
+        ready = ends[unit] if phase else max(before, default=0.0)
+        for share in same:
+            begin = max(clocks[share.lane], ready)
+            seconds = program.kernels[unit].task_seconds[phase]
+            clocks[share.lane] = begin + (share.end - share.begin) * seconds
+            ends[unit] = max(ends.get(unit, 0.0), clocks[share.lane])
+            spans.append((share, begin, clocks[share.lane]))
+    return tuple(spans)
 
 
 def select_lanes(
