@@ -14,7 +14,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lanes", type=int, default=available_lanes())
     lanes = ["--lanes", str(parser.parse_args().lanes)]
-    for name, options in (("search.py", []), ("side_by_side.py", lanes), ("optimize.py", lanes)):
+    for name, options in (
+        ("search.py", []),
+        ("executor.py", lanes),
+        ("side_by_side.py", lanes),
+        ("optimize.py", lanes),
+    ):
         print(f"== {name}", flush=True)
         script = Path(__file__).parent / name
         subprocess.run([sys.executable, str(script), *options], check=True)

@@ -2,7 +2,8 @@
 
 It holds ``program.json``, ``kernels.so``, ``params.safetensors`` (constants as the kernels
 want them, each content once), ``schedule.json`` and ``meta.json`` (versions, target, inputs
-and outputs, checksums). Loading checks all of it.
+and outputs, checksums). Loading checks all of it. ``model.tvm_ios`` is the file by whose name
+TVM's runtime loads the folder as a module (``runtime_ext/native/executable.cc``).
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from tvm_ios.program import Program, Role
 from tvm_ios.schedule import Schedule
 
 _VERSIONS = ("apache-tvm", "apache-tvm-ffi")
-_FILES = ("program.json", "kernels.so", "params.safetensors", "schedule.json")
+#: TVM's runtime chooses the loader of a module by what follows the last dot.
+MODULE_FILE = "model.tvm_ios"
+_FILES = ("program.json", "kernels.so", "params.safetensors", "schedule.json", MODULE_FILE)
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class Executable:
             (folder / "program.json").write_text(json.dumps(self.program.to_json()))
             (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
             shutil.copyfile(self.kernels, folder / "kernels.so")
+            (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
 
         meta = {
             "versions": {name: metadata.version(name) for name in _VERSIONS},

@@ -17,7 +17,12 @@ class KernelError(UserError, RuntimeError):
 
 @register_error("BusyError")
 class BusyError(RuntimeError):
-    """The executor is running in another thread, or is closed."""
+    """The executor is running already, or is closed."""
+
+
+@register_error("ForkError")
+class ForkError(UserError, RuntimeError):
+    """The executor's threads are in the process that this one was forked from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,9 @@ class Executor(Protocol):
         From ``run``, ``benchmark`` and ``profile`` if a kernel fails. The executor can run
         again afterwards.
     BusyError
-        From the same if another thread is inside, or after ``close``.
+        From the same if it is running already, or after ``close``.
+    ForkError
+        From the same in a forked child, if the executor has threads.
     """
 
     def run(self) -> None:
@@ -63,5 +70,5 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """End the threads, if there are any."""
+        """End the threads, if there are any; those of a run in progress when it ends."""
         ...

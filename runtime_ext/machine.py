@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,20 +29,61 @@ def available_lanes() -> int:
     return cpus if quota is None else max(1, min(cpus, int(quota)))
 
 
-def cpu_quota(groups: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """CPUs' worth of time that the container allows, or None without a limit.
+def cpu_quota(
+    groups: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
+) -> float | None:
+    """CPUs' worth of time that control groups allow, or None without a limit.
 
-    Control groups of version 2 and of version 1 are looked at, as containers see them.
+    The least limit of this process's group and of those around it, of version 1 or 2.
+
+    Parameters
+    ----------
+    groups
+        Where the file systems of the groups are mounted.
+    membership
+        Which groups this process is in.
     """
+    version_2, version_1 = {groups}, {groups / "cpu"}
+    with suppress(OSError):
+        for line in membership.read_text().splitlines():
+            _, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            if not controllers:
+                version_2 |= _group_and_those_around(groups, path)
+            elif "cpu" in controllers.split(","):
+                version_1 |= _group_and_those_around(groups / "cpu", path)
+    limits = [*map(_limit_of_version_2, version_2), *map(_limit_of_version_1, version_1)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _group_and_those_around(root: Path, path: str) -> set[Path]:
+    """Where a group's files may be.
+
+    A container sees its own group as the root but may read its path outside of it, so some of
+    the folders may not be there.
+    """
+    found, folder = {root}, root
+    for part in Path(path.lstrip("/")).parts:
+        if part == "..":
+            break
+        folder /= part
+        found.add(folder)
+    return found
+
+
+def _limit_of_version_2(group: Path) -> float | None:
     try:
-        quota, period = (groups / "cpu.max").read_text().split()
+        quota, period = (group / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):
-        pass
+        return None
+
+
+def _limit_of_version_1(group: Path) -> float | None:
     try:
-        microseconds = int((groups / "cpu/cpu.cfs_quota_us").read_text())
-        period_of_one = int((groups / "cpu/cpu.cfs_period_us").read_text())
-        return microseconds / period_of_one if microseconds > 0 else None
+        microseconds = int((group / "cpu.cfs_quota_us").read_text())
+        period = int((group / "cpu.cfs_period_us").read_text())
+        return microseconds / period if microseconds > 0 else None
     except (OSError, ValueError, ZeroDivisionError):
         return None
 

@@ -23,7 +23,7 @@ from runtime_ext.executor import Span
 from tvm_ios.program import Program, Wait
 
 _LIBRARY = "libtvm_ios_native.so"
-_INTERFACE = 1
+_INTERFACE = 2
 
 
 class NativeExecutor:
@@ -43,7 +43,7 @@ class NativeExecutor:
         to choose, and systems have been seen to wake two lanes on one CPU after a pause.
     spin_seconds
         How long a lane that waits keeps its CPU busy before it sleeps. With more lanes than
-        CPUs it sleeps at once.
+        CPUs, or than the container's quota, it sleeps at once.
 
     Raises
     ------
@@ -60,8 +60,6 @@ class NativeExecutor:
         pin: bool | None = None,
         spin_seconds: float = 1e-3,
     ) -> None:
-        if pin is None:
-            pin = 1 < len(program.lanes) == len(os.sched_getaffinity(0))
         self._library = load_native_library()
         self._handle = self._library["create"](
             [_function(functions[symbol]) for symbol in program.kernels],
@@ -105,7 +103,7 @@ def load_native_library() -> Any:
     ImportError
         If the library was not built or belongs to another version of this package.
     """
-    path = _library_path()
+    path = native_library_path()
     library = tvm_ffi.load_module(path)
     found = library["interface_version"]()
     if found != _INTERFACE:
@@ -116,7 +114,14 @@ def load_native_library() -> Any:
     return library
 
 
-def _library_path() -> Path:
+def native_library_path() -> Path:
+    """Where the C++ library is.
+
+    Raises
+    ------
+    ImportError
+        If it was not built.
+    """
     override = os.environ.get("TVM_IOS_NATIVE_LIB")
     if override:
         return Path(override).absolute()

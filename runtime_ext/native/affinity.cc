@@ -1,15 +1,43 @@
 #include "affinity.h"
 
 #include <pthread.h>
+#include <sched.h>
+
+#include <cerrno>
+#include <climits>
 
 namespace tvm_ios {
 
+namespace {
+
+constexpr int kBits = sizeof(unsigned long) * CHAR_BIT;
+
+// Empty if the system does not tell.
+CpuMask MaskOfThisThread() {
+  // A cpu_set_t has 1024 CPUs; larger machines refuse it.
+  for (std::size_t words = sizeof(cpu_set_t) / sizeof(unsigned long); words <= 4096; words *= 2) {
+    CpuMask mask(words);
+    const int error = pthread_getaffinity_np(pthread_self(), words * sizeof(unsigned long),
+                                             reinterpret_cast<cpu_set_t*>(mask.data()));
+    if (error == 0) return mask;
+    if (error != EINVAL) break;
+  }
+  return {};
+}
+
+bool BindThisThread(const CpuMask& mask) {
+  return pthread_setaffinity_np(pthread_self(), mask.size() * sizeof(unsigned long),
+                                reinterpret_cast<const cpu_set_t*>(mask.data())) == 0;
+}
+
+}  // namespace
+
 std::vector<int> AllowedCpus() {
   std::vector<int> cpus;
-  cpu_set_t mask;
-  if (pthread_getaffinity_np(pthread_self(), sizeof(mask), &mask) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  const CpuMask mask = MaskOfThisThread();
+  for (std::size_t word = 0; word < mask.size(); ++word) {
+    for (int bit = 0; bit < kBits; ++bit) {
+      if (mask[word] >> bit & 1) cpus.push_back(static_cast<int>(word) * kBits + bit);
     }
   }
   if (cpus.empty()) cpus.push_back(0);
@@ -17,17 +45,16 @@ std::vector<int> AllowedCpus() {
 }
 
 PinnedHere::PinnedHere(int cpu) {
-  cpu_set_t only;
-  CPU_ZERO(&only);
-  CPU_SET(cpu, &only);
-  const pthread_t self = pthread_self();
+  CpuMask before = MaskOfThisThread();
+  CpuMask only(before.size());
+  if (static_cast<std::size_t>(cpu / kBits) >= only.size()) return;
+  only[cpu / kBits] = 1UL << cpu % kBits;
   // A machine that forbids binding still computes the same: pinning is a wish.
-  changed_ = pthread_getaffinity_np(self, sizeof(before_), &before_) == 0 &&
-             pthread_setaffinity_np(self, sizeof(only), &only) == 0;
+  if (only != before && BindThisThread(only)) before_ = std::move(before);
 }
 
 PinnedHere::~PinnedHere() {
-  if (changed_) pthread_setaffinity_np(pthread_self(), sizeof(before_), &before_);
+  if (!before_.empty()) BindThisThread(before_);
 }
 
 }  // namespace tvm_ios

@@ -2,11 +2,12 @@
 #ifndef TVM_IOS_NATIVE_AFFINITY_H_
 #define TVM_IOS_NATIVE_AFFINITY_H_
 
-#include <sched.h>
-
 #include <vector>
 
 namespace tvm_ios {
+
+// A set of CPUs as the kernel takes it, as long as this machine needs.
+using CpuMask = std::vector<unsigned long>;
 
 // The CPUs of the calling thread's affinity mask, in order; never empty.
 std::vector<int> AllowedCpus();
@@ -20,8 +21,8 @@ class PinnedHere {
   PinnedHere& operator=(const PinnedHere&) = delete;
 
  private:
-  cpu_set_t before_;
-  bool changed_;
+  // Empty if nothing was changed.
+  CpuMask before_;
 };
 
 }  // namespace tvm_ios

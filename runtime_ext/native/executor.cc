@@ -1,10 +1,11 @@
 #include "executor.h"
 
+#include <algorithm>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "affinity.h"
+#include "cpu_quota.h"
 
 namespace tvm_ios {
 
@@ -21,58 +22,94 @@ std::int64_t Nanoseconds(std::chrono::steady_clock::duration time) {
 class Executor::Exclusive {
  public:
   explicit Exclusive(Executor* owner) : owner_(owner) {
-    if (owner_->busy_.exchange(true, std::memory_order_acquire)) {
+    if (owner_->Forked()) {
+      throw ffi::Error("ForkError",
+                       "this session was made before the process was forked; its threads are in "
+                       "the parent, so make a new one here",
+                       "");
+    }
+    if (owner_->busy_.exchange(true)) {
       throw ffi::Error("BusyError",
-                       "this session is running in another thread; make one session a thread", "");
+                       "this session is running, in another thread or in one of its own kernels; "
+                       "make one session a thread",
+                       "");
     }
     if (owner_->closed_) {
-      owner_->busy_.store(false, std::memory_order_release);
+      owner_->Release();
       throw ffi::Error("BusyError", "this session is closed; make a new one", "");
     }
     // Workers bind themselves once; the calling thread is only lent to us.
     if (owner_->pin_) pinned_.emplace(owner_->cpus_[0]);
   }
-  ~Exclusive() { owner_->busy_.store(false, std::memory_order_release); }
+  ~Exclusive() { owner_->Release(); }
 
  private:
   Executor* owner_;
   std::optional<PinnedHere> pinned_;
 };
 
-Executor::Executor(std::unique_ptr<Plan> plan, bool pin, std::chrono::nanoseconds spin)
+Executor::Pointer Executor::Make(std::unique_ptr<Plan> plan, const ExecutorOptions& options) {
+  return Pointer(new Executor(std::move(plan), options));
+}
+
+void Executor::Deleter::operator()(Executor* executor) const {
+  // In a forked child there is nobody to join, and the destructor of a condition variable
+  // would wait for its sleepers for ever.
+  if (!executor->Forked()) delete executor;
+}
+
+Executor::Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options)
     : plan_(std::move(plan)),
       cpus_(AllowedCpus()),
-      pin_(pin),
-      spin_(spin),
+      spin_(options.spin),
       progress_(plan_->lanes().size()),
       finished_(plan_->lanes().size()) {
   const std::vector<Lane>& lanes = plan_->lanes();
+  pin_ = options.pin.value_or(lanes.size() > 1 && lanes.size() == cpus_.size());
   for (std::size_t lane = 1; lane < lanes.size(); ++lane) {
     if (lanes[lane].launches != 0) helpers_.push_back(lane);
   }
   // Binding the caller costs some microseconds a run, for nothing if nobody runs beside it.
   if (helpers_.empty()) pin_ = false;
   // With more lanes than CPUs a spinning lane keeps the one it waits for from running.
-  if (helpers_.size() + 1 > cpus_.size()) spin_ = std::chrono::nanoseconds(0);
+  const double running = static_cast<double>(helpers_.size() + 1);
+  if (running > std::min(static_cast<double>(cpus_.size()), CpuQuota())) {
+    spin_ = std::chrono::nanoseconds(0);
+  }
   spans_.resize(lanes.size());
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) spans_[lane].resize(lanes[lane].launches);
+  StartThreads();
+}
+
+void Executor::StartThreads() {
   try {
     for (std::size_t lane : helpers_) threads_.emplace_back([this, lane] { Work(lane); });
-  } catch (...) {
+  } catch (const std::exception& error) {
+    const std::size_t lane = helpers_[threads_.size()];
     Close();
-    throw;
+    throw ffi::Error("RuntimeError",
+                     "no thread can be started for lane " + std::to_string(lane) + ": " +
+                         error.what() + "; raise the limit of threads or use fewer lanes",
+                     "");
   }
 }
 
 void Executor::Close() {
-  // A run in another thread keeps its threads; whoever closes must come back.
-  if (busy_.exchange(true, std::memory_order_acquire)) return;
-  closed_ = true;
+  if (Forked()) return;
+  closed_.store(true);
+  // Either we see that nobody is inside, or whoever is sees that it is closed, and ends the
+  // threads when leaving (both sides sequentially consistent).
+  if (busy_.exchange(true)) return;
   stop_.store(true, std::memory_order_seq_cst);
   begun_.Wake();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  busy_.store(false, std::memory_order_release);
+  busy_.store(false);
+}
+
+void Executor::Release() {
+  busy_.store(false);
+  if (closed_) Close();
 }
 
 void Executor::Run() {
@@ -81,6 +118,9 @@ void Executor::Run() {
 }
 
 std::vector<double> Executor::Benchmark(std::int64_t number, std::int64_t repeat) {
+  if (number < 1 || repeat < 1) {
+    throw ffi::Error("ValueError", "a benchmark needs at least one run and one sample", "");
+  }
   Exclusive exclusive(this);
   std::vector<double> seconds;
   for (std::int64_t sample = 0; sample < repeat; ++sample) {

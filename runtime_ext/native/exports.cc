@@ -4,19 +4,23 @@
 #include <memory>
 #include <utility>
 
+#include "cpu_features.h"
+#include "cpu_quota.h"
 #include "executor.h"
+#include "json_text.h"
+#include "sha256.h"
 
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 1;
+constexpr std::int64_t kInterface = 2;
 
 class ExecutorObj : public ffi::Object {
  public:
-  explicit ExecutorObj(std::unique_ptr<Executor> executor) : executor(std::move(executor)) {}
+  explicit ExecutorObj(Executor::Pointer executor) : executor(std::move(executor)) {}
 
   // Apart, because it needs a stronger alignment than an object gets.
-  std::unique_ptr<Executor> executor;
+  Executor::Pointer executor;
 
   static constexpr bool _type_mutable = true;
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("tvm_ios.NativeExecutor", ExecutorObj, ffi::Object);
@@ -32,11 +36,14 @@ std::int64_t Interface() { return kInterface; }
 
 ExecutorRef Create(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
                    ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
-                   ffi::Array<ffi::Array<std::int64_t>> lanes, bool pin, double spin_seconds) {
+                   ffi::Array<ffi::Array<std::int64_t>> lanes, ffi::Optional<bool> pin,
+                   double spin_seconds) {
   auto plan = std::make_unique<Plan>(functions, symbols, units, buffers, lanes);
-  const std::chrono::nanoseconds spin(static_cast<std::int64_t>(spin_seconds * 1e9));
-  return ExecutorRef(ffi::make_object<ExecutorObj>(
-      std::make_unique<Executor>(std::move(plan), pin, spin)));
+  ExecutorOptions options;
+  if (pin.has_value()) options.pin = *pin;
+  options.spin = std::chrono::nanoseconds(static_cast<std::int64_t>(spin_seconds * 1e9));
+  return ExecutorRef(
+      ffi::make_object<ExecutorObj>(Executor::Make(std::move(plan), options)));
 }
 
 void Run(ExecutorRef self) { self->executor->Run(); }
@@ -62,7 +69,20 @@ ffi::Array<std::int64_t> Profile(ExecutorRef self) {
 
 void Close(ExecutorRef self) { self->executor->Close(); }
 
+double Quota(ffi::String groups, ffi::String membership) { return CpuQuota(groups, membership); }
+
+// What only tests ask for: pieces that have to agree with the Python of the same name.
+ffi::String Digest(ffi::Bytes bytes) { return Sha256({bytes.data(), bytes.size()}); }
+ffi::String Sorted(ffi::Bytes json) {
+  return SortedJson(ParseObject({json.data(), json.size()}));
+}
+ffi::String Feature(ffi::String name) { return LinuxNameOfFeature(name); }
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sha256, Digest);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sorted_json, Sorted);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(linux_name_of_feature, Feature);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(interface_version, Interface);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(cpu_quota, Quota);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(create, Create);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, Run);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(benchmark, Benchmark);

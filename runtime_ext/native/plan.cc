@@ -52,6 +52,31 @@ Plan::Plan(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
   arguments_.reserve(total);
   lanes_.resize(codes.size());
   for (std::size_t i = 0; i < codes.size(); ++i) lanes_[i] = Decode(codes[i]);
+  RejectDeadlock();
+}
+
+// Runs the lanes with instantaneous kernels; what stays behind waits for ever.
+void Plan::RejectDeadlock() const {
+  std::vector<std::uint64_t> done(lanes_.size(), 0);
+  std::vector<std::size_t> at(lanes_.size(), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      for (; at[i] < lanes_[i].steps.size(); ++at[i], moved = true) {
+        const Step& step = lanes_[i].steps[at[i]];
+        if (step.function != nullptr) {
+          ++done[i];
+        } else if (done[step.lane] < step.launches) {
+          break;
+        }
+      }
+    }
+  }
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (at[i] < lanes_[i].steps.size()) {
+      TVM_FFI_THROW(ValueError) << "lane " << i << " of the program would wait for ever";
+    }
+  }
 }
 
 Lane Plan::Decode(const std::vector<std::int64_t>& code) {
@@ -61,7 +86,7 @@ Lane Plan::Decode(const std::vector<std::int64_t>& code) {
     Step step;
     if (reader.Index(2, "instruction") == 0) {
       step.lane = static_cast<std::int32_t>(reader.Index(lanes_.size(), "lane"));
-      step.launches = static_cast<std::uint64_t>(reader.Next());
+      step.launches = reader.Index(std::size_t{1} << 62, "launch");
     } else {
       const std::size_t kernel = reader.Index(functions_.size(), "kernel");
       const std::int64_t begin = reader.Next();

@@ -31,7 +31,8 @@ struct Lane {
 class Plan {
  public:
   // Each lane is a flat list of instructions: (0, lane, launches) for a wait, and
-  // (1, kernel, begin, end, unit, n, n buffers) for a launch.
+  // (1, kernel, begin, end, unit, n, n buffers) for a launch. Throws a ValueError that names the
+  // fault if it names what does not exist or would wait for ever.
   Plan(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
        ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
        ffi::Array<ffi::Array<std::int64_t>> lanes);
@@ -39,10 +40,13 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
 
   const std::vector<Lane>& lanes() const { return lanes_; }
+  const std::string& symbol(const Step& step) const { return symbols_[step.kernel]; }
+  const std::string& unit(const Step& step) const { return units_[step.unit]; }
   std::string Describe(const Step& step, std::size_t lane) const;
 
  private:
   Lane Decode(const std::vector<std::int64_t>& code);
+  void RejectDeadlock() const;
 
   std::vector<ffi::Function> functions_;
   std::vector<std::string> symbols_;

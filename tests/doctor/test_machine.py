@@ -18,6 +18,7 @@ from runtime_ext.doctor.compiler import check_compiler
 from runtime_ext.doctor.examine import examine
 from runtime_ext.doctor.processor import check_gpu, check_lanes, check_processor
 from runtime_ext.doctor.surroundings import check_cache, check_environment
+from runtime_ext.native_executor import load_native_library
 from tvm_ios.errors import UserError
 
 Patch = pytest.MonkeyPatch
@@ -103,13 +104,49 @@ def quota_files(folder: Path, version: int, quota: str) -> Path:
 def test_quotas_of_both_versions(
     version: int, quota: str, cpus: float | None, tmp_path: Path
 ) -> None:
-    assert machine.cpu_quota(quota_files(tmp_path, version, quota)) == cpus
+    assert machine.cpu_quota(quota_files(tmp_path, version, quota), tmp_path / "none") == cpus
 
 
 @pytest.mark.parametrize("text", ["", "max", "a b", "100000 0"])
 def test_quotas_that_cannot_be_read_are_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "cpu.max").write_text(text)
-    assert machine.cpu_quota(tmp_path) is None
+    assert machine.cpu_quota(tmp_path, tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cpus"),
+    [
+        # The process's own group, below one that allows less or more.
+        ("0::/slice/job", {"slice/job/cpu.max": "150000 100000", "slice/cpu.max": "max 1"}, 1.5),
+        ("0::/slice/job", {"slice/job/cpu.max": "max 1", "slice/cpu.max": "50000 100000"}, 0.5),
+        ("0::/slice/job", {"slice/job/cpu.max": "4 1", "cpu.max": "3 1"}, 3.0),
+        ("0::/other", {"slice/job/cpu.max": "4 1"}, None),
+        # A container that may read its path outside, but sees its own group as the root.
+        ("0::/docker/1f", {"cpu.max": "2 1"}, 2.0),
+        ("0::/../../elsewhere", {"cpu.max": "2 1", "elsewhere/cpu.max": "1 1"}, 2.0),
+        (
+            "12:cpu,cpuacct:/job\n0::/",
+            {"cpu/job/cpu.cfs_quota_us": "250000", "cpu/job/cpu.cfs_period_us": "100000"},
+            2.5,
+        ),
+        (
+            "12:cpuset:/job\n3:cpu:/",
+            {"cpu/job/cpu.cfs_quota_us": "250000", "cpu/job/cpu.cfs_period_us": "100000"},
+            None,
+        ),
+        ("no group", {}, None),
+    ],
+)
+def test_quotas_of_the_group_and_of_those_around_it(
+    membership: str, files: dict[str, str], cpus: float | None, tmp_path: Path
+) -> None:
+    for name, text in {"membership": membership, **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    assert machine.cpu_quota(tmp_path, tmp_path / "membership") == cpus
+    # The executor finds the same without Python.
+    native = load_native_library()["cpu_quota"](str(tmp_path), str(tmp_path / "membership"))
+    assert native == (float("inf") if cpus is None else cpus)
 
 
 def test_lanes_keep_to_the_quota(monkeypatch: Patch) -> None:

@@ -104,6 +104,26 @@ def executable(sound: Path, room: Path, random: Random) -> None:
     loaded.save(room / "result")
 
 
+def module(sound: Path, room: Path, random: Random) -> None:
+    """A folder whose checksums are right again, read by the C++ loader."""
+    from runtime_ext.runtime_module import load_module
+
+    folder = room / "executable"
+    shutil.copytree(sound / "executable", folder)
+    names = ["program.json"] * 5 + ["meta.json", "params.safetensors"]
+    if random.integers(10):
+        _damage_and_seal(folder, str(random.choice(names)), random)
+    loaded = load_module(folder)
+    try:
+        for number in range(loaded.get_num_inputs()):
+            loaded.set_input(number, np.zeros(*loaded.input_info(number)))
+        loaded.run()
+        for number in range(loaded.get_num_outputs()):
+            loaded.get_output(number)
+    finally:
+        loaded.close()
+
+
 def log_file(sound: Path, room: Path, random: Random) -> None:
     """A measurement log, read and appended to."""
     from tvm_ios.cost.log import LogHeader
@@ -141,6 +161,7 @@ def block_file(sound: Path, room: Path, random: Random) -> None:
 TARGETS: dict[str, Target] = {
     "onnx": onnx_file,
     "executable": executable,
+    "module": module,
     "schedule": schedule_file,
     "graph": graph_file,
     "log": log_file,

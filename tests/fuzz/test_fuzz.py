@@ -33,14 +33,14 @@ def check(report: Report, each: int) -> None:
 
 
 def test_a_few(sound: Path) -> None:
-    count = 280
+    count = 320
     check(run_cases(cases(count), sound), count // len(TARGETS))
 
 
 @pytest.mark.slow
 def test_two_thousand_models_schedules_and_executables(sound: Path) -> None:
-    chosen = ("onnx", "schedule", "executable")
-    many = [(chosen[i % 3], 1_000_000 + i) for i in range(6000)]
+    chosen = ("onnx", "schedule", "executable", "module")
+    many = [(chosen[i % 4], 1_000_000 + i) for i in range(8000)]
     report = run_cases(many, sound)
     assert not report.failures, "\n".join(report.failures)
     assert sum(report.counts.values()) == len(many)

@@ -131,6 +131,7 @@ def test_everything_comes_back(executable: Executable, saved: Path) -> None:
     assert sorted(f.name for f in saved.iterdir()) == [
         "kernels.so",
         "meta.json",
+        "model.tvm_ios",
         "params.safetensors",
         "program.json",
         "schedule.json",

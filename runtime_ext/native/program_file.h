@@ -1,0 +1,50 @@
+// A program as program.json has it, with the memory plan of memory.json.
+#ifndef TVM_IOS_NATIVE_PROGRAM_FILE_H_
+#define TVM_IOS_NATIVE_PROGRAM_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "json_text.h"
+#include "memory.h"
+
+namespace tvm_ios {
+
+struct Buffer {
+  std::string name;
+  BufferType type;
+  // input, output, constant, intermediate or scratch.
+  std::string role;
+  // The buffer whose memory it lies in; itself if it is no part of another.
+  std::size_t whole;
+
+  bool planned(std::size_t number) const {
+    return whole == number && (role == "intermediate" || role == "scratch");
+  }
+};
+
+struct Program {
+  std::vector<std::string> kernels;
+  std::vector<std::string> units;
+  std::vector<Buffer> buffers;
+  // As Plan takes them.
+  std::vector<std::vector<std::int64_t>> lanes;
+};
+
+// Where planned buffers lie in one arena; -1 for the others.
+struct MemoryPlan {
+  std::size_t bytes = 0;
+  std::vector<std::int64_t> offsets;
+};
+
+// What a launch may do is checked against what the file says of its kernel. That no two launches
+// race was proven when the file was written, by tvm_ios/happens_before.py. Throws a Misfit.
+Program ReadProgram(const JsonObject& file);
+
+// Throws a Misfit if a planned buffer has no bytes of the arena, or another one has.
+MemoryPlan ReadMemoryPlan(const JsonObject& file, const Program& program);
+
+}  // namespace tvm_ios
+
+#endif  // TVM_IOS_NATIVE_PROGRAM_FILE_H_

@@ -1,0 +1,41 @@
+"""C++ for tests: what is compiled against the headers that the executor is built with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import tvm_ffi.libinfo
+
+NATIVE = Path(__file__).parents[1] / "runtime_ext" / "native"
+#: The executor itself, without what Python sees of it.
+EXECUTOR = [
+    NATIVE / f"{name}.cc" for name in ("affinity", "cpu_quota", "executor", "fork_count", "plan")
+]
+
+
+def compiler() -> str:
+    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    assert found, "there is no C++ compiler, and pip could not have built the executor"
+    return found
+
+
+def compile_cpp(output: Path, sources: Sequence[Path], *flags: str) -> None:
+    library = Path(tvm_ffi.libinfo.find_libtvm_ffi())
+    command = [compiler(), "-std=c++17", "-iquote", str(NATIVE), "-pthread", *flags]
+    command += [f"-isystem{folder}" for folder in tvm_ffi.libinfo.include_paths()]
+    command += [*map(str, sources), str(library), f"-Wl,-rpath,{library.parent}", "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+def cannot_link(folder: Path, *flags: str) -> str | None:
+    """Why the compiler cannot link a program with these flags, or None if it can."""
+    source = folder / "empty.cc"
+    source.write_text("int main() { return 0; }\n")
+    command = [compiler(), *flags, str(source), "-o", str(folder / "empty")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return None if done.returncode == 0 else done.stderr.strip().splitlines()[-1]

@@ -1,0 +1,208 @@
+// The executor without Python, made to be built with a sanitizer: random programs against one
+// thread, failures in the middle, many executors at once, closing at any time, forks.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+
+#include "executor.h"
+#include "random_program.h"
+
+namespace {
+
+using namespace tvm_ios;
+using namespace tvm_ios_tests;
+
+#define EXPECT(condition)                                                          \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      std::exit(1);                                                                \
+    }                                                                              \
+  } while (0)
+
+struct Live {
+  RandomProgram program;
+  std::vector<ffi::Tensor> buffers;
+  Executor::Pointer executor;
+
+  explicit Live(RandomProgram made, Random& random) : program(std::move(made)) {
+    std::vector<ffi::String> units;
+    for (std::size_t i = 0; i < program.operations.size(); ++i) {
+      units.push_back("operation " + std::to_string(i));
+    }
+    for (std::size_t i = 0; i < program.buffers; ++i) buffers.push_back(Zeros());
+    ffi::Array<ffi::Array<std::int64_t>> lanes;
+    for (const auto& lane : program.lanes) {
+      lanes.push_back(ffi::Array<std::int64_t>(lane.begin(), lane.end()));
+    }
+    ExecutorOptions options;
+    // Sleeping at once, sleeping soon, and hardly ever.
+    options.spin = std::chrono::microseconds(std::array<int, 3>{0, 20, 20000}[random() % 3]);
+    if (random() % 2) options.pin = random() % 2 == 0;
+    executor = Executor::Make(
+        std::make_unique<Plan>(ffi::Array<ffi::Function>{MixKernel(), FailingKernel()},
+                               ffi::Array<ffi::String>{"mix", "fail"},
+                               ffi::Array<ffi::String>(units.begin(), units.end()),
+                               ffi::Array<ffi::Tensor>(buffers.begin(), buffers.end()), lanes),
+        options);
+  }
+
+  // Runs and compares with one thread, bit for bit.
+  void Check(int runs) {
+    std::vector<Content> expected(program.buffers);
+    for (std::size_t i = 0; i < program.buffers; ++i) expected[i] = Of(buffers[i]);
+    for (int run = 0; run < runs; ++run) {
+      if (run % 3 == 1) {
+        const auto spans = executor->Profile();
+        EXPECT(spans.size() == program.lanes.size());
+        for (const auto& lane : spans) {
+          for (std::size_t i = 0; i < lane.size(); ++i) {
+            EXPECT(lane[i].begin <= lane[i].end);
+            EXPECT(i == 0 || lane[i - 1].end <= lane[i].begin);
+          }
+        }
+      } else if (run % 3 == 2) {
+        EXPECT(executor->Benchmark(1, 1).size() == 1);
+      } else {
+        executor->Run();
+      }
+      program.Reference(expected);
+      for (std::size_t i = 0; i < program.buffers; ++i) EXPECT(Of(buffers[i]) == expected[i]);
+    }
+  }
+};
+
+void RandomPrograms(int count) {
+  Random random(1);
+  for (int i = 0; i < count; ++i) Live(MakeProgram(random), random).Check(6);
+}
+
+// A failure cancels the other lanes, names its unit, and the next run is whole again.
+void Failures(int count) {
+  Random random(2);
+  for (int i = 0; i < count; ++i) {
+    Live live(MakeProgram(random, true), random);
+    const std::string unit = std::to_string(live.program.operations.size() / 2);
+    for (int run = 0; run < 3; ++run) {
+      std::string said;
+      try {
+        live.executor->Run();
+      } catch (const ffi::Error& error) {
+        EXPECT(error.kind() == "KernelError");
+        said = error.message();
+      }
+      EXPECT(said.find("unit 'operation " + unit + "' failed in kernel 'fail' on lane ") == 0);
+      EXPECT(said.find("no luck") != std::string::npos);
+    }
+  }
+}
+
+// More lanes than CPUs, each executor with a caller of its own.
+void ManyAtOnce(int count) {
+  std::vector<std::thread> callers;
+  for (int number = 0; number < count; ++number) {
+    callers.emplace_back([number] {
+      Random random(100 + number);
+      for (int i = 0; i < 4; ++i) Live(MakeProgram(random), random).Check(5);
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+// Two callers of one executor: each run is whole or refused.
+void TwoCallers(int count) {
+  Random random(3);
+  Live live(MakeProgram(random), random);
+  std::atomic<int> done{0};
+  const auto call = [&] {
+    for (int i = 0; i < count; ++i) {
+      try {
+        live.executor->Run();
+        ++done;
+      } catch (const ffi::Error& error) {
+        EXPECT(error.kind() == "BusyError");
+      }
+    }
+  };
+  std::thread other(call);
+  call();
+  other.join();
+  std::vector<Content> expected(live.program.buffers);
+  for (int run = 0; run < done; ++run) live.program.Reference(expected);
+  for (std::size_t i = 0; i < live.program.buffers; ++i) {
+    EXPECT(Of(live.buffers[i]) == expected[i]);
+  }
+}
+
+// Closed from elsewhere while idle, in a run, twice; every run before is whole.
+void Closing(int count) {
+  Random random(4);
+  for (int i = 0; i < count; ++i) {
+    Live live(MakeProgram(random), random);
+    if (i % 4 == 0) {
+      // Never run.
+      live.executor->Close();
+      continue;
+    }
+    const auto pause = std::chrono::microseconds(random() % 300);
+    std::thread closer([&] {
+      std::this_thread::sleep_for(pause);
+      live.executor->Close();
+      live.executor->Close();
+    });
+    int runs = 0;
+    bool closed = false;
+    while (!closed) {
+      try {
+        live.executor->Run();
+        ++runs;
+      } catch (const ffi::Error& error) {
+        EXPECT(error.kind() == "BusyError");
+        closed = error.message().find("closed") != std::string::npos;
+      }
+    }
+    closer.join();
+    std::vector<Content> expected(live.program.buffers);
+    for (int run = 0; run < runs; ++run) live.program.Reference(expected);
+    for (std::size_t k = 0; k < live.program.buffers; ++k) {
+      EXPECT(Of(live.buffers[k]) == expected[k]);
+    }
+  }
+}
+
+void Forked() {
+  Random random(5);
+  Live live(MakeProgram(random), random);
+  live.Check(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      live.executor->Run();
+    } catch (const ffi::Error& error) {
+      live.executor.reset();
+      _exit(error.kind() == "ForkError" ? 7 : 8);
+    }
+    _exit(9);
+  }
+  int status = 0;
+  EXPECT(waitpid(child, &status, 0) == child);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  live.Check(2);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
+  RandomPrograms(60 * scale);
+  Failures(20 * scale);
+  ManyAtOnce(6);
+  TwoCallers(50 * scale);
+  Closing(40 * scale);
+  Forked();
+  std::puts("all is well");
+  return 0;
+}

@@ -1,0 +1,250 @@
+"""What only an executor with threads can get wrong: forks, affinity, closing, leaks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm_ffi
+
+from runtime_ext.executor import BusyError, ForkError, KernelError
+from runtime_ext.native_executor import NativeExecutor
+from runtime_ext.session import Session
+from tvm_ios.errors import UserError
+from tvm_ios.program import Buffer, BufferType, Launch, Program, Role, Wait
+
+VECTOR = BufferType((16,), "int64")
+TWO_LANES = Program(
+    lanes=((Launch(0, (0, 1), 0, 1, 0),), (Wait(0, 1), Launch(0, (1, 0), 0, 1, 1))),
+    kernels=("step",),
+    buffers=(Buffer("x", VECTOR, Role.INTERMEDIATE), Buffer("y", VECTOR, Role.OUTPUT)),
+    units=("there", "back"),
+)
+
+
+def step(source: Any, target: Any, begin: int, end: int) -> None:
+    np.copyto(np.from_dlpack(target), np.from_dlpack(source) + 1)
+
+
+def make(
+    function: Callable[..., None] = step, program: Program = TWO_LANES, **options: Any
+) -> tuple[NativeExecutor, np.ndarray[Any, Any]]:
+    """An executor, and its buffer x, which each run raises by two."""
+    arrays = [np.zeros(VECTOR.shape, VECTOR.dtype) for _ in program.buffers]
+    tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
+    functions = dict.fromkeys(program.kernels, function)
+    return NativeExecutor(program, functions, tensors, **options), arrays[0]
+
+
+def in_a_fork(work: Callable[[], str]) -> str:
+    """What a function says in a forked child; the child may not hang."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # Nothing of pytest may run here.
+        try:
+            os.write(write, work().encode())
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    ended = threading.Timer(30, os.kill, (child, 9))
+    ended.start()
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    ended.cancel()
+    return said
+
+
+@pytest.mark.parametrize("call", ["run", "profile", "benchmark"])
+def test_a_forked_child_is_told_instead_of_waiting_for_ever(call: str) -> None:
+    executor, x = make()
+    executor.run()
+    arguments = (1, 1) if call == "benchmark" else ()
+    said = in_a_fork(lambda: str(getattr(executor, call)(*arguments)))
+    assert said.startswith("ForkError: this session was made before the process was forked")
+    # The parent's is none the worse for it.
+    executor.run()
+    assert x[0] == 4
+    executor.close()
+
+
+def test_a_forked_child_can_close_drop_and_make_anew() -> None:
+    executors = [make()[0], make(spin_seconds=0.0)[0]]
+    for executor in executors:
+        executor.run()
+
+    def work() -> str:
+        executors[0].close()
+        executors.clear()
+        gc.collect()
+        executor, x = make()
+        executor.run()
+        executor.close()
+        return str(x[0])
+
+    assert in_a_fork(work) == "2"
+    for executor in executors:
+        executor.run()
+        executor.close()
+
+
+def test_a_fork_in_the_middle_of_a_run_is_told_too() -> None:
+    said: list[str] = []
+
+    def forking(*arguments: Any) -> None:
+        if not said:
+            said.append(in_a_fork(lambda: str(executor.run())))
+
+    executor, _ = make(forking)
+    executor.run()
+    executor.close()
+    assert said[0].startswith("ForkError: ")
+    assert issubclass(ForkError, UserError)
+
+
+def test_without_threads_a_forked_child_can_go_on() -> None:
+    one_lane = ((*TWO_LANES.lanes[0], TWO_LANES.lanes[1][1]),)
+    executor, x = make(program=replace(TWO_LANES, lanes=one_lane))
+    executor.run()
+    assert in_a_fork(lambda: f"{executor.run()} {executor.close()} {x[0]}") == "None None 4"
+    executor.run()
+    assert x[0] == 4
+    executor.close()
+
+
+def test_lanes_are_pinned_and_the_caller_gets_its_cpus_back() -> None:
+    allowed = os.sched_getaffinity(0)
+    seen: list[set[int]] = []
+
+    def look(source: Any, target: Any, begin: int, end: int) -> None:
+        seen.append(os.sched_getaffinity(0))
+        if fail:
+            raise ValueError("no")
+
+    for fail in (False, True):
+        executor, _ = make(look, pin=True)
+        seen.clear()
+        if fail:
+            with pytest.raises(KernelError):
+                executor.run()
+            with pytest.raises(KernelError):
+                executor.benchmark(2, 2)
+        else:
+            executor.run()
+            cpus = sorted(allowed)
+            assert seen == [{cpus[0]}, {cpus[1 % len(cpus)]}]
+        assert os.sched_getaffinity(0) == allowed
+        executor.close()
+
+
+def test_lanes_keep_to_the_affinity_mask() -> None:
+    allowed = os.sched_getaffinity(0)
+    one = {max(allowed)}
+    seen: list[set[int]] = []
+
+    def look(*arguments: Any) -> None:
+        seen.append(os.sched_getaffinity(0))
+
+    os.sched_setaffinity(0, one)
+    try:
+        for pin in (True, None):
+            executor, _ = make(look, pin=pin)
+            executor.run()
+            executor.close()
+        assert seen == [one] * 4
+        assert os.sched_getaffinity(0) == one
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_a_kernel_that_runs_its_own_session_is_refused(lane: int) -> None:
+    said: list[str] = []
+
+    def again(source: Any, target: Any, begin: int, end: int) -> None:
+        if threading.current_thread() is threading.main_thread() or lane == 1:
+            with pytest.raises(BusyError) as caught:
+                executor.run()
+            said.append(str(caught.value))
+        step(source, target, begin, end)
+
+    executor, x = make(again)
+    executor.run()
+    assert x[0] == 2
+    assert "in one of its own kernels" in said[0]
+    executor.close()
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_closing_in_the_middle_of_a_run_ends_the_threads_after_it() -> None:
+    before = threads()
+
+    def closing(source: Any, target: Any, begin: int, end: int) -> None:
+        executor.close()
+        step(source, target, begin, end)
+
+    executor, x = make(closing)
+    assert threads() == before + 1
+    executor.run()
+    assert x[0] == 2
+    assert threads() == before
+    with pytest.raises(BusyError, match="closed"):
+        executor.run()
+
+
+def test_programs_that_would_hang_or_name_what_is_not_there_are_refused() -> None:
+    launch = Launch(0, (0, 1), 0, 1, 0)
+    # Past the checks of Program, as a damaged file might.
+    for lanes, message in (
+        (((Wait(0, 1), launch),), "lane 0 of the program would wait for ever"),
+        (((launch,), (Wait(0, 2), launch)), "lane 1 of the program would wait for ever"),
+        (((Wait(3, 1), launch),), "names lane 3 of 1"),
+        (((Launch(7, (0, 1), 0, 1, 0),),), "names kernel 7 of 1"),
+        (((Launch(0, (0, 9), 0, 1, 0),),), "names buffer 9 of 2"),
+    ):
+        program = replace(TWO_LANES)
+        object.__setattr__(program, "lanes", lanes)
+        with pytest.raises(ValueError, match=message):
+            make(program=program)
+
+
+def test_a_hundred_sessions_leave_no_thread_no_file_and_no_memory() -> None:
+    """Bound: 4 MiB after a hundred sessions of 8 MiB of buffers and three threads each."""
+    program = replace(
+        TWO_LANES,
+        lanes=(*TWO_LANES.lanes, TWO_LANES.lanes[1], TWO_LANES.lanes[1]),
+        buffers=tuple(replace(b, type=BufferType((1 << 19,), "int64")) for b in TWO_LANES.buffers),
+    )
+
+    def one() -> None:
+        session = Session(program, {"step": step}, {})
+        session.run()
+        session.close()
+
+    for _ in range(10):
+        one()
+    before = threads(), len(os.listdir("/proc/self/fd")), resident()
+    for _ in range(100):
+        one()
+    gc.collect()
+    after = threads(), len(os.listdir("/proc/self/fd")), resident()
+    assert after[:2] == before[:2]
+    assert after[2] - before[2] < 4 << 20
+
+
+def resident() -> int:
+    """Bytes of memory in use."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
