@@ -13,7 +13,7 @@ from tvm_ios.cost.log import MeasurementLog
 from tvm_ios.program import Launch, Program, UnitCode
 
 #: Rounds of a profile: enough for a median, and no more than take so many seconds.
-_ROUNDS, _FEWEST_ROUNDS, _SECONDS = 15, 3, 5e-3
+_ROUNDS, _FEWEST_ROUNDS, _SECONDS = 15, 5, 5e-3
 #: No clock is finer.
 _SHORTEST = 1e-9
 
