@@ -103,7 +103,7 @@ def test_the_check_equals_brute_force(program: Program, data: st.DataObject) -> 
 @given(cases(), st.integers(1, 8))
 def test_plans_of_lowered_programs_are_tight(case: Case, lanes: int) -> None:
     """A buffer moved onto one that is in use at the same time is always objected to."""
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     made = plan_memory(program)
     check_arena(program, made.plan)
     assert made.proven

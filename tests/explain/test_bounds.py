@@ -153,7 +153,7 @@ def test_the_cache_keeps_what_was_used_last(case: Case, cache: int) -> None:
 
 @given(cases(), st.integers(0, 1500))
 def test_buffers_that_share_bytes_share_the_cache(case: Case, cache: int) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=2)
+    program = lower(case.graph, case.schedule_on(2), case.code, case.merged, lanes=2)
     work = find_work(program)
     planned = planned_buffers(program)
     apart = MemoryPlan(128 * len(planned), {b: 128 * n for n, b in enumerate(planned)})

@@ -41,7 +41,7 @@ def results(session: Session, inputs: dict[str, Array]) -> list[bytes]:
 @settings(deadline=None, max_examples=60)
 @given(cases(), st.integers(1, 8), st.integers(0, 1000))
 def test_random_programs_in_poisoned_memory(case: Case, lanes: int, seed: int) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     plan = plan_memory(program).plan
     assert poisoned(case, program, plan, seed) == expected(case, program)
     native = Session(program, case.functions(random.Random(seed)), case.constants, plan=plan)
@@ -53,7 +53,7 @@ def test_random_programs_in_poisoned_memory(case: Case, lanes: int, seed: int) -
 def test_whatever_the_check_allows_does_no_harm(
     case: Case, lanes: int, data: st.DataObject
 ) -> None:
-    program = lower(case.graph, case.schedule, case.code, case.merged, lanes=lanes)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     made = plan_memory(program)
     offsets = dict(made.plan.offsets)
     some = st.lists(st.sampled_from([*offsets]), max_size=3) if offsets else st.just([])
