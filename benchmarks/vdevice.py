@@ -27,7 +27,7 @@ from rich.table import Table
 from runtime_ext.machine import available_lanes
 from tvm_ios.cli.output import console
 
-RESULT = 'vdevice'
+RESULT = "vdevice"
 SMALL = ("resnext29", "lstm_tc", "nasnet_a_cifar")
 NETWORKS = ("squeezenet", "inception_v3", "nasnet_a", "randwire", *SMALL)
 POLICIES = ("sequential", "greedy", "ios-both", "rammer", "ios-holistic")
