@@ -71,7 +71,13 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
     executors: list[NativeExecutor] = []
     for barriers in (False, True):
         lowered = lower_stages(
-            graph, stages, code, lanes=lanes, placements=placements, barriers=barriers
+            graph,
+            stages,
+            code,
+            lanes=lanes,
+            barriers=barriers,
+            parts=timer.parts,
+            placements=placements,
         )
         functions = {symbol: search.compiler.function(symbol) for symbol in lowered.kernels}
         executors.append(NativeExecutor(lowered, functions, random_buffers(lowered)))

@@ -71,11 +71,11 @@ class StageTimer:
     ) -> None:
         self.graph = graph
         self.lanes = lanes
+        self.parts = parts
         self.stages_measured = 0
         self._source = source
         self._compiler = compiler
         self._log = log
-        self._parts = parts
         self._compiled: dict[tuple[int, ...], CompiledUnit] = {}
         self._latency: dict[str, tuple[float, ...]] = {}
         #: For each unit key the forms by the names of the rKernels.
@@ -226,7 +226,7 @@ class StageTimer:
         def profile() -> list[list[float]]:
             stage = Stage(Strategy.CONCURRENT, ((unit,),))
             code = {unit: form.code}
-            program = lower_stages(self.graph, (stage,), code, lanes=1, parts=self._parts)
+            program = lower_stages(self.graph, (stage,), code, lanes=1, parts=self.parts)
             return profile_phases(program, self._compiler.function, random_buffers(program))
 
         return RKernel(
@@ -273,7 +273,7 @@ class StageTimer:
             (Stage(Strategy.CO_SCHEDULE, (program.units,)),),
             {unit: self._form(program, unit).code for unit in program.units},
             lanes=self.lanes,
-            parts=self._parts,
+            parts=self.parts,
             placements={0: program.placement},
         )
         return self._timed(lowered)
@@ -297,7 +297,7 @@ class StageTimer:
             merged,
             lanes=lanes,
             unit_latency=self.unit_latency if len(stage.groups) > 1 and not merged else None,
-            parts=self._parts,
+            parts=self.parts,
         )
         return self._timed(program)
 

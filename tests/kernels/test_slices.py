@@ -100,7 +100,7 @@ def test_a_tuning_log_knows_the_same_contraction(function: Any) -> None:
     count = int(function.attrs["num_input"]) + len(tensor_types(function.ret_ty))
     source = UnitSource(function, sliced(function, ("NHWC",) * count))
     here, alone = _Known(), _Known()
-    (plan,) = tuned_plans(source, UNIT, here)
+    (plan,) = tuned_plans(source, UNIT, here).values()
     tuned_plans(source.alone, UNIT, alone)
     assert here.names == alone.names
     assert here.names
