@@ -20,6 +20,8 @@ def main() -> None:
         ("side_by_side.py", lanes),
         ("optimize.py", lanes),
         ("arena.py", lanes),
+        ("vdevice.py", lanes),
+        ("fine_grained_waits.py", lanes),
     ):
         print(f"== {name}", flush=True)
         script = Path(__file__).parent / name
