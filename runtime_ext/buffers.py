@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 import weakref
 from typing import Any
@@ -21,7 +20,8 @@ _by_identity: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.W
 
 def allocate(kind: BufferType) -> np.ndarray[Any, Any]:
     """A buffer of zeros whose first byte is aligned to 64; raises as the two below."""
-    return view(allocate_bytes(math.prod(kind.shape) * _dtype(kind).itemsize), kind)
+    _dtype(kind)  # a type that NumPy has not has no size either
+    return view(allocate_bytes(kind.nbytes), kind)
 
 
 def allocate_bytes(nbytes: int) -> np.ndarray[Any, Any]:
@@ -52,8 +52,7 @@ def view(memory: np.ndarray[Any, Any], kind: BufferType, offset: int = 0) -> np.
     """
     dtype = _dtype(kind)
     try:
-        nbytes = math.prod(kind.shape) * dtype.itemsize
-        return memory[offset : offset + nbytes].view(dtype).reshape(kind.shape)
+        return memory[offset : offset + kind.nbytes].view(dtype).reshape(kind.shape)
     except ValueError as error:
         raise UserError(f"a buffer of shape {kind.shape} cannot be allocated: {error}") from error
 

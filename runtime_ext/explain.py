@@ -18,7 +18,6 @@ from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
 from tvm_ios.explain.hot_units import HotUnits, hot_units
 from tvm_ios.explain.tasks import find_work
 from tvm_ios.explain.timeline import Timeline, read_timeline
-from tvm_ios.memory_plan import nbytes
 from tvm_ios.program import Program
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.policies import POLICIES
@@ -135,7 +134,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         preemptions=preempted / repeat,
         lanes=lanes,
         arena=executable.plan.nbytes,
-        unshared=sum(nbytes(program.buffers[n].type) for n in executable.plan.offsets),
+        unshared=sum(program.buffers[n].type.nbytes for n in executable.plan.offsets),
         peaks=peaks,
         total=regions[0],
         blocks=tuple(regions[1:]),

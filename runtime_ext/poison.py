@@ -38,8 +38,7 @@ class Poison:
         self._all_uses: dict[int, int] = dict.fromkeys(self._bytes, 0)
         for launch in (item for lane in program.lanes for item in lane):
             if isinstance(launch, Launch):
-                parts = ((b, program.buffers[b].part) for b in launch.buffers)
-                wholes = {b if part is None else part.of for b, part in parts}
+                wholes = set(map(program.whole_of, launch.buffers))
                 self._used[launch.buffers] = tuple(b for b in wholes if b in self._bytes)
                 for buffer in self._used[launch.buffers]:
                     self._all_uses[buffer] += 1

@@ -108,10 +108,7 @@ class Session:
             if buffer.part is None and n not in wholes
         }
         # Kernels of a part are given the whole.
-        arrays = [
-            wholes[n if buffer.part is None else buffer.part.of]
-            for n, buffer in enumerate(program.buffers)
-        ]
+        arrays = [wholes[program.whole_of(n)] for n in range(len(program.buffers))]
         tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
         self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}
         self._unset = {port.name for port in self.inputs}
@@ -275,8 +272,7 @@ def _arena(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> 
     check_plan(program, plan)
     numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
     for port in ports:
-        part = program.buffers[numbers[port.buffer]].part
-        if (numbers[port.buffer] if part is None else part.of) in plan.offsets:
+        if program.whole_of(numbers[port.buffer]) in plan.offsets:
             raise SessionError(
                 f"{port.name!r} lies in buffer {port.buffer!r}, whose memory others may take"
             )

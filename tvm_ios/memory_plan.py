@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
 from typing import Any, cast
 
-import numpy as np
-
 from tvm_ios.json_text import natural
-from tvm_ios.program import ALIGNMENT, BufferType, Program, ProgramError, Role
+from tvm_ios.program import ALIGNMENT, Program, ProgramError, Role
 
 #: Roles of the buffers that lie in the arena; the others are the caller's or shared.
 PLANNED = frozenset({Role.INTERMEDIATE, Role.SCRATCH})
@@ -70,11 +67,6 @@ def planned_buffers(program: Program) -> tuple[int, ...]:
     return tuple(n for n, b in enumerate(program.buffers) if b.role in PLANNED and b.part is None)
 
 
-def nbytes(kind: BufferType) -> int:
-    """Bytes of a buffer."""
-    return prod(kind.shape) * np.dtype(kind.dtype).itemsize
-
-
 def pieces(program: Program, plan: MemoryPlan) -> tuple[dict[int, range], tuple[int, ...]]:
     """The arena cut wherever a buffer begins or ends.
 
@@ -83,7 +75,7 @@ def pieces(program: Program, plan: MemoryPlan) -> tuple[dict[int, range], tuple[
     buffers, sizes
         The pieces of each planned buffer, by number; the bytes of each piece.
     """
-    ends = {b: begin + nbytes(program.buffers[b].type) for b, begin in plan.offsets.items()}
+    ends = {b: begin + program.buffers[b].type.nbytes for b, begin in plan.offsets.items()}
     borders = sorted({*plan.offsets.values(), *ends.values()})
     number = {byte: place for place, byte in enumerate(borders)}
     ranges = {b: range(number[begin], number[ends[b]]) for b, begin in plan.offsets.items()}
@@ -102,7 +94,7 @@ def check_plan(program: Program, plan: MemoryPlan) -> None:
         raise ProgramError("the memory plan and the program do not name the same buffers")
     for number, offset in plan.offsets.items():
         buffer = program.buffers[number]
-        if offset % ALIGNMENT or not 0 <= offset <= plan.nbytes - nbytes(buffer.type):
+        if offset % ALIGNMENT or not 0 <= offset <= plan.nbytes - buffer.type.nbytes:
             raise ProgramError(
                 f"the memory plan puts buffer {buffer.name!r} at byte {offset} of {plan.nbytes}"
             )

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from tvm_ios.errors import UserError
 from tvm_ios.json_text import natural, naturals
@@ -29,6 +32,11 @@ class BufferType:
 
     shape: tuple[int, ...]
     dtype: str = "float32"
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +294,11 @@ class Program:
         for number, lane in enumerate(self.lanes):
             if position[number] < len(lane):
                 raise ProgramError(f"lane {number} would wait for ever: the waits form a cycle")
+
+    def whole_of(self, buffer: int) -> int:
+        """The buffer whose memory a buffer lies in: of a part the whole, else itself."""
+        part = self.buffers[buffer].part
+        return buffer if part is None else part.of
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""

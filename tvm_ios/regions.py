@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tvm_ios.graph import Tensor
 from tvm_ios.program import Buffer
 
 
@@ -42,7 +41,7 @@ def regions_of(buffers: Sequence[Buffer]) -> tuple[range, ...]:
 def region_bytes(buffers: Sequence[Buffer]) -> tuple[int, ...]:
     """The size of each region, numbered as by :func:`regions_of`."""
     return tuple(
-        _nbytes(buffers[number]) * (end - begin) // cuts[-1]
+        buffers[number].type.nbytes * (end - begin) // cuts[-1]
         for number, cuts in _borders(buffers).items()
         for begin, end in pairwise(cuts)
     )
@@ -56,7 +55,3 @@ def _borders(buffers: Sequence[Buffer]) -> dict[int, list[int]]:
             extent = buffer.type.shape[buffer.part.axis]
             cuts[buffer.part.of] |= {0, buffer.part.begin, buffer.part.end, extent}
     return {number: sorted(cut or {0, 1}) for number, cut in cuts.items()}
-
-
-def _nbytes(buffer: Buffer) -> int:
-    return Tensor("", buffer.type.shape, buffer.type.dtype).nbytes

@@ -7,12 +7,12 @@ import itertools
 import networkx as nx
 from hypothesis import strategies as st
 
-from tvm_ios.memory_plan import nbytes, planned_buffers
+from tvm_ios.memory_plan import planned_buffers
 from tvm_ios.program import ALIGNMENT, Buffer, BufferType, Launch, Part, Program, Role, Wait
 
 
 def rounded(program: Program, buffer: int) -> int:
-    return -(-nbytes(program.buffers[buffer].type) // ALIGNMENT) * ALIGNMENT
+    return -(-program.buffers[buffer].type.nbytes // ALIGNMENT) * ALIGNMENT
 
 
 @st.composite

@@ -15,7 +15,7 @@ from tvm_ios.arena.planner import plan_memory
 from tvm_ios.arena.solver import solve
 from tvm_ios.happens_before import RaceError
 from tvm_ios.lower import lower
-from tvm_ios.memory_plan import MemoryPlan, nbytes, planned_buffers
+from tvm_ios.memory_plan import MemoryPlan, planned_buffers
 from tvm_ios.program import Buffer, BufferType, Launch, Program, ProgramError, Role
 
 few = settings(deadline=None, max_examples=60)
@@ -88,8 +88,8 @@ def test_the_check_equals_brute_force(program: Program, data: st.DataObject) -> 
     sharing = {
         frozenset((program.buffers[a].name, program.buffers[b].name))
         for a, b in conflicting(program)
-        if offsets[a] < offsets[b] + nbytes(program.buffers[b].type)
-        and offsets[b] < offsets[a] + nbytes(program.buffers[a].type)
+        if offsets[a] < offsets[b] + program.buffers[b].type.nbytes
+        and offsets[b] < offsets[a] + program.buffers[a].type.nbytes
     }
     if not sharing:
         check_arena(program, plan)

@@ -35,7 +35,7 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
     #: What each buffer's accesses so far are, as launches finished a lane.
     finished = {b: np.zeros(len(program.lanes), np.int64) for b in plan.offsets}
     for lane, count, known, launch in ordered_launches(program):
-        for buffer in _wholes(program, launch):
+        for buffer in dict.fromkeys(map(program.whole_of, launch.buffers)):
             here = bytes_of.get(buffer)
             if here is None:
                 continue
@@ -61,12 +61,6 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
                 )
                 raise RaceError(_sentence(program, other, buffer, launch))
             finished[buffer][lane] = count
-
-
-def _wholes(program: Program, launch: Launch) -> dict[int, None]:
-    """The buffers whose memory a launch is given."""
-    parts = ((number, program.buffers[number].part) for number in launch.buffers)
-    return dict.fromkeys(number if part is None else part.of for number, part in parts)
 
 
 def _sentence(program: Program, other: int, buffer: int, launch: Launch) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.happens_before import ordered_launches
-from tvm_ios.memory_plan import nbytes, planned_buffers
+from tvm_ios.memory_plan import planned_buffers
 from tvm_ios.program import ALIGNMENT, Program
 
 Array = np.ndarray[Any, Any]
@@ -101,7 +101,7 @@ def lifetimes(program: Program) -> Lifetimes:
     last_step = np.full(count, -1, np.int64)
     np.minimum.at(first_step, owner, access)
     np.maximum.at(last_step, owner, access)
-    sizes = [-(-nbytes(program.buffers[b].type) // ALIGNMENT) * ALIGNMENT for b in buffers]
+    sizes = [-(-program.buffers[b].type.nbytes // ALIGNMENT) * ALIGNMENT for b in buffers]
     return Lifetimes(
         np.asarray(buffers, np.int64),
         np.asarray(sizes, np.int64),
