@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from report import light_model, read_figures, write_result
+from report import light_model, read_figures, update_result
 from rich.table import Table
 
 from relay_passes.load import load_model
@@ -69,11 +69,10 @@ def main() -> None:
     given = parser.parse_args()
     for model in given.networks:
         name = Path(model).stem
-        known = read_figures("arena")
-        others = [r for r in known if (r["model"], r["lanes"]) != (name, given.lanes)]
-        if len(others) == len(known) or given.again:
+        known = {(row["model"], row["lanes"]) for row in read_figures("arena")}
+        if (name, given.lanes) not in known or given.again:
             print(f"== {name}", flush=True)
-            write_result("arena", [*others, *plan_network(model, given.lanes)])
+            update_result("arena", plan_network(model, given.lanes), "model", "lanes")
     table = Table("network", "policy", "lanes", "buffers", "arena", "lower bound", "ratio")
     for column in ("proven", "no sharing", "planning"):
         table.add_column(column)

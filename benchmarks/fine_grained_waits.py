@@ -30,6 +30,7 @@ from runtime_ext.measure import random_buffers
 from runtime_ext.native_executor import NativeExecutor
 from tvm_ios.cli.output import console
 from tvm_ios.lower import lower_stages
+from tvm_ios.paired import paired_ratio
 from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage, Strategy
 from tvm_ios.search.rammer import schedule_wave
@@ -91,7 +92,7 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
         "waves": len(found),
         "heterogeneous": any(len(set(wave)) > 1 for wave in keys),
         "microseconds": statistics.median(fine) * 1e6,
-        "ratio": statistics.median(a / b for a, b in zip(fine, barrier, strict=True)),
+        "ratio": paired_ratio(fine, barrier).median,
     }
 
 

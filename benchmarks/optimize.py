@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from report import light_model, read_figures, write_result
+from report import light_model, read_figures, update_result
 from rich.table import Table
 
 from tvm_ios import zoo
@@ -104,8 +104,7 @@ def main() -> None:
         folder = f"{given.output}/bench-{name}"
         done = optimize(model, folder, given.lanes)
         done["output_error"] = error_to_onnxruntime(model, folder)
-        others = [row for row in read_figures("optimize") if row["model"] != name]
-        write_result("optimize", [*others, done])
+        update_result("optimize", [done], "model")
     table = Table("network", "operators", "units", "kept", "to sequential", "95 %")
     for column in ("to TVM", "error to TVM", "to ONNX Runtime", "time"):
         table.add_column(column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ def write_result(name: str, figures: Any) -> Path:
     }
     write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
     return path
+
+
+def update_result(name: str, rows: Sequence[dict[str, Any]], *fields: str) -> None:
+    """Write rows in place of earlier ones that agree with one of them in some fields."""
+    new = {tuple(row[field] for field in fields) for row in rows}
+    kept = [r for r in read_figures(name) if tuple(r[field] for field in fields) not in new]
+    write_result(name, [*kept, *rows])
 
 
 def read_figures(name: str) -> list[Any]:

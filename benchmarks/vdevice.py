@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from report import read_figures, write_result
+from report import read_figures, update_result
 from rich.table import Table
 
 from runtime_ext.machine import available_lanes
@@ -190,13 +190,7 @@ def main() -> None:
             command = [sys.executable, __file__, network, "--lanes", str(count), "--here"]
             environment = {**os.environ, "TVM_NUM_THREADS": str(count)}
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment)
-            row = json.loads(done.stdout)
-            others = [
-                other
-                for other in read_figures(RESULT)
-                if (other["network"], other["lanes"]) != (network, count)
-            ]
-            write_result(RESULT, [*others, row])
+            update_result(RESULT, [json.loads(done.stdout)], "network", "lanes")
     report(read_figures(RESULT))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,11 +208,11 @@ def _build(
 
     built: dict[str, BuiltModel] = {}
     measured_as: dict[str, str] = {}
-    first_with: dict[Any, str] = {}
+    first_with: dict[Schedule, str] = {}
     for done, (policy, schedule) in enumerate(schedules.items()):
         report("building", done, len(schedules))
-        chosen = (schedule.placements.items(), schedule.kernels.items())
-        same = (schedule.stages, *(tuple(sorted(items)) for items in chosen))
+        # What is left says what the program does, whatever fields a schedule may gain.
+        same = replace(schedule, policy="", device="", batch=0, latencies=())
         twin = measured_as[policy] = first_with.setdefault(same, policy)
         built[policy] = (
             built[twin]
