@@ -9,8 +9,10 @@ kernel fails its unit is known.
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from runtime_ext.cuda.driver import CudaError, Device, call, driver
@@ -152,12 +154,16 @@ class CudaExecutor:
 
     def _capture(self, repeats: int) -> Held:
         mode = driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        call("cuStreamBeginCapture", self.origin, mode)
-        try:
-            for _ in range(repeats):
-                self._issue()
-        finally:
-            # Even a capture that failed has to be ended before the streams can be used again.
+        with _NoCollection():
+            call("cuStreamBeginCapture", self.origin, mode)
+            try:
+                for _ in range(repeats):
+                    self._issue()
+            except BaseException:
+                # The streams can be used again only when the capture has ended.
+                with suppress(CudaError):
+                    call("cuStreamEndCapture", self.origin)
+                raise
             graph = call("cuStreamEndCapture", self.origin)
         description = Held(self.device, graph, "cuGraphDestroy")
         replay = Held(self.device, call("cuGraphInstantiate", graph, 0), "cuGraphExecDestroy")
@@ -263,6 +269,18 @@ class _Timed:
 
     def _seconds(self, moment: Held) -> float:
         return call("cuEventElapsedTime", self.origin.handle, moment.handle) * 1e-3
+
+
+class _NoCollection:
+    """Puts garbage collection off: what it frees on the device would end a capture."""
+
+    def __enter__(self) -> None:
+        self._before = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._before:
+            gc.enable()
 
 
 class _Exclusive:

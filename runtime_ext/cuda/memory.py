@@ -35,7 +35,7 @@ class DeviceMemory:
 
     Raises
     ------
-    UserError
+    CudaError
         If the device has not as much memory.
     ProgramError
         If the plan is of another program.

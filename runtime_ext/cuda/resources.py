@@ -15,7 +15,6 @@ import numpy as np
 
 from runtime_ext.buffers import content_key
 from runtime_ext.cuda.driver import CudaError, Device, call, driver
-from tvm_ios.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
@@ -54,7 +53,7 @@ class DeviceBytes(Held):
 
     Raises
     ------
-    UserError
+    CudaError
         If the device has not as much.
     """
 
@@ -63,7 +62,7 @@ class DeviceBytes(Held):
         try:
             handle = call("cuMemAlloc", max(nbytes, 1))
         except CudaError as error:
-            raise UserError(f"{device.name} cannot allocate {nbytes} bytes: {error}") from error
+            raise CudaError(f"{device.name} cannot allocate {nbytes} bytes: {error}") from error
         super().__init__(device, handle, "cuMemFree")
         self.address = int(handle)
         self.nbytes = nbytes
@@ -82,7 +81,7 @@ class PinnedArray(Held):
         super().__init__(device, handle, "cuMemFreeHost")
         self.address = int(handle)
         memory = (ctypes.c_uint8 * nbytes).from_address(self.address)
-        self.array: Array = np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
+        self.array: Array = np.ndarray(shape, dtype, memory)
 
 
 def stream(device: Device) -> Held:
