@@ -5,22 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tvm_ffi.error import register_error
-
 from tvm_ios.errors import UserError
 
 
-@register_error("KernelError")
 class KernelError(UserError, RuntimeError):
     """A kernel failed; the sentence names the unit, the kernel and the lane."""
 
 
-@register_error("BusyError")
 class BusyError(RuntimeError):
     """The executor is running already, or is closed."""
 
 
-@register_error("ForkError")
 class ForkError(UserError, RuntimeError):
     """The executor's threads are in the process that this one was forked from."""
 

@@ -65,11 +65,14 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, max_units: int = 6) -> Case:
-    """Random cases, with concurrent, merge and co-scheduled stages."""
+def cases(draw: st.DrawFn, max_units: int = 6, *, whole: bool = False) -> Case:
+    """Random cases, with concurrent, merge and co-scheduled stages.
+
+    With ``whole`` as CUDA has them: kernels of one tile, and no merge stages.
+    """
     graph = draw(graphs(max_units))
-    stages = draw(stage_lists(graph))
-    code = {unit: draw(unit_codes(graph, unit)) for unit in range(len(graph))}
+    stages = draw(stage_lists(graph, merges=not whole))
+    code = {unit: draw(unit_codes(graph, unit, 1 if whole else 7)) for unit in range(len(graph))}
     placed = {
         position: draw(placements(graph, stage.units, code))
         for position, stage in enumerate(stages)
@@ -80,10 +83,7 @@ def cases(draw: st.DrawFn, max_units: int = 6) -> Case:
         for stage in stages
         if stage.strategy is Strategy.MERGE and len(stage.groups) > 1
     }
-    constants = {
-        f"{graph.operators[unit].name}/{_data_inputs(graph, (unit,))}": _constant(unit)
-        for unit in range(len(graph))
-    }
+    constants = unit_constants(graph)
     for stage in merged:
         name = "+".join(graph.operators[unit].name for unit in stage.units)
         first = _data_inputs(graph, stage.units)
@@ -91,6 +91,14 @@ def cases(draw: st.DrawFn, max_units: int = 6) -> Case:
             constants[f"{name}/{first + place}"] = _constant(unit)
     schedule = Schedule(graph.fingerprint, stages, policy="random", placements=placed)
     return Case(graph, schedule, code, merged, constants)
+
+
+def unit_constants(graph: OpGraph) -> dict[str, np.ndarray]:
+    """The constants of units that run by themselves."""
+    return {
+        f"{graph.operators[unit].name}/{_data_inputs(graph, (unit,))}": _constant(unit)
+        for unit in range(len(graph))
+    }
 
 
 @st.composite
@@ -110,7 +118,7 @@ def graphs(draw: st.DrawFn, max_units: int = 6) -> OpGraph:
 
 
 @st.composite
-def stage_lists(draw: st.DrawFn, graph: OpGraph) -> tuple[Stage, ...]:
+def stage_lists(draw: st.DrawFn, graph: OpGraph, *, merges: bool = True) -> tuple[Stage, ...]:
     """Random legal stages.
 
     Groups are the connected components of what a stage takes, or, co-scheduled, all of it.
@@ -125,7 +133,7 @@ def stage_lists(draw: st.DrawFn, graph: OpGraph) -> tuple[Stage, ...]:
                 taken.append(unit)
         groups = _components(graph, taken)
         possible = [Strategy.CONCURRENT, Strategy.CO_SCHEDULE]
-        if len(groups) > 1 and all(len(g) == 1 for g in groups):
+        if merges and len(groups) > 1 and all(len(g) == 1 for g in groups):
             possible.append(Strategy.MERGE)
         strategy = draw(st.sampled_from(possible))
         if strategy is Strategy.CO_SCHEDULE:
@@ -162,13 +170,13 @@ def placements(
 
 
 @st.composite
-def unit_codes(draw: st.DrawFn, graph: OpGraph, unit: int) -> UnitCode:
+def unit_codes(draw: st.DrawFn, graph: OpGraph, unit: int, most_tiles: int = 7) -> UnitCode:
     """Code of one phase, or of two with scratch between them."""
     data = _data_inputs(graph, (unit,))
     outputs = len(graph.operators[unit].outputs)
     inputs = tuple(range(data + 1))
     results = tuple(range(data + 1, data + 1 + outputs))
-    tiles = st.integers(1, 7)
+    tiles = st.integers(1, most_tiles)
     if not draw(st.booleans()):
         calls = (PhaseCall(f"u{unit}", draw(tiles), (*inputs, *results)),)
         return UnitCode((VECTOR,) * (data + 1 + outputs), outputs, (), calls)
