@@ -78,5 +78,5 @@ def _has_barrier(statement: Any) -> bool:
 def _reads(*values: Any) -> bool:
     found: list[Any] = []
     for value in values:
-        tvm_ffi.structural_walk(value, (tirx.BufferLoad, found.append))
+        tvm_ffi.structural_walk(value, (tvm.ir.expr.TensorLoad, found.append))
     return bool(found)

@@ -86,15 +86,12 @@ def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
         body = guarded(body, thread < threads)
     body, shared = _in_arena(body)
     body = _rewritten(body, {**places, **more}, padded)
-    code = _code(
-        tirx.PrimFunc(
-            [*kernel.params, *(pointer for pointer, _ in shared), task, thread],
-            body,
-            attrs=kernel.attrs,
-        ).with_attr("calling_conv", 0),
-        name,
-        arch,
-    )
+    pointers = (pointer for pointer, _ in shared)
+    made = tirx.PrimFunc([*kernel.params, *pointers, task, thread], body, attrs=kernel.attrs)
+    # Not ``__restrict__``: the compiler would take what is only read here for constant and load
+    # it through a cache that knows nothing of other blocks' stores.
+    made = made.with_attr({"calling_conv": 0, "tirx.noalias": False})
+    code = _code(made, name, arch)
     numbers = {f"{p.name}_ptr": i for i, p in enumerate(scheduled.params)}
     if len(numbers) < len(scheduled.params):
         raise ValueError(f"two buffers of the kernel {name} have one name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from fused_harness import Network, OnCpu, kernel_of, network
 from graph_sketch import GraphSketch
 from tvm import relax, tirx
 
-from runtime_ext.cuda.fused_kernel import fuse, vdevice
+from runtime_ext.cuda.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.rtask import rtask_function
-from runtime_ext.cuda.threads import ThreadCode, at
+from runtime_ext.cuda.threads import ThreadCode
 from tvm_ios.devices import load_device
 from tvm_ios.occupancy import OccupancyError
 from tvm_ios.persistent import PersistentProgram
@@ -43,6 +44,11 @@ def block() -> Network:
     return network([(1, 8, 7, 7), (8, 8, 1, 1), (8, 8, 3, 3), (8, 8, 1, 1)], inception)
 
 
+@pytest.fixture(scope="module")
+def made(block: Network) -> FusedKernel:
+    return fuse(lowered(block), block.kernels, load_device("h200"))
+
+
 def lowered(net: Network, lanes: int = VEUS, seed: int = 0) -> PersistentProgram:
     return lower_persistent(net.graph, net.stage, net.placement(lanes, seed), net.code, lanes=lanes)
 
@@ -53,9 +59,10 @@ def check(net: Network, program: PersistentProgram, run: OnCpu, seed: int) -> No
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5)
 
 
-def test_persistent_kernel_computes_the_network(block: Network, tmp_path: Path) -> None:
+def test_persistent_kernel_computes_the_network(
+    block: Network, made: FusedKernel, tmp_path: Path
+) -> None:
     program = lowered(block)
-    made = fuse(program, block.kernels, load_device("h200"))
     assert made.table is not None
     assert made.launchable.cleared == (len(made.buffers),)
     assert made.kernel.grid == (VEUS, 1, 1)
@@ -66,23 +73,27 @@ def test_persistent_kernel_computes_the_network(block: Network, tmp_path: Path) 
 
 
 def test_a_dropped_wait_is_a_wrong_result_or_a_kernel_that_stands_still(
-    block: Network, tmp_path: Path
+    block: Network, made: FusedKernel, tmp_path: Path
 ) -> None:
     program = lowered(block)
-    made = fuse(program, block.kernels, load_device("h200"))
     waiting = "if (step.first_wait < step.last_wait) {"
     assert waiting in made.kernel.source
     # The operator whose waits are dropped: the 3x3 convolution, which reads the 1x1's result.
-    broken = made.kernel.source.replace(waiting, waiting.replace(") {", " && step.of != 2) {"))
+    broken = made.kernel.source.replace(waiting, waiting.replace(") {", " && step.of != 1) {"))
     run = OnCpu(broken, made, tmp_path)
-    with pytest.raises(AssertionError):
-        for seed in range(20):
+    wrong = 0
+    for seed in range(20):
+        try:
             check(block, program, run, seed)
+        except AssertionError:
+            wrong += 1
+    assert wrong
 
 
-def test_a_wait_for_what_never_comes_stands_still(block: Network, tmp_path: Path) -> None:
+def test_a_wait_for_what_never_comes_stands_still(
+    block: Network, made: FusedKernel, tmp_path: Path
+) -> None:
     program = lowered(block)
-    made = fuse(program, block.kernels, load_device("h200"))
     silent = made.kernel.source.replace("count_step(steps + lane, ++made)", ";")
     with pytest.raises(AssertionError, match="stand still"):
         OnCpu(silent, made, tmp_path)(program, block.inputs, 0)
@@ -119,33 +130,29 @@ def test_operators_of_equal_code_share_it() -> None:
     assert "case 1: a0 = " in made.kernel.source
 
 
-def test_what_a_block_takes_is_the_most_that_an_operator_takes(block: Network) -> None:
-    made = fuse(lowered(block), block.kernels, load_device("h200")).kernel
-    alone = [
-        fuse(lowered_alone(block, unit), block.kernels, load_device("h200")).kernel
-        for unit in range(len(block.graph))
+def test_what_a_block_takes_is_the_most_that_an_operator_takes(
+    block: Network, made: FusedKernel
+) -> None:
+    functions = [
+        rtask_function(kernel.scheduled, f"rtask_{i}", "sm_90")
+        for i, kernel in enumerate(block.kernels.values())
     ]
-    assert made.dynamic_shared_bytes == max(k.dynamic_shared_bytes for k in alone) > 0
-    assert made.static_shared_bytes == 0
-    assert made.threads == max(k.threads for k in alone)
-
-
-def lowered_alone(net: Network, unit: int) -> PersistentProgram:
-    stage = Stage(Strategy.CO_SCHEDULE, ((unit,),))
-    tasks = net.code[unit].calls[0].tiles
-    return lower_persistent(net.graph, stage, (Share(unit, 0, 0, 0, tasks),), net.code, lanes=1)
+    assert made.kernel.dynamic_shared_bytes == max(f.shared_bytes for f in functions) > 0
+    assert made.kernel.static_shared_bytes == 0
+    assert made.kernel.threads == max(f.threads for f in functions)
 
 
 def test_results_of_other_blocks_are_not_read_through_the_cache_of_constants(
-    block: Network,
+    made: FusedKernel,
 ) -> None:
     """The compiler may not take for constant what the kernel writes: ``ld.global.nc``."""
-    made = fuse(lowered(block), block.kernels, load_device("h200"))
     text = ptx(made.kernel.source, "compute_90")
-    assert "ld.global" in text
-    assert ".nc" not in text
-    assert "bar.sync \t1" in text or "bar.sync 1" in text or "barrier.sync" in text
-    assert "fence.acq_rel.gpu" in text
+    loads = set(re.findall(r"ld\.global[.\w]*", text))
+    # The tables are constant.
+    assert {load for load in loads if ".nc" in load} <= {"ld.global.nc.u32"}
+    assert any("f32" in load for load in loads)
+    assert re.search(r"bar(rier)?\.(cta\.)?sync\s+1, ", text)
+    assert text.count("fence.acq_rel.gpu") == 2
 
 
 def ptx(source: str, arch: str) -> str:
@@ -160,7 +167,7 @@ def ptx(source: str, arch: str) -> str:
     return text.decode()
 
 
-def test_more_vblocks_than_the_gpu_holds_are_refused(block: Network) -> None:
+def test_more_veus_than_the_gpu_holds_are_refused(block: Network) -> None:
     device = load_device("h200")
     small = replace(device, processors=1)
     with pytest.raises(OccupancyError, match=r"schedule for at most \d+ vEUs"):
@@ -178,13 +185,18 @@ def test_threads_that_fill_no_warps_wait_but_do_nothing(tmp_path: Path) -> None:
     )
     held = code.shared("held", threads)
     here = code.block * threads
-    code.set(held, code.thread, at(source, here + code.thread))
+
+    def copy(to: Any, place: Any, of: Any, index: Any) -> None:
+        code.append(tirx.BufferStore(to, tirx.BufferLoad(of, [index]), [place]))
+
+    copy(held, code.thread, source, here + code.thread)
     code.synchronise()
-    code.set(target, here + code.thread, at(held, threads - 1 - code.thread))
-    function = rtask_function(code.kernel([source, target]), "reverse", "sm_90")
+    copy(target, here + code.thread, held, threads - 1 - code.thread)
+    scheduled = code.kernel([source, target])
+    function = rtask_function(scheduled, "reverse", "sm_90")
     assert (function.tasks, function.threads) == (rows, 64)
     assert function.source.count("if (thread < 48)") == 2
-    kernel = kernel_of("reverse", code.kernel([source, target]))
+    kernel = kernel_of("reverse", scheduled)
     vector = BufferType((rows * threads,))
     sketch = GraphSketch()
     graph = sketch.graph(sketch.op("reverse", sketch.op("reverse", 0)))
