@@ -142,7 +142,7 @@ static int run_blocks(int count, int threads, int resident, unsigned seed, void 
       swapcontext(&scheduler, &block.fibres[t]);
     }
     idle = progress == before ? idle + 1 : 0;
-    if (idle > 2000 * count) return (int)open.size();
+    if (idle > 400 * count) return (int)open.size();
     if (!block.left) open.erase(open.begin() + place);
   }
   return 0;
