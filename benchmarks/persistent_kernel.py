@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from report import write_result
@@ -19,15 +20,19 @@ from relay_passes.prepare import prepare
 from runtime_ext.cuda.co_schedule import co_scheduled, estimated_rkernel
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.fused_kernel import footprint, vdevice
+from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.in_place import arrange
+from runtime_ext.kernels.unit import CompiledUnit
 from runtime_ext.machine import cache_folder
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cli.output import console
 from tvm_ios.devices import Device, load_device
-from tvm_ios.graph import bits
+from tvm_ios.graph import OpGraph, bits
 from tvm_ios.occupancy import multiprocessor_of, resident_blocks
+from tvm_ios.program import UnitCode
 from tvm_ios.schedule import Stage, Strategy
 from tvm_ios.search.rammer import co_schedule
+from tvm_ios.search.rprogram import RProgram
 
 NETWORKS = ("inception_v3", "nasnet_a")
 
@@ -44,10 +49,7 @@ def measure(network: str, device: Device, precision: Any) -> dict[str, Any]:
     compiler = CudaKernelCompiler(of.arch, cache_folder() / "kernels", precision)
     begin = time.perf_counter()
     forms = compiler.compile_rkernels(
-        {
-            str(u): memory.source(made[u].function, made[u].data, made[u].outputs)
-            for u in units
-        }
+        {str(u): memory.source(made[u].function, made[u].data, made[u].outputs) for u in units}
     )
     compiled = time.perf_counter() - begin
     code = {unit: forms[str(unit)] for unit in units}
@@ -57,20 +59,9 @@ def measure(network: str, device: Device, precision: Any) -> dict[str, Any]:
         for form in code[unit].values()
         for call in form.code.calls
     }
-    veus = vdevice(kernels, device)
-    ways = {
-        unit: tuple(
-            estimated_rkernel(
-                name, form.code, kernels, graph.operators[unit].flops, device, veus
-            )
-            for name, form in code[unit].items()
-        )
-        for unit in units
-    }
     begin = time.perf_counter()
-    program = co_schedule(graph, units, ways.__getitem__, veus)
+    program, chosen, veus = search(graph, units, code, kernels, device)
     searched = time.perf_counter() - begin
-    chosen = {unit: code[unit][program.kernels[unit].name].code for unit in units}
     begin = time.perf_counter()
     stage = co_scheduled(
         graph,
@@ -113,6 +104,38 @@ def measure(network: str, device: Device, precision: Any) -> dict[str, Any]:
         },
         "estimated_us": max(program.clocks) * 1e6,
     }
+
+
+def search(
+    graph: OpGraph,
+    units: Sequence[int],
+    forms: Mapping[int, Mapping[str, CompiledUnit]],
+    kernels: Mapping[str, CudaKernel],
+    device: Device,
+) -> tuple[RProgram, dict[int, UnitCode], int]:
+    """The rProgram, its code, and for how many vEUs: those that the kernels it names leave."""
+    veus = vdevice(kernels, device)
+    while True:
+        ways = {
+            unit: tuple(
+                estimated_rkernel(
+                    name, form.code, kernels, graph.operators[unit].flops, device, veus
+                )
+                for name, form in forms[unit].items()
+            )
+            for unit in units
+        }
+        program = co_schedule(graph, units, ways.__getitem__, veus)
+        chosen = {unit: forms[unit][program.kernels[unit].name].code for unit in units}
+        used = {call.symbol: kernels[call.symbol] for c in chosen.values() for call in c.calls}
+        if vdevice(used, device) <= veus:
+            return program, chosen, veus
+        # Kernels that were not chosen had taken more room; now only these may be.
+        forms = {
+            unit: {program.kernels[unit].name: forms[unit][program.kernels[unit].name]}
+            for unit in units
+        }
+        veus = vdevice(used, device)
 
 
 def show(rows: list[dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,10 +174,14 @@ class OnCpu:
             empty = np.full(buffer.type.shape, np.nan, buffer.type.dtype)
             arrays[buffer.name] = np.array(inputs.get(buffer.name, empty))
         counts = np.zeros(len(program.lanes), np.int32)
-        pointers = [a.ctypes.data for a in (*arrays.values(), counts)]
+        self.launch([*arrays.values(), *([counts] if self._fused.table else ())], seed)
+        return arrays
+
+    def launch(self, arrays: Sequence[np.ndarray], seed: int) -> None:
+        """Run with these parameters."""
         kernel = self._fused.kernel
+        assert len(arrays) == len(kernel.parameters)
         resident = kernel.blocks if self._fused.table else 2
-        given = (ctypes.c_void_p * len(pointers))(*pointers)
+        given = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         stuck = self._run(given, kernel.blocks, kernel.threads, resident, seed)
         assert not stuck, f"{stuck} blocks stand still"
-        return arrays
