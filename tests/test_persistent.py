@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from graph_sketch import GraphSketch
 from hypothesis import given
 from hypothesis import strategies as st
-from graph_sketch import GraphSketch
 from random_units import Case, graphs, placements, random_inputs, unit_codes, unit_constants
 
 from runtime_ext.session import Session
