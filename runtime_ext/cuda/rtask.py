@@ -114,7 +114,8 @@ def _lowered(scheduled: Any, name: str, arch: str) -> Any:
     """The kernel when all of TVM's passes but the last ones have run."""
     blocks: list[Any] = []
     tvm_ffi.structural_walk(scheduled.body, (tvm.s_tir.SBlock, blocks.append))
-    passes, _, finalize = tirx.get_tir_pipeline("s_tir" if blocks else "tirx")
+    pipeline: Any = tirx.get_tir_pipeline("s_tir" if blocks else "tirx")
+    passes, _, finalize = pipeline
     target = cuda_target(arch)
     module = tvm.IRModule({name: scheduled.with_attr("global_symbol", name)})
     with target:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import tvm
 from cpp_compiler import compile_cpp
-from tvm import relax, tirx
 from tvm.s_tir import dlight
 
 from runtime_ext.cuda.fused_kernel import FusedKernel
@@ -25,6 +24,8 @@ from tvm_ios.placement import Placement, Share
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule import Stage, Strategy
 
+# TVM's own types do not say what its functions take.
+relax: Any = tvm.relax
 ARCH = "sm_90"
 _RULES = [getattr(dlight.gpu, r)() for r in ("Matmul", "GeneralReduction", "Fallback")]
 
@@ -73,10 +74,10 @@ def network(shapes: list[tuple[int, ...]], write: Callable[..., list[Any]]) -> N
         with builder.dataflow():
             outputs = builder.emit_output(relax.Tuple(write(builder.emit, *given)))
         builder.emit_func_output(outputs)
-    module = builder.get()
+    module: Any = builder.get()
     generator = np.random.default_rng(0)
     arrays = [generator.standard_normal(shape).astype("float32") for shape in shapes]
-    machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(module, target=tvm.target.Target("llvm")), tvm.cpu())
     results = [t.numpy() for t in machine["main"](*map(tvm.runtime.tensor, arrays))]
     with cuda_target(ARCH):
         module = tvm.transform.Sequential(
@@ -124,7 +125,7 @@ def network(shapes: list[tuple[int, ...]], write: Callable[..., list[Any]]) -> N
     )
 
 
-def kernel_of(symbol: str, scheduled: tirx.PrimFunc) -> CudaKernel:
+def kernel_of(symbol: str, scheduled: Any) -> CudaKernel:
     """What is known of a kernel without compiling it by itself."""
     grid, block = launch_extents(scheduled)
     return CudaKernel(

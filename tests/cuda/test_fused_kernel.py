@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fused_harness import Network, OnCpu, kernel_of, network
+from fused_harness import Network, OnCpu, kernel_of, network, relax
 from graph_sketch import GraphSketch
-from tvm import relax, tirx
+from tvm import tirx
 
 from runtime_ext.cuda.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.rtask import rtask_function
@@ -158,7 +159,7 @@ def test_results_of_other_blocks_are_not_read_through_the_cache_of_constants(
 
 
 def ptx(source: str, arch: str) -> str:
-    from cuda.bindings import nvrtc
+    nvrtc: Any = importlib.import_module("cuda.bindings.nvrtc")
 
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"k.cu", 0, [], [])
     (error,) = nvrtc.nvrtcCompileProgram(program, 2, [f"-arch={arch}".encode(), b"-std=c++17"])
