@@ -10,13 +10,13 @@ from runtime_ext.measure import Progress, StageTimer
 from tvm_ios.cost.composed import ComposedCost
 from tvm_ios.cost.log import LogError, MeasurementLog
 from tvm_ios.cost.recorded import RecordedCost
-from tvm_ios.merge_rule import mergeable
+from tvm_ios.merge_rule import mergeable as any_mergeable
 from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget, LazyStatistics, lazy_search
 from tvm_ios.search.network import SearchStatistics, search_graph
-from tvm_ios.search.policies import strategies_of
+from tvm_ios.search.policies import Mergeable, strategies_of
 from tvm_ios.search.rammer import (
     RAMMER,
     Profile,
@@ -60,6 +60,8 @@ class StageSearch:
         Called with (what, done, total).
     choose_forms
         Units may have several forms: the faster ones are found out before any schedule is made.
+    mergeable
+        Which units the timer has merged code of.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class StageSearch:
         progress: Progress | None = None,
         *,
         choose_forms: bool = False,
+        mergeable: Mergeable = any_mergeable,
     ) -> None:
         self.graph = timer.graph
         self.timer = timer
@@ -78,6 +81,7 @@ class StageSearch:
         self.progress = progress
         self.device = timer.device.name
         self._choose_forms = choose_forms
+        self._mergeable = mergeable
         self._optimistic: ComposedCost | None = None
         self._compiled = False
 
@@ -116,7 +120,7 @@ class StageSearch:
             self.timer.stage_key,
             policy,
             self.limits.pruning,
-            mergeable,
+            self._mergeable,
             budget=self.limits.budget,
             progress=report,
             device=self.device,
@@ -174,7 +178,7 @@ class StageSearch:
             cost,
             policy,
             self.limits.pruning,
-            mergeable,
+            self._mergeable,
             device=self.device,
             batch=graph.batch,
         )

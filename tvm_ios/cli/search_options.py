@@ -23,6 +23,18 @@ class MeasureMode(StrEnum):
     full = "full"
 
 
+class TargetKind(StrEnum):
+    """What is compiled for."""
+
+    llvm = "llvm"
+    cuda = "cuda"
+
+
+Target = Annotated[TargetKind, typer.Option(help="llvm: a CPU; cuda: an NVIDIA GPU.")]
+Arch = Annotated[
+    str | None,
+    typer.Option(help="x86-64-v2, -v3 or -v4, or sm_90 and the like.  [this machine's, sm_90]"),
+]
 Policies = Annotated[
     str | None,
     typer.Option(
@@ -74,16 +86,20 @@ def policy_names(text: str | None) -> Sequence[str]:
 
 def measuring_options(
     lanes: int | None,
-    measure: MeasureMode,
+    measure: MeasureMode | None,
     max_measurements: int | None,
     time_limit: float | None,
     r: int,
     s: int,
     max_block: int,
     log: Path | None = None,
+    *,
+    target: TargetKind = TargetKind.llvm,
+    arch: str | None = None,
 ) -> MeasuringOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
     from runtime_ext.machine import available_lanes
+    from runtime_ext.targets import target_of
 
     lanes = lanes or available_lanes()
     # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
@@ -94,6 +110,7 @@ def measuring_options(
 
     return MeasuringOptions(
         lanes=lanes,
+        target=target_of(target.value, arch, lanes),
         database=log,
         pruning=Pruning(r, s),
         max_block=max_block,
