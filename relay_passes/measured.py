@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +59,16 @@ class MeasuredSearch(StageSearch):
     ) -> None:
         self.prepared = prepared
         self.options = options
-        target, device = options.resolved_target, CpuDevice(options.lanes)
+        device = CpuDevice(options.lanes)
         self.compiler = KernelCompiler(
-            target, options.lanes, options.cache / "kernels", database=options.database
+            options.resolved_target,
+            options.lanes,
+            options.cache / "kernels",
+            database=options.database,
         )
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self.memory = arrange(prepared.units, functions)
-        self._header = LogHeader(device.name, str(target), tvm.__version__)
+        self._header = LogHeader(device.name, str(self.compiler.target), tvm.__version__)
         timer = StageTimer(
             prepared.units, self.source, self.compiler, device, self._log(), self.memory.parts
         )
@@ -76,6 +79,9 @@ class MeasuredSearch(StageSearch):
     def recorded(self, policy: str, log: Path) -> tuple[Schedule, SearchStatistics | None]:
         """The best schedule of stages that a log holds; no stage is measured.
 
+        Where the options name a target, any machine's log for it will do: one that a bundle
+        brought back, say.
+
         Raises
         ------
         LogError
@@ -84,8 +90,12 @@ class MeasuredSearch(StageSearch):
         """
         if not log.exists():
             raise LogError(f"there is no measurement log {log}")
-        read_header(log)
-        return self.recorded_schedule(policy, ReadOnlyLog(log, self._header))
+        found = read_header(log)
+        header = self._header
+        if self.options.target is not None:
+            header = replace(header, device=found.device)
+        made, took = self.recorded_schedule(policy, ReadOnlyLog(log, header))
+        return replace(made, device=header.device), took
 
     def source(self, units: tuple[int, ...]) -> UnitSource:
         """The function and layouts of a unit, or of merged ones."""

@@ -82,7 +82,8 @@ def confirm(
         # Who is loaded first lies elsewhere in memory.
         order = list(reversed(names)) if number % 2 else names
         task = {policy: str(schedules[policy]) for policy in order}
-        command = [sys.executable, str(bundle.folder / "run.py"), "--contest", json.dumps(task)]
+        command = [sys.executable, str(bundle.folder / "run.py")]
+        command += ["--contest", json.dumps(task)]
         command += ["--lanes", str(lanes), "--output", str(log.parent)]
         done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
         if done.returncode:
