@@ -1,26 +1,23 @@
-"""What an executor is: it runs one program over one set of buffers."""
+"""What an executor is: it runs one program over one set of buffers, in some memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from tvm_ffi.error import register_error
+import numpy as np
 
 from tvm_ios.errors import UserError
 
 
-@register_error("KernelError")
 class KernelError(UserError, RuntimeError):
     """A kernel failed; the sentence names the unit, the kernel and the lane."""
 
 
-@register_error("BusyError")
 class BusyError(RuntimeError):
     """The executor is running already, or is closed."""
 
 
-@register_error("ForkError")
 class ForkError(UserError, RuntimeError):
     """The executor's threads are in the process that this one was forked from."""
 
@@ -41,6 +38,18 @@ class Span:
     launch: int
     begin: float
     end: float
+
+
+class Memory(Protocol):
+    """The buffers of one program, wherever they lie."""
+
+    def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
+        """Copy an array into a buffer."""
+        ...
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """A copy of what a buffer holds."""
+        ...
 
 
 class Executor(Protocol):

@@ -17,10 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import tvm_ffi
+from tvm_ffi.error import register_error
 
-# Importing it also registers the errors that the library raises by name.
-from runtime_ext.executor import Span
+from runtime_ext.executor import BusyError, ForkError, KernelError, Span
 from tvm_ios.program import Program, Wait
+
+# The library raises them by name.
+register_error("KernelError", KernelError)
+register_error("BusyError", BusyError)
+register_error("ForkError", ForkError)
 
 _LIBRARY = "libtvm_ios_native.so"
 _INTERFACE = 2

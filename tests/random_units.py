@@ -65,11 +65,14 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, max_units: int = 6) -> Case:
-    """Random cases, with concurrent, merge and co-scheduled stages."""
+def cases(draw: st.DrawFn, max_units: int = 6, *, whole: bool = False) -> Case:
+    """Random cases, with concurrent, merge and co-scheduled stages.
+
+    With ``whole`` as CUDA has them: kernels of one tile, and no merge stages.
+    """
     graph = draw(graphs(max_units))
-    stages = draw(stage_lists(graph))
-    code = {unit: draw(unit_codes(graph, unit)) for unit in range(len(graph))}
+    stages = draw(stage_lists(graph, merges=not whole))
+    code = {unit: draw(unit_codes(graph, unit, 1 if whole else 7)) for unit in range(len(graph))}
     placed = {
         position: draw(placements(graph, stage.units, code))
         for position, stage in enumerate(stages)
@@ -110,7 +113,7 @@ def graphs(draw: st.DrawFn, max_units: int = 6) -> OpGraph:
 
 
 @st.composite
-def stage_lists(draw: st.DrawFn, graph: OpGraph) -> tuple[Stage, ...]:
+def stage_lists(draw: st.DrawFn, graph: OpGraph, *, merges: bool = True) -> tuple[Stage, ...]:
     """Random legal stages.
 
     Groups are the connected components of what a stage takes, or, co-scheduled, all of it.
@@ -125,7 +128,7 @@ def stage_lists(draw: st.DrawFn, graph: OpGraph) -> tuple[Stage, ...]:
                 taken.append(unit)
         groups = _components(graph, taken)
         possible = [Strategy.CONCURRENT, Strategy.CO_SCHEDULE]
-        if len(groups) > 1 and all(len(g) == 1 for g in groups):
+        if merges and len(groups) > 1 and all(len(g) == 1 for g in groups):
             possible.append(Strategy.MERGE)
         strategy = draw(st.sampled_from(possible))
         if strategy is Strategy.CO_SCHEDULE:
@@ -162,13 +165,13 @@ def placements(
 
 
 @st.composite
-def unit_codes(draw: st.DrawFn, graph: OpGraph, unit: int) -> UnitCode:
+def unit_codes(draw: st.DrawFn, graph: OpGraph, unit: int, most_tiles: int = 7) -> UnitCode:
     """Code of one phase, or of two with scratch between them."""
     data = _data_inputs(graph, (unit,))
     outputs = len(graph.operators[unit].outputs)
     inputs = tuple(range(data + 1))
     results = tuple(range(data + 1, data + 1 + outputs))
-    tiles = st.integers(1, 7)
+    tiles = st.integers(1, most_tiles)
     if not draw(st.booleans()):
         calls = (PhaseCall(f"u{unit}", draw(tiles), (*inputs, *results)),)
         return UnitCode((VECTOR,) * (data + 1 + outputs), outputs, (), calls)

@@ -1,0 +1,326 @@
+"""The CUDA executor: a lane is a stream, and a run is one launch of a captured graph.
+
+The same calls issue a run eagerly and into a capture: fork and join are events, so that work
+which only takes a stream, such as that of a library, can be captured too. The first run is
+eager and waits after every launch: CUDA loads code lazily, which a capture forbids, and if a
+kernel fails its unit is known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from runtime_ext.cuda.driver import CudaError, Device, call, driver, open_device
+from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
+from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.memory import DeviceMemory
+from runtime_ext.cuda.resources import Held, event, shared_module, stream
+from runtime_ext.executor import BusyError, KernelError, Span
+from tvm_ios.memory_plan import MemoryPlan
+from tvm_ios.program import Program, ProgramError
+
+
+class CudaExecutor:
+    """Runs a program on one stream a lane; not re-entrant.
+
+    Parameters
+    ----------
+    program
+        What to run: every launch is of a whole kernel, ``[0, 1)``.
+    kernels
+        For each of the program's symbols its kernel.
+    addresses
+        One address on the device a buffer of the program. Whoever gives them keeps the memory.
+    device
+        Where.
+    captured
+        Replay a captured graph; else the host issues every launch in every run.
+
+    Raises
+    ------
+    KeyError
+        If a symbol has no kernel.
+    ProgramError
+        If a launch is of a range of tiles.
+    CudaError
+        If the device does not take the kernels.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, Launchable],
+        addresses: Sequence[int],
+        *,
+        device: Device,
+        captured: bool = True,
+    ) -> None:
+        self.device = device
+        self._program = program
+        self._graph = event_graph(program)
+        device.use()
+        self._modules = [shared_module(device, kernels[s].cubin) for s in program.kernels]
+        self._calls = _calls(program, self._graph, kernels, addresses, self._modules)
+        used = {node.lane for node in self._graph.nodes} | {self._graph.origin}
+        self._streams = {lane: stream(device) for lane in used}
+        self._begin = event(device)
+        self._events = {number: event(device) for number in self._graph.recorded}
+        self._captured = captured
+        self._replay: Held | None = None
+        self._tried = False
+        self._inside = threading.Lock()
+        self._closed = False
+
+    @property
+    def origin(self) -> Any:
+        """The stream on which runs begin and end."""
+        return self._streams[self._graph.origin].handle
+
+    def run(self) -> None:
+        """Run the program once; returns when all of it has finished."""
+        with _Exclusive(self):
+            if self._first():
+                return
+            self._start()
+            self._finish()
+
+    def benchmark(self, number: int, repeat: int) -> list[float]:
+        """Seconds a run by the device's clock, ``repeat`` samples, each the mean of ``number``."""
+        with _Exclusive(self):
+            self._first()
+            begin, end = (event(self.device, timing=True) for _ in range(2))
+            samples: list[float] = []
+            for _ in range(repeat):
+                call("cuEventRecord", begin.handle, self.origin)
+                for _ in range(number):
+                    self._start()
+                call("cuEventRecord", end.handle, self.origin)
+                self._finish()
+                samples.append(call("cuEventElapsedTime", begin.handle, end.handle) * 1e-3 / number)
+            return samples
+
+    def profile(self) -> tuple[Span, ...]:
+        """One eager run with the times of every launch, lane by lane, by events around each."""
+        with _Exclusive(self):
+            self._first()
+            timed = _Timed(self.device, len(self._graph.nodes))
+            call("cuEventRecord", timed.origin.handle, self.origin)
+            self._issue(timed)
+            self._finish()
+            return timed.spans(self._graph)
+
+    def capture(self, repeats: int = 1) -> Held:
+        """A graph of so many runs, one after another, ready to be launched on :attr:`origin`."""
+        with _Exclusive(self):
+            self._first()
+            return self._capture(repeats)
+
+    def close(self) -> None:
+        """Give streams, events and the graph back; later runs are refused."""
+        with self._inside:
+            self._closed = True
+            held = [*self._streams.values(), self._begin, *self._events.values()]
+            for resource in [self._replay, *held]:
+                if resource is not None:
+                    resource.close()
+
+    def _first(self) -> bool:
+        """The first run, and what later ones need; False if it was before."""
+        if self._tried:
+            return False
+        self._issue(checked=True)
+        self._finish()
+        if self._captured:
+            self._replay = self._capture(1)
+        self._tried = True
+        return True
+
+    def _start(self) -> None:
+        if self._replay is None:
+            self._issue()
+        else:
+            call("cuGraphLaunch", self._replay.handle, self.origin)
+
+    def _finish(self) -> None:
+        try:
+            call("cuStreamSynchronize", self.origin)
+        except CudaError as error:
+            raise KernelError(
+                f"a kernel of the program failed: {error}; a first run in a new process says which"
+            ) from error
+
+    def _capture(self, repeats: int) -> Held:
+        mode = driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        with _NoCollection():
+            call("cuStreamBeginCapture", self.origin, mode)
+            try:
+                for _ in range(repeats):
+                    self._issue()
+            except BaseException:
+                # The streams can be used again only when the capture has ended.
+                with suppress(CudaError):
+                    call("cuStreamEndCapture", self.origin)
+                raise
+            graph = call("cuStreamEndCapture", self.origin)
+        description = Held(self.device, graph, "cuGraphDestroy")
+        replay = Held(self.device, call("cuGraphInstantiate", graph, 0), "cuGraphExecDestroy")
+        description.close()
+        call("cuGraphUpload", replay.handle, self.origin)
+        return replay
+
+    def _issue(self, timed: _Timed | None = None, *, checked: bool = False) -> None:
+        """Put all launches of a run on their streams."""
+        graph = self._graph
+        if any(node.forks for node in graph.nodes):
+            call("cuEventRecord", self._begin.handle, self.origin)
+        for number, node in enumerate(graph.nodes):
+            queue = self._streams[node.lane].handle
+            if node.forks:
+                call("cuStreamWaitEvent", queue, self._begin.handle, 0)
+            for other in node.awaits:
+                call("cuStreamWaitEvent", queue, self._events[other].handle, 0)
+            if timed is not None:
+                call("cuEventRecord", timed.before[number].handle, queue)
+            self._launch(number, node, queue, checked)
+            if timed is not None:
+                call("cuEventRecord", timed.after[number].handle, queue)
+            if number in self._events:
+                call("cuEventRecord", self._events[number].handle, queue)
+        for number in graph.joins:
+            call("cuStreamWaitEvent", self.origin, self._events[number].handle, 0)
+
+    def _launch(self, number: int, node: Node, queue: Any, checked: bool) -> None:
+        kernel = self._calls[number]
+        try:
+            for address, nbytes in kernel.cleared:
+                call("cuMemsetD8Async", address, 0, nbytes, queue)
+            call("cuLaunchKernel", *kernel.function_and_sizes, queue, kernel.parameters, 0)
+            if checked:
+                call("cuStreamSynchronize", queue)
+        except CudaError as error:
+            launch = node.launch
+            raise KernelError(
+                f"unit '{self._program.units[launch.unit]}' failed in kernel "
+                f"'{self._program.kernels[launch.kernel]}' on lane {node.lane}: {error}"
+            ) from error
+
+
+def run_on_device(
+    program: Program,
+    kernels: Mapping[str, Launchable],
+    constants: Mapping[str, np.ndarray[Any, Any]],
+    plan: MemoryPlan | None,
+    device: int,
+    *,
+    captured: bool = True,
+) -> tuple[DeviceMemory, CudaExecutor]:
+    """A program's memory on a GPU, given by its number, and an executor over it."""
+    opened = open_device(device)
+    memory = DeviceMemory(opened, program, constants, plan)
+    return memory, CudaExecutor(
+        program, kernels, memory.addresses, device=opened, captured=captured
+    )
+
+
+class _Call:
+    """What the driver is told of one launch."""
+
+    def __init__(
+        self, kernel: Launchable, function: Any, addresses: list[int], sizes: list[int]
+    ) -> None:
+        self.function_and_sizes = (function, *kernel.grid, *kernel.block, kernel.shared_bytes)
+        self.cleared = [(addresses[place], sizes[place]) for place in kernel.cleared]
+        # The driver wants an array of pointers to the arguments, here addresses of buffers.
+        self._values = (ctypes.c_uint64 * len(addresses))(*addresses)
+        first = ctypes.addressof(self._values)
+        self._pointers = (ctypes.c_uint64 * len(addresses))(
+            *(first + 8 * place for place in range(len(addresses)))
+        )
+        self.parameters = ctypes.addressof(self._pointers)
+
+
+def _calls(
+    program: Program,
+    graph: EventGraph,
+    kernels: Mapping[str, Launchable],
+    addresses: Sequence[int],
+    modules: Sequence[Any],
+) -> list[_Call]:
+    functions = [
+        module.function(kernels[symbol].entry, kernels[symbol].shared_bytes)
+        for symbol, module in zip(program.kernels, modules, strict=True)
+    ]
+    calls: list[_Call] = []
+    for node in graph.nodes:
+        launch = node.launch
+        symbol = program.kernels[launch.kernel]
+        if (launch.begin, launch.end) != (0, 1):
+            raise ProgramError(
+                f"lane {node.lane} launches the tiles {launch.begin} to {launch.end} of kernel "
+                f"{symbol!r}, and CUDA kernels run whole"
+            )
+        here = [addresses[b] for b in launch.buffers]
+        sizes = [program.buffers[b].type.nbytes for b in launch.buffers]
+        calls.append(_Call(kernels[symbol], functions[launch.kernel], here, sizes))
+    return calls
+
+
+class _Timed:
+    """Events before and after every launch of a run."""
+
+    def __init__(self, device: Device, count: int) -> None:
+        self.origin = event(device, timing=True)
+        self.before = [event(device, timing=True) for _ in range(count)]
+        self.after = [event(device, timing=True) for _ in range(count)]
+
+    def spans(self, graph: EventGraph) -> tuple[Span, ...]:
+        """When the launches ran, lane by lane."""
+        spans = [
+            Span(node.lane, node.number, self._seconds(begin), self._seconds(end))
+            for node, begin, end in zip(graph.nodes, self.before, self.after, strict=True)
+        ]
+        return tuple(sorted(spans, key=lambda span: (span.lane, span.launch)))
+
+    def _seconds(self, moment: Held) -> float:
+        return call("cuEventElapsedTime", self.origin.handle, moment.handle) * 1e-3
+
+
+class _NoCollection:
+    """Puts garbage collection off: what it frees on the device would end a capture."""
+
+    def __enter__(self) -> None:
+        self._before = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._before:
+            gc.enable()
+
+
+class _Exclusive:
+    """Refuses whoever comes while a thread is inside, or after the end."""
+
+    def __init__(self, executor: CudaExecutor) -> None:
+        self._executor = executor
+
+    def __enter__(self) -> None:
+        executor = self._executor
+        if not executor._inside.acquire(blocking=False):
+            raise BusyError("this session is running in another thread; make one session a thread")
+        try:
+            if executor._closed:
+                raise BusyError("this session is closed; make a new one")
+            executor.device.use()
+        except BaseException:
+            executor._inside.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._executor._inside.release()

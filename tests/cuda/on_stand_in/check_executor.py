@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_units import VECTOR, Case, cases, random_inputs
+from stand_in import calls, kernel, kernels_of, live, recover, seed
+
+from runtime_ext.cuda.driver import CudaError, call, open_device
+from runtime_ext.cuda.executor import CudaExecutor
+from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.memory import DeviceMemory
+from runtime_ext.executor import BusyError
+from tvm_ios.arena.planner import plan_memory
+from tvm_ios.lower import lower
+from tvm_ios.program import Buffer, Launch, Program, ProgramError, Role, Wait
+
+BUFFERS = (Buffer("x", VECTOR, Role.INPUT), Buffer("y", VECTOR, Role.OUTPUT))
+
+
+def relay_race(lanes: int, legs: int, waits: bool = True) -> Program:
+    """Each leg copies x to y or back, plus one, and runs on the next lane."""
+    items: list[list[Launch | Wait]] = [[] for _ in range(lanes)]
+    for leg in range(legs):
+        lane = items[leg % lanes]
+        if waits and leg:
+            lane.append(Wait((leg - 1) % lanes, (leg - 1) // lanes + 1))
+        lane.append(Launch(0, (0, 1) if leg % 2 == 0 else (1, 0), 0, 1, leg % 3))
+    return Program(tuple(map(tuple, items)), ("step",), BUFFERS, ("a", "b", "c"))
+
+
+class Running:
+    """A program with its memory."""
+
+    def __init__(self, program: Program, kernels: Any = None, **options: Any) -> None:
+        device = open_device()
+        self.memory = DeviceMemory(device, program, options.pop("constants", {}))
+        kernels = kernels or {"step": kernel("step")}
+        self.executor = CudaExecutor(
+            program, kernels, self.memory.addresses, device=device, **options
+        )
+
+    def result(self, start: int = 0) -> int:
+        self.memory.write("x", np.full(VECTOR.shape, start, VECTOR.dtype))
+        self.executor.run()
+        return int(self.memory.read("y")[0])
+
+
+@settings(deadline=None, max_examples=150)
+@given(cases(whole=True), st.integers(1, 4), st.booleans(), st.booleans(), st.integers(0, 9999))
+def test_random_programs_compute_the_graph(
+    case: Case, lanes: int, planned: bool, captured: bool, number: int
+) -> None:
+    seed(number)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes)
+    device = open_device()
+    plan = plan_memory(program).plan if planned else None
+    memory = DeviceMemory(device, program, case.constants, plan)
+    executor = CudaExecutor(
+        program, kernels_of(case, program), memory.addresses, device=device, captured=captured
+    )
+    for run in range(4):
+        inputs = random_inputs(case.graph, run)
+        for name, value in inputs.items():
+            memory.write(name, value)
+        executor.run()
+        for name, value in case.expected(inputs).items():
+            np.testing.assert_array_equal(memory.read(name), value)
+    executor.close()
+
+
+@pytest.mark.parametrize("captured", [True, False])
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8])
+def test_long_chains_over_lanes(lanes: int, captured: bool) -> None:
+    running = Running(relay_race(lanes, 101), captured=captured)
+    assert [running.result(start) for start in (5, 6, 7, 8)] == [106, 107, 108, 109]
+    running.executor.close()
+
+
+def without(program: Program, lane: int, place: int) -> Program:
+    items = [*program.lanes[lane]]
+    del items[place]
+    return replace(program, lanes=(*program.lanes[:lane], tuple(items), *program.lanes[lane + 1 :]))
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_a_missing_wait_is_seen(captured: bool) -> None:
+    program = relay_race(2, 6)
+    waits = [
+        (lane, place)
+        for lane, items in enumerate(program.lanes)
+        for place, item in enumerate(items)
+        if isinstance(item, Wait)
+    ]
+    for lane, place in waits:
+        running = Running(without(program, lane, place), captured=captured)
+        seen = {running.result() for _ in range(30)}
+        assert seen != {6}, (lane, place)
+        recover()
+
+
+def crossing() -> Program:
+    """Two lanes that begin at once; lane 0 needs both, and lane 1 ends last."""
+    items = (
+        (Launch(0, (0, 1), 0, 1, 0), Wait(1, 1), Launch(0, (2, 1), 0, 1, 0)),
+        (Launch(0, (0, 2), 0, 1, 1), Wait(0, 2), Launch(0, (1, 3), 0, 1, 1)),
+    )
+    buffers = (*BUFFERS, Buffer("z", VECTOR, Role.INTERMEDIATE), Buffer("w", VECTOR, Role.OUTPUT))
+    return Program(items, ("step",), buffers, ("a", "b"))
+
+
+def spoil(running: Running, what: str) -> None:
+    """Leave all forks, waits or joins of its event graph out."""
+    executor: Any = running.executor
+    graph = executor._graph
+    if what == "joins":
+        spoilt = replace(graph, joins=())
+    else:
+        value = False if what == "forks" else ()
+        spoilt = replace(graph, nodes=tuple(replace(node, **{what: value}) for node in graph.nodes))
+    assert spoilt != graph
+    executor._graph = spoilt
+
+
+@pytest.mark.parametrize("what", ["joins", "awaits"])
+def test_a_missing_event_is_seen(what: str) -> None:
+    running = Running(crossing(), captured=False)
+    assert running.result() == 2
+    spoil(running, what)
+    seen: set[tuple[int, int]] = set()
+    for start in range(30):
+        y = running.result(start * 100)
+        seen.add((y - start * 100, int(running.memory.read("w")[0]) - start * 100))
+    assert seen != {(2, 3)}
+
+
+def test_a_missing_fork_is_refused() -> None:
+    running = Running(crossing())
+    spoil(running, "forks")
+    with pytest.raises(CudaError, match="ISOLATION"):
+        running.executor.run()
+
+
+def test_a_capture_without_a_join_is_refused() -> None:
+    running = Running(relay_race(2, 2))
+    executor: Any = running.executor
+    executor._graph = replace(executor._graph, joins=())
+    with pytest.raises(CudaError, match="UNJOINED"):
+        executor.run()
+
+
+def test_a_run_is_one_call() -> None:
+    running = Running(relay_race(3, 30))
+    running.result()
+    before = {name: calls(name) for name in ("cuLaunchKernel", "cuGraphLaunch", "cuEventRecord")}
+    running.executor.run()
+    after = {name: calls(name) for name in before}
+    assert after == {**before, "cuGraphLaunch": before["cuGraphLaunch"] + 1}
+
+
+def test_a_failing_kernel_names_its_unit() -> None:
+    program = Program(
+        ((Launch(0, (0, 1), 0, 1, 0),), (Wait(0, 1), Launch(1, (1, 0), 0, 1, 1))),
+        ("step", "big"),
+        BUFFERS,
+        ("fine", "the bad one"),
+    )
+    kernels: dict[str, Launchable] = {
+        "step": kernel("step"),
+        "big": replace(kernel("step"), block=(1025, 1, 1)),
+    }
+    running = Running(program, kernels)
+    with pytest.raises(
+        RuntimeError, match="unit 'the bad one' failed in kernel 'big' on lane 1: cuLaunchKernel"
+    ):
+        running.executor.run()
+
+
+def test_large_shared_memory_is_asked_for() -> None:
+    running = Running(relay_race(1, 1), {"step": kernel("step", shared_bytes=200 << 10)})
+    assert running.result() == 1
+    with pytest.raises(CudaError, match="cuFuncSetAttribute"):
+        Running(relay_race(1, 1), {"step": kernel("step", shared_bytes=228 << 10)})
+
+
+def test_cleared_arguments_are_zero_before_every_launch() -> None:
+    running = Running(relay_race(2, 5), {"step": kernel("step", cleared=(0,))})
+    assert [running.result(start) for start in (7, 8, 9)] == [1, 1, 1]
+
+
+def test_a_range_of_tiles_is_refused() -> None:
+    program = Program(((Launch(0, (0, 1), 0, 2, 0),),), ("step",), BUFFERS, ("u",))
+    with pytest.raises(ProgramError, match="CUDA kernels run whole"):
+        Running(program)
+
+
+def test_profile_covers_all_launches_in_order() -> None:
+    running = Running(relay_race(3, 10))
+    spans = running.executor.profile()
+    assert [(s.lane, s.launch) for s in spans] == [
+        (lane, launch) for lane, count in enumerate((4, 3, 3)) for launch in range(count)
+    ]
+    by_leg = sorted(spans, key=lambda s: s.launch * 3 + s.lane)
+    assert all(a.begin <= a.end <= b.begin for a, b in itertools.pairwise(by_leg))
+
+
+def test_benchmark_runs_as_often_as_asked() -> None:
+    running = Running(relay_race(2, 2))
+    running.result()
+    before = calls("cuGraphLaunch")
+    samples = running.executor.benchmark(5, 3)
+    assert calls("cuGraphLaunch") == before + 15
+    assert len(samples) == 3
+    assert all(s > 0 for s in samples)
+
+
+def test_a_captured_repetition_runs_one_after_another() -> None:
+    running = Running(relay_race(2, 3))
+    running.result(0)
+    replay = running.executor.capture(repeats=7)
+    running.memory.write("x", np.zeros(VECTOR.shape, VECTOR.dtype))
+    call("cuGraphLaunch", replay.handle, running.executor.origin)
+    call("cuStreamSynchronize", running.executor.origin)
+    # Each run ends with y = x + 1 after having made x two larger.
+    assert int(running.memory.read("y")[0]) == 2 * 7 + 1
+
+
+def test_another_thread_may_run_it_and_two_may_not() -> None:
+    running = Running(relay_race(2, 2))
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(running.result(3)))
+    thread.start()
+    thread.join()
+    assert found == [4]
+    executor: Any = running.executor
+    with executor._inside, pytest.raises(BusyError, match="another thread"):
+        executor.run()
+    executor.close()
+    executor.close()
+    with pytest.raises(BusyError, match="closed"):
+        executor.run()
+
+
+def test_all_is_given_back_and_constants_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    kinds = ("stream", "event", "graph", "graph exec", "module", "memory", "pinned")
+    before = {kind: live(kind) for kind in kinds}
+    buffers = (Buffer("c", VECTOR, Role.CONSTANT), Buffer("y", VECTOR, Role.OUTPUT))
+    program = Program(((Launch(0, (0, 1), 0, 1, 0),),), ("step",), buffers, ("u",))
+    constants = {"c": np.arange(12)}
+    one, two = (Running(program, constants=constants) for _ in range(2))
+    for running in (one, two):
+        running.executor.run()
+        np.testing.assert_array_equal(running.memory.read("y"), constants["c"] + 1)
+    assert one.memory.addresses[0] == two.memory.addresses[0]
+    assert live("module") == before["module"] + 1
+    assert live("memory") == before["memory"] + 3
+    del one, two, running
+    gc.collect()
+    assert {kind: live(kind) for kind in kinds} == before
+
+
+def test_memory_that_is_not_there_is_said() -> None:
+    huge = replace(VECTOR, shape=(1 << 32,))
+    program = Program(((),), (), (Buffer("x", huge, Role.OUTPUT),), ())
+    with pytest.raises(RuntimeError, match=r"Stand-in cannot allocate 34359738368 bytes") as caught:
+        DeviceMemory(open_device(), program, {})
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in str(caught.value)
+
+
+def test_devices_are_checked() -> None:
+    device = open_device()
+    assert (device.name, device.compute_capability) == ("Stand-in", (9, 0))
+    device.require("sm_90")
+    with pytest.raises(CudaError, match=r"compiled for sm_80 and Stand-in is sm_90"):
+        device.require("sm_80")
+    with pytest.raises(CudaError, match="there is no CUDA device 3; there are 1"):
+        open_device(3)

@@ -1,0 +1,95 @@
+// Streams of pending work, and the random order in which it runs.
+#include <algorithm>
+
+#include "driver.h"
+
+namespace stand_in {
+
+State& state() {
+  static State* whole = new State;
+  return *whole;
+}
+
+Handle::Handle(const char* name) : kind(name) { state().handles.push_back(this); }
+
+Stream::Stream() : Handle("stream"), lane(++state().lanes) {}
+
+std::set<std::shared_ptr<Capture>>& captures() {
+  static thread_local std::set<std::shared_ptr<Capture>> own;
+  return own;
+}
+
+Result complain(const std::string& text) {
+  state().complaint = text;
+  return kComplaint;
+}
+
+bool within(const std::map<uintptr_t, size_t>& allocations, uintptr_t begin, size_t nbytes) {
+  auto next = allocations.upper_bound(begin);
+  if (next == allocations.begin()) return false;
+  --next;
+  return begin + nbytes <= next->first + next->second;
+}
+
+Result reject_in_capture() {
+  if (captures().empty()) return kSuccess;
+  for (auto& capture : captures()) capture->invalid = true;
+  return kCaptureUnsupported;
+}
+
+Result append(Stream* stream, std::function<Result()> run) {
+  if (stream->capture) {
+    if (stream->capture->invalid) return kCaptureInvalidated;
+    std::vector<GraphNode>& nodes = stream->capture->graph->nodes;
+    const std::set<size_t>& tail = stream->captured_tail;
+    nodes.push_back({{tail.begin(), tail.end()}, std::move(run), stream->lane});
+    stream->captured_tail = {nodes.size() - 1};
+    return kSuccess;
+  }
+  auto work = std::make_shared<Work>();
+  work->after = stream->tail;
+  work->run = std::move(run);
+  work->lane = stream->lane;
+  stream->tail = {work};
+  state().pending.push_back(work);
+  return kSuccess;
+}
+
+namespace {
+
+bool ready(const std::shared_ptr<Work>& work) {
+  return std::all_of(work->after.begin(), work->after.end(),
+                     [](const std::shared_ptr<Work>& other) { return other->done; });
+}
+
+}  // namespace
+
+Result run_until(const Works& wanted) {
+  State& all = state();
+  // One stream may be far ahead of another one, which is where missing events show.
+  std::map<int, unsigned> haste;
+  for (auto& work : all.pending) haste.emplace(work->lane, all.random());
+  const bool hasty = all.random() % 4 != 0;
+  while (!std::all_of(wanted.begin(), wanted.end(), [](auto& work) { return work->done; })) {
+    Works possible;
+    for (auto& work : all.pending) {
+      if (ready(work)) possible.push_back(work);
+    }
+    if (possible.empty()) return complain("what is waited for never runs");
+    std::shuffle(possible.begin(), possible.end(), all.random);
+    auto chosen = possible.front();
+    if (hasty) {
+      chosen = *std::max_element(possible.begin(), possible.end(), [&](auto& a, auto& b) {
+        return haste[a->lane] < haste[b->lane];
+      });
+    }
+    if (all.sticky == kSuccess) all.sticky = chosen->run();
+    chosen->done = true;
+    chosen->after.clear();
+    chosen->seconds = ++all.clock * 1e-6;
+    all.pending.erase(std::find(all.pending.begin(), all.pending.end(), chosen));
+  }
+  return all.sticky;
+}
+
+}  // namespace stand_in
