@@ -8,12 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import tvm_ffi
 
 from runtime_ext.executor import Executor, Memory, Span
-from runtime_ext.host_memory import HostMemory
-from runtime_ext.native_executor import NativeExecutor
-from runtime_ext.reference import ReferenceExecutor
 from tvm_ios.errors import UserError
 from tvm_ios.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program import Program, Role
@@ -125,6 +121,11 @@ class Session:
                 program, functions, constants, plan, device, captured=captured
             )
             return
+        # Where there is a GPU, tvm-ffi need not be.
+        from runtime_ext.host_memory import HostMemory
+        from runtime_ext.native_executor import NativeExecutor
+        from runtime_ext.reference import ReferenceExecutor
+
         memory = self._memory = HostMemory(program, constants, plan)
         if executor == "native":
             self._executor = NativeExecutor(program, functions, memory.tensors, pin=pin)
@@ -312,7 +313,8 @@ def _find(ports: Sequence[Port], name: str, what: str) -> Port:
 
 
 def _checked(port: Port, value: Any) -> Array:
-    array = np.from_dlpack(value) if isinstance(value, tvm_ffi.Tensor) else np.asarray(value)
+    foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+    array = np.from_dlpack(value) if foreign else np.asarray(value)
     if array.shape != tuple(port.shape):
         raise SessionError(
             f"input {port.name!r} has shape {list(array.shape)}, not {list(port.shape)}"

@@ -86,9 +86,7 @@ def open_place(bundle: Bundle, lanes: int | None) -> Place:
         If they cannot run here; says why.
     """
     if bundle.about["kind"] == "cuda":
-        from runtime_ext.bundle.cuda_place import open_cuda
-
-        return open_cuda(bundle, lanes or int(bundle.about["lanes"]))
+        return _open_cuda(bundle, lanes or int(bundle.about["lanes"]))
     return _open_cpu(bundle, lanes)
 
 
@@ -136,3 +134,27 @@ def _open_cpu(bundle: Bundle, lanes: int | None) -> Place:
 
     count = lanes or min(int(bundle.about["lanes"]), available_lanes())
     return Place(CpuDevice(count), function, open_session, {})
+
+
+def _open_cuda(bundle: Bundle, streams: int) -> Place:
+    from runtime_ext.cuda.clocks import clocks
+    from runtime_ext.cuda.driver import call, open_device
+    from runtime_ext.cuda.launchable import read_kernels
+    from runtime_ext.cuda.measure import Gpu
+    from runtime_ext.session import Session
+
+    arch, kernels = read_kernels(bundle.folder / "kernels.safetensors")
+    device = open_device()
+    device.require(arch)
+
+    def open_session(
+        program: Program,
+        constants: Mapping[str, Array],
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        plan: MemoryPlan,
+    ) -> RunningSession:
+        return Session(program, kernels, constants, inputs, outputs, plan=plan, executor="cuda")
+
+    facts = {"arch": arch, "cuda": call("cuDriverGetVersion"), "clocks": clocks(device)}
+    return Place(Gpu(lanes=streams), kernels.__getitem__, open_session, facts)

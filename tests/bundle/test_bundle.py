@@ -53,7 +53,7 @@ def run(folder: Path, environment: dict[str, str], *arguments: object) -> dict[s
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -101,7 +101,7 @@ def test_merged_units_compute_the_same(folder: Path, bare: dict[str, str], tmp_p
         env=bare,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert made.returncode == 0, made.stderr
     found = Schedule.load(tmp_path / "merged.json")

@@ -58,7 +58,7 @@ def schedule(
     cost: Annotated[
         str,
         typer.Option(
-            help="measured, a log (.jsonl; of another machine with --arch), or a device: v100, cpu.",
+            help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu.",
             autocompletion=complete_cost,
         ),
     ] = "v100",
