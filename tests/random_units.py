@@ -83,10 +83,7 @@ def cases(draw: st.DrawFn, max_units: int = 6, *, whole: bool = False) -> Case:
         for stage in stages
         if stage.strategy is Strategy.MERGE and len(stage.groups) > 1
     }
-    constants = {
-        f"{graph.operators[unit].name}/{_data_inputs(graph, (unit,))}": _constant(unit)
-        for unit in range(len(graph))
-    }
+    constants = unit_constants(graph)
     for stage in merged:
         name = "+".join(graph.operators[unit].name for unit in stage.units)
         first = _data_inputs(graph, stage.units)
@@ -94,6 +91,14 @@ def cases(draw: st.DrawFn, max_units: int = 6, *, whole: bool = False) -> Case:
             constants[f"{name}/{first + place}"] = _constant(unit)
     schedule = Schedule(graph.fingerprint, stages, policy="random", placements=placed)
     return Case(graph, schedule, code, merged, constants)
+
+
+def unit_constants(graph: OpGraph) -> dict[str, np.ndarray]:
+    """The constants of units that run by themselves."""
+    return {
+        f"{graph.operators[unit].name}/{_data_inputs(graph, (unit,))}": _constant(unit)
+        for unit in range(len(graph))
+    }
 
 
 @st.composite

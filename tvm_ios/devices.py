@@ -1,4 +1,4 @@
-"""Devices as a few figures, each with its source: what the analytic cost model knows."""
+"""Devices as a few figures, each with its source: what bounds operators and thread blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
-from tvm_ios.json_text import JsonError, json_object
+from tvm_ios.json_text import JsonError, json_object, natural
 
 _FIGURES = {
     "peak_flops": "FLOP/s",
@@ -24,6 +24,34 @@ _FIGURES = {
 
 class DeviceError(UserError):
     """A device that is unknown or misdescribed, with one sentence that says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """How many thread blocks a streaming multiprocessor of a GPU holds at once.
+
+    Attributes
+    ----------
+    arch
+        What code is compiled for, such as ``"sm_90"``.
+    threads, blocks, registers, shared_bytes
+        Of all blocks together.
+    block_shared_bytes
+        The most shared memory that one block can ask for.
+    reserved_shared_bytes
+        Shared memory that each block takes beside what it asks for.
+    source
+        Where the figures are from.
+    """
+
+    arch: str
+    threads: int
+    blocks: int
+    registers: int
+    shared_bytes: int
+    block_shared_bytes: int
+    reserved_shared_bytes: int
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +74,8 @@ class Device:
         Seconds a unit and seconds a stage.
     sources
         For each figure whether it is published, and where, or assumed.
+    multiprocessor
+        Of a GPU.
     """
 
     name: str
@@ -57,6 +87,7 @@ class Device:
     launch_overhead: float
     stage_overhead: float
     sources: Mapping[str, str]
+    multiprocessor: Multiprocessor | None = None
 
 
 def load_device(name: str) -> Device:
@@ -129,4 +160,20 @@ def _device(origin: str, data: dict[str, Any]) -> Device:
         launch_overhead=values["launch_overhead"],
         stage_overhead=values["stage_overhead"],
         sources=sources,
+        multiprocessor=_multiprocessor(origin, data.get("multiprocessor")),
     )
+
+
+def _multiprocessor(origin: str, data: Any) -> Multiprocessor | None:
+    if data is None:
+        return None
+    try:
+        found: dict[str, Any] = {key: data[key] for key in Multiprocessor.__slots__}
+        figures = [natural(found[key]) for key in found.keys() - {"arch", "source"}]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DeviceError(
+            f"the device {origin} lacks or misstates {error} of its multiprocessor"
+        ) from error
+    if not all(isinstance(found[key], str) for key in ("arch", "source")) or max(figures) > 2**31:
+        raise DeviceError(f"the device {origin} misstates its multiprocessor")
+    return Multiprocessor(**found)

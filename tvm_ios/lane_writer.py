@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 from tvm_ios.program import Launch, Wait
+
+
+class PhaseWriter(Protocol):
+    """What units' code is emitted to; see :meth:`LaneWriter.phase`."""
+
+    def phase(
+        self,
+        launches: Sequence[tuple[int, Launch]],
+        reads: Collection[int],
+        writes: Collection[int],
+    ) -> None:
+        """Append launches that may run at the same time."""
+        ...
 
 
 class LaneWriter:

@@ -127,7 +127,7 @@ def lower_stages(
     for position, (stage, stage_groups) in enumerate(zip(stages, groups, strict=True)):
         if stage.strategy is Strategy.CO_SCHEDULE:
             placement = placements.get(position, ())
-            _reject_misfit(graph, stage, placement, code, lanes)
+            reject_misfit(graph, stage, placement, code, lanes)
             _emit_placed(builder, writer, stage_groups[0], placement)
         else:
             teams = _teams(graph, stage, len(stage_groups), lanes, unit_latency)
@@ -137,7 +137,7 @@ def lower_stages(
                     builder.emit(writer, units, unit_code, team[:width], minimum_tiles)
         if barriers:
             writer.barrier()
-    return builder.program(writer)
+    return builder.program(writer.lanes())
 
 
 def written_arguments(codes: Iterable[UnitCode]) -> dict[str, frozenset[int]]:
@@ -203,7 +203,7 @@ def _width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | None) 
     return min(range(1, team + 1), key=lambda lanes: unit_latency(unit, lanes))
 
 
-def _reject_misfit(
+def reject_misfit(
     graph: OpGraph,
     stage: Stage,
     placement: Placement,
@@ -236,10 +236,10 @@ def _emit_placed(
     for (unit, phase), shares in itertools.groupby(placement, lambda s: (s.unit, s.phase)):
         if unit not in begun:
             begun[unit] = builder.begin((unit,), codes[unit])
-        builder.emit_phase(writer, begun[unit], phase, _joined(shares))
+        builder.emit_phase(writer, begun[unit], phase, ranges_of(shares))
 
 
-def _joined(shares: Iterable[Share]) -> list[tuple[int, int, int]]:
+def ranges_of(shares: Iterable[Share]) -> list[tuple[int, int, int]]:
     """Lane, begin and end of one phase's launches: on a lane neighbours are one."""
     ranges: list[tuple[int, int, int]] = []
     for share in sorted(shares, key=lambda s: (s.lane, s.begin)):

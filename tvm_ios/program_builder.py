@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph, mask_of
-from tvm_ios.lane_writer import LaneWriter
+from tvm_ios.lane_writer import PhaseWriter
 from tvm_ios.program import (
     Buffer,
     BufferType,
@@ -19,6 +19,7 @@ from tvm_ios.program import (
     Program,
     Role,
     UnitCode,
+    Wait,
 )
 from tvm_ios.regions import regions_of
 
@@ -95,7 +96,7 @@ class ProgramBuilder:
 
     def emit(
         self,
-        writer: LaneWriter,
+        writer: PhaseWriter,
         units: tuple[int, ...],
         code: UnitCode,
         lanes: Sequence[int],
@@ -117,7 +118,7 @@ class ProgramBuilder:
 
     def emit_phase(
         self,
-        writer: LaneWriter,
+        writer: PhaseWriter,
         begun: BegunWork,
         phase: int,
         ranges: Sequence[tuple[int, int, int]],
@@ -149,10 +150,10 @@ class ProgramBuilder:
             written = written & set(known.writes)
         self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), tuple(sorted(written)))
 
-    def program(self, writer: LaneWriter) -> Program:
-        """The finished program."""
+    def program(self, lanes: Sequence[tuple[Launch | Wait, ...]]) -> Program:
+        """The finished program, whose lanes were written."""
         return Program(
-            writer.lanes(),
+            tuple(lanes),
             tuple(self._kernels),
             tuple(self._buffers),
             tuple(self._units),

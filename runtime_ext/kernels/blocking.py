@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from math import ceil, gcd
+from typing import TYPE_CHECKING
 
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.kernels.vector_unit import VectorUnit
+
+if TYPE_CHECKING:
+    from runtime_ext.kernels.vector_unit import VectorUnit
 
 #: Cycles from a multiply-add to one that needs its result, times multiply-adds a cycle.
 _IN_FLIGHT = 8

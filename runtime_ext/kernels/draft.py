@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
-from runtime_ext.kernels.blocking import choose_blocking
 from runtime_ext.kernels.expression import Access, Expr, loads, substitute, windows
 from runtime_ext.kernels.spec import (
     Anchor,
@@ -21,7 +20,6 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.kernels.transform import ParamTransform, packing
 from runtime_ext.kernels.values import Storage, shift
-from runtime_ext.kernels.vector_unit import VectorUnit
 
 #: Grid axes (batch, rows, columns, vectors) of an image, as axes of NCHW.
 IMAGE = (0, 2, 3, 1)
@@ -66,8 +64,21 @@ class Draft:
 Tuned = Callable[[Contraction], Blocking | None]
 
 
+class Cutter(Protocol):
+    """How a device cuts contractions by default; a vector of it has so many ``lanes``."""
+
+    @property
+    def lanes(self) -> int:
+        """Channels of a vector."""
+        ...
+
+    def blocking(self, spec: Contraction) -> Blocking:
+        """The blocking of a contraction that has none yet."""
+        ...
+
+
 def finish(
-    draft: Draft, storages: list[Storage], unit: VectorUnit, tuned: Tuned | None = None
+    draft: Draft, storages: list[Storage], cutter: Cutter, tuned: Tuned | None = None
 ) -> tuple[Spec, tuple[int, ...]]:
     """The kernel's spec, and the storages that its buffers are; packs a contraction's weights."""
     order: list[int] = []
@@ -111,13 +122,13 @@ def finish(
         spec = _merge_rows(replace(spec, weight=weight))
         parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
         spec = replace(spec, parts=parts)
-        blocking = choose_blocking(spec, unit)
+        blocking = cutter.blocking(spec)
         spec = replace(spec, blocking=blocking)
         if tuned is not None:
             alone = _alone(spec, [storages[s] for s in order])
             spec = replace(spec, blocking=tuned(alone) or blocking)
         packed = storages[order[weight]]
-        pack = packing(packed.shape, parts, spec.blocking.vectors * unit.lanes)
+        pack = packing(packed.shape, parts, spec.blocking.vectors * cutter.lanes)
         packed.shape = pack.shape(packed.shape)
         packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
         buffers = tuple(storages[s].shape for s in order)

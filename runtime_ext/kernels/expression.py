@@ -8,7 +8,7 @@ buffer, ``("const", x)`` is a number, and ``(operation, *expressions)`` computes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,7 @@ def emit(
     load: Callable[[Any], Any],
     constant: Callable[[float], Any],
     keep: Callable[[Any], Any],
+    functions: Mapping[str, Callable[[Any, Any, Any], Any]] = VECTORISED,
 ) -> Any:
     """The TIR of an expression; what it says twice is computed once.
 
@@ -80,6 +81,8 @@ def emit(
         Gives the TIR of a number, with as many lanes as the rest.
     keep
         Names a result, so that it can be used again.
+    functions
+        How to compute exp and the like from (operand, constant, keep).
     """
     made: dict[Expr, Any] = {ACC: acc}
 
@@ -90,8 +93,8 @@ def emit(
                     made[part] = keep(load(access))
                 case ("const", number):
                     made[part] = constant(number)
-                case (operation, operand) if operation in VECTORISED:
-                    made[part] = keep(VECTORISED[operation](value(operand), constant, keep))
+                case (operation, operand) if operation in functions:
+                    made[part] = keep(functions[operation](value(operand), constant, keep))
                 case (operation, *operands):
                     made[part] = keep(_EMIT[operation](*map(value, operands)))
                 case _:

@@ -22,7 +22,7 @@ def interpolation(spec: Interpolation, unit: VectorUnit) -> tuple[Any, int]:
     with code.loop("tile", begin, end) as tile:
         image, row = divide(code, "image", tile, height, spec.batch)
         with code.loop("x", 0, width) as column:
-            writer = _Writer(spec, buffers, code, image, row, column)
+            writer = Interpolator(spec, buffers, code, image, row, column)
             if spec.channels >= unit.lanes:
                 with code.loop("c", 0, spec.channels // unit.lanes) as c:
                     writer.channels(code.bind("channel", c * unit.lanes), unit.lanes)
@@ -31,7 +31,9 @@ def interpolation(spec: Interpolation, unit: VectorUnit) -> tuple[Any, int]:
     return code.function(buffers, begin, end), spec.batch * height
 
 
-class _Writer:
+class Interpolator:
+    """Writes the results of one input pixel."""
+
     def __init__(
         self,
         spec: Interpolation,

@@ -50,24 +50,82 @@ def split_phases(function: Any) -> Phases:
     function
         A PrimFunc in block form (not lowered yet).
     """
+    phases: list[Phase] = []
+    parts, scratch = split_root(function)
+    for part in parts:
+        loop, begin, end, tiles = _ranged(part.statement)
+        made = tirx.PrimFunc([*part.buffers, begin, end], part.rooted(loop))
+        made = made.with_attr("tirx.noalias", True)
+        phases.append(Phase(made, tiles, part.arguments))
+    return Phases(tuple(phases), scratch)
+
+
+@dataclass(frozen=True)
+class RootPart:
+    """A statement at the root of a PrimFunc in block form.
+
+    Attributes
+    ----------
+    statement
+        What it does.
+    buffers
+        The parameters and the buffers shared with other statements that it uses.
+    arguments
+        Which they are; see :class:`Phase`.
+    root, local
+        The root, and what of it only this statement uses.
+    """
+
+    statement: Any
+    buffers: tuple[Any, ...]
+    arguments: tuple[int, ...]
+    root: Any
+    local: tuple[Any, ...]
+
+    def rooted(self, body: Any) -> Any:
+        """The root with another body and this statement's buffers alone."""
+        old = self.root.block
+        block = type(old)(
+            old.iter_vars,
+            old.reads,
+            old.writes,
+            old.name_hint,
+            body,
+            None,
+            self.local,
+            old.match_buffers,
+            old.annotations,
+        )
+        return type(self.root)(self.root.iter_values, self.root.predicate, block)
+
+
+def split_root(
+    function: Any, *, device: bool = False
+) -> tuple[list[RootPart], tuple[tuple[tuple[int, ...], str], ...]]:
+    """The statements of a PrimFunc's root, and (shape, dtype) of the buffers that they share.
+
+    On a ``device`` what lies in its global memory counts as shared, whoever uses it.
+    """
     root = function.body
     body = root.block.body
     statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     used = [_variables(s) for s in statements]
     allocated = list(root.block.alloc_buffers)
-    shared = [b for b in allocated if sum(_holds(u, b) for u in used) > 1]
+    shared = [
+        b
+        for b in allocated
+        if sum(_holds(u, b) for u in used) > 1 or (device and b.scope() == "global")
+    ]
     buffers = [*function.params, *shared]
-    phases: list[Phase] = []
+    parts: list[RootPart] = []
     for statement, variables in zip(statements, used, strict=True):
         arguments = tuple(i for i, b in enumerate(buffers) if _holds(variables, b))
-        local = [b for b in allocated if _holds(variables, b) and not _holds(shared, b)]
-        loop, begin, end, tiles = _ranged(statement)
-        block = _rooted(root, loop, local)
-        made = tirx.PrimFunc([*(buffers[i] for i in arguments), begin, end], block)
-        made = made.with_attr("tirx.noalias", True)
-        phases.append(Phase(made, tiles, arguments))
+        own = tuple(b for b in allocated if _holds(variables, b) and not _holds(shared, b))
+        parts.append(
+            RootPart(statement, tuple(buffers[i] for i in arguments), arguments, root, own)
+        )
     scratch = tuple((tuple(int(e) for e in b.ty.shape), str(b.ty.dtype)) for b in shared)
-    return Phases(tuple(phases), scratch)
+    return parts, scratch
 
 
 def _ranged(outer: Any) -> tuple[Any, Any, Any, int]:
@@ -90,22 +148,6 @@ def _ranged(outer: Any) -> tuple[Any, Any, Any, int]:
         statement.annotations,
     )
     return loop, begin, end, int(statement.extent)
-
-
-def _rooted(root: Any, body: Any, local: Sequence[Any]) -> Any:
-    old = root.block
-    block = type(old)(
-        old.iter_vars,
-        old.reads,
-        old.writes,
-        old.name_hint,
-        body,
-        None,
-        local,
-        old.match_buffers,
-        old.annotations,
-    )
-    return type(root)(root.iter_values, root.predicate, block)
 
 
 def _variables(statement: Any) -> list[Any]:

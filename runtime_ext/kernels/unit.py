@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime_ext.kernels.compiled_unit import CompiledUnit as CompiledUnit
 from runtime_ext.kernels.compiled_unit import ConstantUse
-from runtime_ext.kernels.draft import Tuned, finish
+from runtime_ext.kernels.draft import Cutter, Tuned, finish
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.planner import Planner
 from runtime_ext.kernels.spec import Blocking, Contraction, Spec
@@ -70,15 +70,24 @@ class UnitPlan:
     tuned: frozenset[str] = frozenset()
 
 
-def plan_unit(source: UnitSource, unit: VectorUnit) -> UnitPlan:
+def plan_unit(source: UnitSource, cutter: Cutter, tuned: Tuned | None = None) -> UnitPlan:
     """Cut a unit into kernels.
+
+    Parameters
+    ----------
+    source
+        What to compute.
+    cutter
+        Cuts contractions for a device.
+    tuned
+        Has other blockings for some of them.
 
     Raises
     ------
     ValueError
         If the function and its layouts do not fit, or it holds what is no operator.
     """
-    return _plan(_planner(source), unit)
+    return _plan(_planner(source), cutter, tuned)
 
 
 def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> dict[str, UnitPlan]:
@@ -93,7 +102,7 @@ def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> dict[st
         names.add(name)
         return made
 
-    made = _plan(_planner(source), unit, blocking)
+    made = plan_unit(source, unit, blocking)
     plans = {"tuned": replace(made, tuned=frozenset(names))} if names else {}
     functions = log.find(source.function)
     if functions is not None:
@@ -107,7 +116,7 @@ def other_plans(source: UnitSource, unit: VectorUnit) -> dict[str, UnitPlan]:
     """A unit in coarser and in finer tiles than by default; its kernels vary together."""
 
     def plan(tiling: Tiling) -> UnitPlan:
-        return _plan(_planner(source), unit, lambda spec: tiling(spec, unit))
+        return plan_unit(source, unit, lambda spec: tiling(spec, unit))
 
     narrow = plan(fine)
     kernels = (replace(k, spec=finer(k.spec)) for k in narrow.kernels)
@@ -126,13 +135,13 @@ def _planner(source: UnitSource) -> Planner:
     return Planner(source.function, source.layouts, source.in_place)
 
 
-def _plan(planner: Planner, unit: VectorUnit, tuned: Tuned | None = None) -> UnitPlan:
+def _plan(planner: Planner, cutter: Cutter, tuned: Tuned | None = None) -> UnitPlan:
     kernels: list[tuple[Spec | Generic | Scheduled, tuple[int, ...]]] = []
     for draft in planner.drafts:
         if draft.generic is not None:
             kernels.append(draft.generic)
         elif draft.statements:
-            kernels.append(finish(draft, planner.storages, unit, tuned))
+            kernels.append(finish(draft, planner.storages, cutter, tuned))
     used = {s for _, buffers in kernels for s in buffers}
     order: list[int] = []
     for role in ("input", "constant", "output", "scratch"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def load(tmp_path: Path, data: Any) -> Any:
 
 
 def test_every_figure_of_every_device_says_where_it_is_from() -> None:
-    assert {"v100", "cpu"} <= set(device_names())
+    assert {"a100", "cpu", "h100", "h200", "v100"} <= set(device_names())
     for name in device_names():
         device = load_device(name)
         assert device.name == name
@@ -82,3 +83,19 @@ def test_another_unit_is_refused(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(DeviceError, match=r"mine\.json"):
         load(tmp_path, text)
+
+
+def test_gpus_say_what_a_multiprocessor_holds(tmp_path: Path) -> None:
+    for name in ("a100", "h100", "h200", "v100"):
+        found = load_device(name).multiprocessor
+        assert found is not None
+        assert found.source.startswith("published")
+        assert found.block_shared_bytes + found.reserved_shared_bytes <= found.shared_bytes
+    assert load_device("cpu").multiprocessor is None
+    given = json.loads(resources.files("tvm_ios").joinpath("device_data/h200.json").read_text())
+    for wrong in ({"threads": -1}, {"arch": 90}, {"blocks": "many"}):
+        with pytest.raises(DeviceError, match="multiprocessor"):
+            load(tmp_path, {**given, "multiprocessor": {**given["multiprocessor"], **wrong}})
+    del given["multiprocessor"]["registers"]
+    with pytest.raises(DeviceError, match="'registers' of its multiprocessor"):
+        load(tmp_path, given)

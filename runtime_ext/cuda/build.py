@@ -1,0 +1,69 @@
+"""From a kernel's spec to CUDA kernels bound to threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cuda.contraction import contraction
+from runtime_ext.cuda.device import Device
+from runtime_ext.cuda.generic import lower_generic
+from runtime_ext.cuda.interpolation import interpolation
+from runtime_ext.cuda.pointwise import interleave, pointwise
+from runtime_ext.cuda.product import product
+from runtime_ext.cuda.reduction import mean, normalisation
+from runtime_ext.cuda.window import pooling
+from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.phases import Phase, Phases
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Finer,
+    Interleave,
+    Interpolation,
+    Mean,
+    Normalisation,
+    Pooling,
+    Product,
+    Spec,
+)
+
+
+def kernels_of(spec: Spec | Generic | Scheduled, dtype: str, device: Device) -> Phases:
+    """The kernels of a spec, one after another: each a phase of one tile.
+
+    Parameters
+    ----------
+    dtype
+        What tensors and weights are stored in.
+    """
+    if isinstance(spec, Scheduled):
+        raise ValueError("functions of a tuning log for a CPU are no CUDA kernels")
+    if isinstance(spec, Generic):
+        return lower_generic(spec, dtype, device.arch)
+    blocks = device.processors
+    if isinstance(spec, Finer):
+        spec, blocks = spec.kernel, _MORE * blocks
+    buffers = [tirx.decl_buffer(s, dtype, f"b{i}") for i, s in enumerate(spec.buffers)]
+    function: Any
+    if isinstance(spec, Contraction):
+        return contraction(spec, buffers)
+    if isinstance(spec, Pooling):
+        function = pooling(spec, buffers, blocks)
+    elif isinstance(spec, Mean):
+        function = mean(spec, buffers)
+    elif isinstance(spec, Product):
+        function = product(spec, buffers, device.processors)
+    elif isinstance(spec, Normalisation):
+        function = normalisation(spec, buffers)
+    elif isinstance(spec, Interpolation):
+        function = interpolation(spec, buffers)
+    elif isinstance(spec, Interleave):
+        function = interleave(spec, buffers)
+    else:
+        function = pointwise(spec, buffers)
+    return Phases((Phase(function, 1, tuple(range(len(buffers)))),), ())
+
+
+#: Blocks of the fine form of a kernel that reduces little, over those of the usual one.
+_MORE = 4

@@ -1,0 +1,206 @@
+"""How a contraction is cut into blocks of threads: which tiles there are, and which is best where.
+
+A tile travels as the :class:`~runtime_ext.kernels.spec.Blocking` of its contraction: ``pixels``
+and ``vectors`` are the rows and columns of a block (a vector is one channel here), ``unroll`` is
+its depth, and into ``tiles`` equal parts the reduction is split among blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+
+from runtime_ext.kernels.spec import Blocking, Contraction, Window
+
+#: Rows and columns of a block, and of one of its threads; 128 threads, or 256 for the largest.
+_THREAD_TILES = {
+    (128, 128): (8, 8),
+    (128, 64): (8, 8),
+    (128, 32): (8, 4),
+    (128, 16): (4, 4),
+    (64, 64): (8, 4),
+    (64, 32): (4, 4),
+    (64, 16): (4, 2),
+    (32, 64): (4, 4),
+    (32, 32): (4, 2),
+    (16, 64): (2, 4),
+    (16, 32): (2, 2),
+}
+#: Up to so many rows are products of vectors, whose columns a block has so many of.
+_VECTOR_ROWS, _VECTOR_COLUMNS = 4, 32
+#: Of the reduction, that a block holds in shared memory at once (twice).
+_DEPTH = 16
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+# The estimate, in cycles of a processor of 128 multiply-adds a cycle. All assumed.
+#: From asking for a slab to having it in shared memory.
+_LATENCY = 600.0
+#: Until a block's first slab is there, and from its last to its results.
+_BLOCK = 1500.0
+#: Another launch, for the sum of a split reduction; and bytes a cycle of the cache between.
+_LAUNCH, _CACHE_BYTES = 4000.0, 2000.0
+#: What fetching fragments from shared memory costs, in multiply-adds an element.
+_FETCH = 2.0
+#: Registers beside a thread's tile and its fragments; and of a processor.
+_OTHER_REGISTERS, _REGISTERS = 40, 65536
+#: Fewer and more blocks than this, to those of the best tile, count as coarser and finer; and
+#: what takes longer than this, to its estimate, is not tried.
+_AT_MOST, _AT_LEAST, _MOST_TIME = 2 / 3, 3 / 2, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class GemmTile:
+    """A block of rows (pixels) by columns (channels), and its threads' tiles.
+
+    Attributes
+    ----------
+    rows, columns, depth
+        Of a block.
+    thread_rows, thread_columns
+        Of a thread.
+    splits
+        Blocks that share the reduction of one tile.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+    splits: int
+
+    @staticmethod
+    def of(blocking: Blocking) -> GemmTile:
+        """The tile that a contraction's blocking stands for."""
+        rows, columns = blocking.pixels, blocking.vectors
+        own = _THREAD_TILES.get((rows, columns), (rows, 1))
+        return GemmTile(rows, columns, blocking.unroll or _DEPTH, *own, blocking.tiles)
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+
+
+def best_tile(spec: Contraction, processors: int) -> Blocking:
+    """The tile of the least estimated time."""
+    return min(_estimates(spec, processors), key=_time)[-1]
+
+
+def best_product_tile(spec: Contraction, processors: int) -> Blocking:
+    """The same of what is in shared tiles whatever its rows, and is not split."""
+    found = ((_cycles(spec, b, processors), b) for b in _blockings(_THREAD_TILES, (1,)))
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def coarse_tile(spec: Contraction, processors: int) -> Blocking | None:
+    """The best of clearly fewer blocks than the contraction's own."""
+    most = _AT_MOST * _blocks(spec, spec.blocking)
+    return _another(spec, processors, lambda blocks: blocks <= most)
+
+
+def fine_tile(spec: Contraction, processors: int) -> Blocking | None:
+    """The best of clearly more blocks than the contraction's own."""
+    least = _AT_LEAST * _blocks(spec, spec.blocking)
+    return _another(spec, processors, lambda blocks: blocks >= least)
+
+
+def rows_of(spec: Contraction) -> int:
+    """Rows of the product: pixels of all images."""
+    return spec.batch * spec.window.output[0] * spec.window.output[1]
+
+
+def depth_of(spec: Contraction) -> int:
+    """Length of its reduction."""
+    return spec.channels * spec.window.kernel[0] * spec.window.kernel[1]
+
+
+def is_vector_product(spec: Contraction) -> bool:
+    """Whether so few results share a weight that reading the weights is all the work."""
+    window = spec.window
+    return (
+        rows_of(spec) <= _VECTOR_ROWS and window.kernel == (1, 1) and not has_borders(window)
+    )
+
+
+def has_borders(window: Window) -> bool:
+    """Whether a window reads beyond its input anywhere."""
+    last = (
+        (o - 1) * s + (k - 1) * d - p
+        for o, s, k, d, p in zip(
+            window.output, window.strides, window.kernel, window.dilations, window.pads, strict=True
+        )
+    )
+    beyond = any(at >= extent for at, extent in zip(last, window.input, strict=True))
+    return beyond or any(pad > 0 for pad in window.pads)
+
+
+def tile_count(spec: Contraction, blocking: Blocking) -> int:
+    """Tiles of results."""
+    columns = sum(ceil(part / blocking.vectors) for part in spec.parts)
+    return ceil(rows_of(spec) / blocking.pixels) * columns
+
+
+def _blocks(spec: Contraction, blocking: Blocking) -> int:
+    return tile_count(spec, blocking) * blocking.tiles
+
+
+def _another(
+    spec: Contraction, processors: int, fits: Callable[[int], bool]
+) -> Blocking | None:
+    found = sorted(_estimates(spec, processors), key=_time)
+    limit = _MOST_TIME * found[0][0]
+    return next((b for t, b in found if t <= limit and fits(_blocks(spec, b))), None)
+
+
+def _time(estimate: tuple[float, Blocking]) -> tuple[float, int]:
+    """The less split of equals is better."""
+    cycles, blocking = estimate
+    return cycles, blocking.tiles
+
+
+def _estimates(spec: Contraction, processors: int) -> Iterator[tuple[float, Blocking]]:
+    """The cycles of every tile that makes sense."""
+    rows, slabs = rows_of(spec), ceil(depth_of(spec) / _DEPTH)
+    vectors = is_vector_product(spec)
+    splits = {ceil(slabs / ceil(slabs / s)) for s in _SPLITS}
+    shapes = [(rows, _VECTOR_COLUMNS)] if vectors else _THREAD_TILES
+    for blocking in _blockings(shapes, sorted(splits)):
+        yield _cycles(spec, blocking, processors, vectors), blocking
+
+
+def _blockings(
+    shapes: Iterable[tuple[int, int]], splits: Iterable[int]
+) -> Iterator[Blocking]:
+    for (height, width), split in product(shapes, splits):
+        yield Blocking(height, width, _DEPTH, split)
+
+
+def _cycles(
+    spec: Contraction, blocking: Blocking, processors: int, vectors: bool = False
+) -> float:
+    tile = GemmTile.of(blocking)
+    slabs = ceil(depth_of(spec) / tile.depth / tile.splits)
+    waiting = _LATENCY
+    if vectors:
+        # Every thread has several loads under way; a slab is some sixteen rows of weights.
+        work, together, waiting = 16.0, 8, 40.0
+    else:
+        tm, tn = tile.thread_rows, tile.thread_columns
+        efficiency = tm * tn / (tm * tn + _FETCH * (tm + tn))
+        work = tile.rows * tile.columns * tile.depth / (128 * efficiency)
+        registers = tm * tn + 2 * (tm + tn) + _OTHER_REGISTERS
+        together = max(1, min(8, _REGISTERS // (registers * tile.threads)))
+    on_one = ceil(_blocks(spec, blocking) / processors)
+    rounds, rest = divmod(on_one, together)
+    cycles = rounds * (_BLOCK + slabs * max(waiting, together * work))
+    if rest:
+        cycles += _BLOCK + slabs * max(waiting, rest * work)
+    if tile.splits > 1:
+        moved = 2.0 * 4 * tile.splits * rows_of(spec) * sum(spec.parts)
+        cycles += _LAUNCH + moved / _CACHE_BYTES
+    return round(cycles, 1)
+
+

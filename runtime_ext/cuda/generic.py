@@ -1,0 +1,89 @@
+"""Any operator that Relax legalises: TVM's own code, scheduled for GPUs by TVM's dlight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.s_tir import dlight
+
+from runtime_ext.cuda.source import cuda_target
+from runtime_ext.kernels.generic import Generic, prim_func, replace_variables
+from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
+from runtime_ext.kernels.relax_function import operator_name
+from tvm_ios.errors import UserError
+
+
+def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
+    """Legalise, fuse into one PrimFunc, schedule, and split into kernels.
+
+    Parameters
+    ----------
+    dtype
+        What the program stores in place of float32; the kernel computes in float32.
+    """
+    target = cuda_target(arch)
+    function = spec.function if dtype == "float32" else _stored_as(spec.function, dtype)
+    try:
+        made = prim_func(function, target).with_attr("global_symbol", "main")
+    except tvm.error.InternalError as error:
+        raise UserError(
+            f"TVM has no CUDA code for the operator {_operator(spec.function)}: express it in others"
+        ) from error
+    with target:
+        module = dlight.ApplyDefaultSchedule(
+            dlight.gpu.Matmul(),
+            dlight.gpu.GEMV(),
+            dlight.gpu.Reduction(),
+            dlight.gpu.GeneralReduction(),
+            dlight.gpu.Fallback(),
+        )(tvm.IRModule({"main": made}))
+    parts, scratch = split_root(module["main"], device=True)
+    return Phases(tuple(Phase(_kernel(part), 1, part.arguments) for part in parts), scratch)
+
+
+def _kernel(part: RootPart) -> Any:
+    function = tirx.PrimFunc(list(part.buffers), part.rooted(part.statement))
+    return function.with_attr("tirx.noalias", True)
+
+
+def _operator(function: Any) -> str:
+    return operator_name(function.body.blocks[0].bindings[0].value)
+
+
+def _stored_as(function: Any, dtype: str) -> Any:
+    """The function with its float32 parameters and results stored in another type."""
+    builder = relax.BlockBuilder()
+    params = [relax.Var(p.name, _stored(p.ty, dtype)) for p in function.params]
+
+    def cast(value: Any, wanted: str) -> Any:
+        here = {dtype: "float32", "float32": dtype}.get(wanted)
+        if str(value.ty.dtype) != here:
+            return value
+        return builder.emit(relax.op.astype(value, wanted))
+
+    with builder.function("kernel", params, private=True):
+        with builder.dataflow():
+            known: dict[Any, Any] = {
+                old: cast(new, "float32") if str(old.ty.dtype) == "float32" else new
+                for old, new in zip(function.params, params, strict=True)
+            }
+            for block in function.body.blocks:
+                for binding in block.bindings:
+                    known[binding.var] = builder.emit(replace_variables(binding.value, known))
+            result = known[function.body.body]
+            if isinstance(result.ty, relax.TupleType):
+                fields = [
+                    cast(builder.emit(relax.TupleGetItem(result, i)), dtype)
+                    for i in range(len(result.ty.fields))
+                ]
+                result = builder.emit_output(relax.Tuple(fields))
+            else:
+                result = builder.emit_output(cast(result, dtype))
+        builder.emit_func_output(result)
+    return builder.finalize()["kernel"]
+
+
+def _stored(ty: Any, dtype: str) -> Any:
+    return relax.TensorType(ty.shape, dtype) if str(ty.dtype) == "float32" else ty

@@ -1,0 +1,84 @@
+"""A vocabulary for writing CUDA kernels in TIR: blocks, threads, shared memory, registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from runtime_ext.kernels.code import Code, Index
+
+#: Threads of a block of most kernels: equal, so that kernels can share a persistent one.
+THREADS = 128
+
+
+class ThreadCode(Code):
+    """What each thread of a grid of ``blocks`` by ``threads`` does.
+
+    Attributes
+    ----------
+    block, thread
+        Which one this is.
+    """
+
+    def __init__(self, blocks: int, threads: int = THREADS) -> None:
+        super().__init__()
+        self.blocks, self.threads = blocks, threads
+        self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("thread", "int32")
+
+    def shared(self, name: str, elements: int, dtype: str = "float32") -> Any:
+        """Memory of the whole block."""
+        return self._allocate(name, elements, dtype, "shared")
+
+    def registers(self, name: str, elements: int, dtype: str = "float32") -> Any:
+        """Memory of the thread: registers where all its indices are known after unrolling."""
+        return self._allocate(name, elements, dtype, "local")
+
+    def accumulators(self, count: int, lanes: int) -> list[Any]:
+        """Registers of the thread; see :meth:`runtime_ext.kernels.code.Code.accumulators`."""
+        return [self.registers(f"acc{i}", lanes) for i in range(count)]
+
+    def synchronise(self) -> None:
+        """Wait until all threads of the block are here and see each other's shared memory."""
+        self.append(tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared")))
+
+    @contextmanager
+    def unrolled(self, name: str, extent: int) -> Any:
+        """Statements for each value below a small extent, written out by the CUDA compiler."""
+        if extent == 1:
+            yield 0
+            return
+        var = tirx.Var(name, "int32")
+        self._enter()
+        yield var
+        body = self._leave()
+        # TVM itself would write a register tile's thousand products into the source.
+        how = {"pragma_unroll_explicit": False}
+        self.append(tirx.For(var, _int(0), _int(extent), tirx.ForKind.UNROLLED, body, None, how))
+
+    def kernel(self, buffers: Sequence[Any]) -> Any:
+        """The statements as a PrimFunc of its buffers."""
+        self._enter()
+        body = self._open.pop()
+        body = tirx.SeqStmt(body) if len(body) > 1 else body[0]
+        for var, tag, extent in (
+            (self.thread, "threadIdx.x", self.threads),
+            (self.block, "blockIdx.x", self.blocks),
+        ):
+            axis = tirx.IterVar(
+                tvm.ir.Range(0, extent), var, tirx.IterVar.ThreadIndex, tag
+            )
+            body = tirx.AttrStmt(axis, "thread_extent", _int(extent), body)
+        return tirx.PrimFunc(list(buffers), body).with_attr("tirx.noalias", True)
+
+    def _allocate(self, name: str, elements: int, dtype: str, scope: str) -> Any:
+        buffer = tirx.decl_buffer((elements,), dtype, name, scope=scope)
+        self.append(tirx.AllocBuffer(buffer))
+        return buffer
+
+
+def _int(value: Index) -> Any:
+    return tirx.IntImm("int32", value) if isinstance(value, int) else value
