@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from random import Random
 
 import numpy as np
 import pytest
+from nvrtc_kernels import LENGTH, compile_kernels
 
 from runtime_ext.cuda.clocks import clocks
 from runtime_ext.cuda.driver import CudaError, open_device
@@ -24,24 +24,7 @@ from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 
 pytestmark = pytest.mark.gpu
 
-LENGTH = 24
 VECTOR = BufferType((LENGTH,), "int64")
-# Each kernel dawdles by what it has computed, so that streams overtake each other.
-SOURCE = """
-#define MIX(a, b, x) \\
-  extern __shared__ long long all[]; \\
-  const int n = threadIdx.x; \\
-  all[n] = (x[n] * 7 + a[(n + 1) % 24] * 5 + b[(n + 2) % 24] * 3 + 1) % 1000003; \\
-  __syncthreads(); \\
-  const long long until = clock64() + all[0] % 64 * 400; \\
-  while (clock64() < until) {} \\
-  x[n] = all[n];
-extern "C" __global__ void mix0(long long* x) { MIX(x, x, x) }
-extern "C" __global__ void mix1(long long* a, long long* x) { MIX(a, a, x) }
-extern "C" __global__ void mix2(long long* a, long long* b, long long* x) { MIX(a, b, x) }
-extern "C" __global__ void count(long long* steps, long long* x) { x[0] = ++steps[0]; }
-extern "C" __global__ void broken(long long* x) { *(volatile int*)8 = 1; }
-"""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,16 +38,7 @@ def _gpu() -> None:
 
 @cache
 def cubin() -> bytes:
-    from cuda.bindings import nvrtc
-
-    arch = "--gpu-architecture=sm_{}{}".format(*open_device().compute_capability)
-    _, program = nvrtc.nvrtcCreateProgram(SOURCE.encode(), b"tests.cu", 0, [], [])
-    (status,) = nvrtc.nvrtcCompileProgram(program, 1, [arch.encode()])
-    assert not status, status
-    _, size = nvrtc.nvrtcGetCUBINSize(program)
-    made = b" " * size
-    nvrtc.nvrtcGetCUBIN(program, made)
-    return made
+    return compile_kernels("sm_{}{}".format(*open_device().compute_capability))
 
 
 def kernel(entry: str, shared_bytes: int = LENGTH * 8, cleared: tuple[int, ...] = ()) -> Launchable:
@@ -145,21 +119,6 @@ def test_programs_are_timed(flush: bool) -> None:
     assert len(samples) == 12
     assert all(1e-7 < s < 1 for s in samples)
     assert "sm_mhz" in clocks(open_device())
-
-
-def test_streams_run_side_by_side() -> None:
-    """Independent kernels that dawdle take little longer on four streams than one of them."""
-    launches = tuple(Launch(0, (n,), 0, 1, n) for n in range(4))
-    program = replace(random_program(0), lanes=(launches,), units=tuple("abcd"))
-    program = replace(
-        program, buffers=tuple(Buffer(f"b{n}", VECTOR, Role.OUTPUT) for n in range(4))
-    )
-    spread = replace(program, lanes=tuple((launch,) for launch in launches))
-    memory, executor = run_on_device(spread, mixes(), {}, None, 0, captured=False)
-    for buffer in spread.buffers:
-        memory.write(buffer.name, np.full(LENGTH, 4))
-    spans = executor.profile()
-    assert max(s.begin for s in spans) < max(s.end for s in spans)
 
 
 def test_a_kernel_that_fails_names_its_unit() -> None:
