@@ -83,6 +83,11 @@ class CudaExecutor:
         """The stream on which runs begin and end."""
         return self._streams[self._graph.origin].handle
 
+    @property
+    def launches(self) -> int:
+        """How many there are in a run."""
+        return len(self._graph.nodes)
+
     def run(self) -> None:
         """Run the program once; returns when all of it has finished."""
         with _Exclusive(self):

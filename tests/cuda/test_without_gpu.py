@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cuda_executables import add_two
+from nvrtc_kernels import compile_kernels
 
 from runtime_ext.cuda.driver import CudaError, runs_on
 from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
@@ -75,6 +76,15 @@ def test_kernels_are_stored_once_and_read_back(tmp_path: Path) -> None:
             read_kernels(path)
     with pytest.raises(UserError, match="cannot read"):
         read_kernels(tmp_path / "none")
+
+
+def test_the_kernels_of_the_gpu_tests_compile() -> None:
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError as error:
+        pytest.skip(f"NVRTC is not installed: {error}")
+    assert compile_kernels("sm_90").startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize(
