@@ -7,7 +7,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cuda.contraction import contraction
-from runtime_ext.cuda.device import Device
+from runtime_ext.cuda.device import Gpu
 from runtime_ext.cuda.generic import lower_generic
 from runtime_ext.cuda.interpolation import interpolation
 from runtime_ext.cuda.pointwise import interleave, pointwise
@@ -29,7 +29,7 @@ from runtime_ext.kernels.spec import (
 )
 
 
-def kernels_of(spec: Spec | Generic | Scheduled, dtype: str, device: Device) -> Phases:
+def kernels_of(spec: Spec | Generic | Scheduled, dtype: str, gpu: Gpu) -> Phases:
     """The kernels of a spec, one after another: each a phase of one tile.
 
     Parameters
@@ -40,8 +40,8 @@ def kernels_of(spec: Spec | Generic | Scheduled, dtype: str, device: Device) -> 
     if isinstance(spec, Scheduled):
         raise ValueError("functions of a tuning log for a CPU are no CUDA kernels")
     if isinstance(spec, Generic):
-        return lower_generic(spec, dtype, device.arch)
-    blocks = device.processors
+        return lower_generic(spec, dtype, gpu.arch)
+    blocks = gpu.processors
     if isinstance(spec, Finer):
         spec, blocks = spec.kernel, _MORE * blocks
     buffers = [tirx.decl_buffer(s, dtype, f"b{i}") for i, s in enumerate(spec.buffers)]
@@ -53,7 +53,7 @@ def kernels_of(spec: Spec | Generic | Scheduled, dtype: str, device: Device) -> 
     elif isinstance(spec, Mean):
         function = mean(spec, buffers)
     elif isinstance(spec, Product):
-        function = product(spec, buffers, device.processors)
+        function = product(spec, buffers, gpu.processors)
     elif isinstance(spec, Normalisation):
         function = normalisation(spec, buffers)
     elif isinstance(spec, Interpolation):

@@ -100,7 +100,8 @@ class Pixels:
             left = code.bind("left", x * window.strides[1] - window.pads[1])
             base = spec.data.offset + image * spec.data.strides[0] + self.channel
             base = base + top * spec.data.strides[1] + left * spec.data.strides[2]
-            code.store(self.base, p, base, 1)
+            # In units of what is read at once, so that TVM sees that reads are aligned.
+            code.store(self.base, p, tirx.floordiv(base, self.width), 1)
             if self.bordered:
                 code.store(self.top, p, top, 1)
                 code.store(self.left, p, left, 1)
@@ -127,7 +128,7 @@ class Pixels:
                 with code.unrolled("j", self.width) as j:
                     code.store(self.held, p * self.width + j, constant(0.0, 1), 1)
             with code.branch(tirx.all(*tests) if tests else None):
-                at = code.bind("at", load(self.base, p, 1) + offset)
+                at = load(self.base, p, 1) * self.width + offset
                 read = fetch_wide(code, "a", self.buffer, at, self.width)
                 with code.unrolled("j", self.width) as j:
                     value = fetch(read, j)

@@ -1,4 +1,4 @@
-"""A compiled kernel on disk: an object file and a description, found by their key."""
+"""A compiled kernel on disk: its machine code and a description, found by their key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.kernels.machine_code import object_code
 from tvm_ios.errors import UserError
 from tvm_ios.files import make_folder, temporary_folder
 from tvm_ios.json_text import json_object, natural, naturals
@@ -64,14 +63,22 @@ def kernel_key(workload: str, target: str, schedule: str = "default") -> str:
 class ArtefactCache:
     """A folder of artefacts that several processes may share.
 
+    Parameters
+    ----------
+    folder
+        Where.
+    suffix
+        Of the names of files of machine code.
+
     Raises
     ------
     UserError
         If it cannot be made or written.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], suffix: str = "o") -> None:
         self.folder = Path(folder)
+        self._suffix = suffix
         try:
             make_folder(self.folder)
             with temporary_folder(self.folder, "new-"):
@@ -82,15 +89,15 @@ class ArtefactCache:
                 "another folder in TVM_IOS_CACHE"
             ) from error
 
-    def object_file(self, key: str) -> Path:
-        """Where the object file of a kernel lies."""
-        return self.folder / f"{key}.o"
+    def code_file(self, key: str) -> Path:
+        """Where the machine code of a kernel lies."""
+        return self.folder / f"{key}.{self._suffix}"
 
     def find(self, key: str) -> Artefact | None:
         """The artefact of a key; None if it is missing or damaged."""
         try:
             data = json_object((self.folder / f"{key}.json").read_bytes())
-            content = self.object_file(key).read_bytes()
+            content = self.code_file(key).read_bytes()
             if data["key"] != key or data.pop("sha256") != _digest(data, content):
                 return None
             return Artefact(
@@ -103,15 +110,14 @@ class ArtefactCache:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def add(self, artefact: Artefact, library: Any) -> None:
-        """Write a compiled module's object file, then the description that makes it count.
+    def add(self, artefact: Artefact, content: bytes) -> None:
+        """Write the machine code, then the description that makes it count.
 
         Raises
         ------
         OSError
             If they cannot be written.
         """
-        content = object_code(library)
         try:
             self._add(artefact, content)
         except OSError as error:
@@ -120,7 +126,7 @@ class ArtefactCache:
 
     def _add(self, artefact: Artefact, content: bytes) -> None:
         with temporary_folder(self.folder, "new-") as folder:
-            made = folder / "kernel.o"
+            made = folder / "kernel.code"
             made.write_bytes(content)
             data = {
                 "key": artefact.key,
@@ -129,7 +135,7 @@ class ArtefactCache:
             }
             text = folder / "kernel.json"
             text.write_text(json.dumps({**data, "sha256": _digest(data, content)}))
-            made.rename(self.object_file(artefact.key))
+            made.rename(self.code_file(artefact.key))
             text.rename(self.folder / f"{artefact.key}.json")
 
 

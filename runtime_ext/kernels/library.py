@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from runtime_ext.kernels.artefact import Artefact, ArtefactCache, kernel_key
+from runtime_ext.kernels.artefact import Artefact, ArtefactCache
 from runtime_ext.kernels.build import build_kernel
-from runtime_ext.kernels.compiled_unit import CompiledUnit
-from runtime_ext.kernels.generic import Generic, Scheduled
-from runtime_ext.kernels.machine_code import link
-from runtime_ext.kernels.spec import Spec
+from runtime_ext.kernels.machine_code import link, object_code
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import (
     UnitPlan,
@@ -26,24 +21,15 @@ from runtime_ext.kernels.unit import (
     plan_unit,
     tuned_plans,
 )
+from runtime_ext.kernels.unit_compiler import LogUse, Progress, UnitCompiler, Workload
 from runtime_ext.kernels.vector_unit import VectorUnit
 from tvm_ios.files import temporary_folder
-from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class LogUse:
-    """Kernels that a tuning log has, that run as it says, and that it has not."""
-
-    found: int
-    used: int
-    missing: int
+__all__ = ["CompiledUnit", "KernelCompiler", "LogUse", "Progress", "UnitSource"]
 
 
-class KernelCompiler:
-    """Makes and keeps the machine code of units.
+class KernelCompiler(UnitCompiler):
+    """Makes and keeps the machine code of units for a CPU.
 
     Parameters
     ----------
@@ -76,95 +62,11 @@ class KernelCompiler:
         self.lanes = lanes
         self._unit = VectorUnit.of(self.target)
         self._cache = ArtefactCache(cache_dir)
-        self._artefacts: dict[str, Artefact] = {}
-        self._key_of: dict[str, str] = {}
         self._functions: dict[str, Any] = {}
-        self._unloaded: set[str] = set()
         self._loaded: list[Any] = []
+        self._linked: set[str] = set()
         self._plans: dict[str, dict[str, UnitPlan]] = {}
-        self._kept: dict[str, CompiledUnit] = {}
-        #: Kernels compiled by this object (not found in the cache).
-        self.compiled = 0
-
-    def compile(
-        self, units: Mapping[str, UnitSource], progress: Progress | None = None
-    ) -> dict[str, CompiledUnit]:
-        """Compile units; equal kernels, also those of earlier calls, share their code.
-
-        Parameters
-        ----------
-        units
-            By name; the result has the same names.
-        progress
-            Told (kernels done, kernels in all) after each.
-        """
-        forms = self.compile_forms(units, progress)
-        return {name: self._kept.get(made[-1].key, made[0]) for name, made in forms.items()}
-
-    def compile_forms(
-        self, units: Mapping[str, UnitSource], progress: Progress | None = None
-    ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """Compile each unit in every form that it can have: as in the log, and by default.
-
-        Returns
-        -------
-        dict
-            For each unit its different forms; the default comes last.
-        """
-        plans = {name: tuple(self._plan(source).values()) for name, source in units.items()}
-        self._make_plans((plan for forms in plans.values() for plan in forms), progress)
-        result: dict[str, tuple[CompiledUnit, ...]] = {}
-        for name, forms in plans.items():
-            made: dict[str, CompiledUnit] = {}
-            for unit in map(self._unit_code, forms):
-                # Where the log's best is the default, it counts as the log's.
-                made[unit.key] = made.pop(unit.key, unit)
-            result[name] = tuple(made.values())
-            self._kept.setdefault(result[name][-1].key, result[name][0])
-        return result
-
-    def rkernels(self, source: UnitSource) -> tuple[str, ...]:
-        """The names of the ways to compute a unit; nothing is compiled."""
-        return tuple(self._rkernel_plans(source))
-
-    def compile_rkernels(
-        self,
-        units: Mapping[str, UnitSource],
-        progress: Progress | None = None,
-        *,
-        only: Mapping[str, str] | None = None,
-    ) -> dict[str, dict[str, CompiledUnit]]:
-        """Compile each unit in every way to cut it: by default, as in the log, coarse and fine.
-
-        Parameters
-        ----------
-        units, progress
-            As of :meth:`compile`.
-        only
-            For each unit the name of the only form that is wanted.
-
-        Returns
-        -------
-        dict
-            For each unit its forms by name, all of different code.
-
-        Raises
-        ------
-        KeyError
-            If a unit has no form of the wanted name.
-        """
-        plans = {name: self._rkernel_plans(source) for name, source in units.items()}
-        if only is not None:
-            plans = {name: {only[name]: forms[only[name]]} for name, forms in plans.items()}
-        self._make_plans((plan for forms in plans.values() for plan in forms.values()), progress)
-        return {
-            name: {form: self._unit_code(plan) for form, plan in forms.items()}
-            for name, forms in plans.items()
-        }
-
-    def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Give :meth:`compile` one of the forms of a unit to return from now on."""
-        self._kept[forms[-1].key] = best
+        super().__init__(str(self.target))
 
     def log_use(self) -> LogUse | None:
         """How much of the tuning log is used; None without one."""
@@ -188,7 +90,7 @@ class KernelCompiler:
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
         """Write a shared library with these symbols, for ``tvm.runtime.load_module``."""
         keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
-        link(Path(path), [self._cache.object_file(key) for key in keys])
+        link(Path(path), [self._cache.code_file(key) for key in keys])
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         """What the log has for a unit and, last, the default."""
@@ -205,90 +107,25 @@ class KernelCompiler:
         plans, others = self._plan(source), other_plans(source, self._unit)
         return different({"default": plans["default"], **plans, **others})
 
-    def _make_plans(self, plans: Iterable[UnitPlan], progress: Progress | None) -> None:
-        wanted: dict[str, Spec | Generic | Scheduled] = {}
-        for kernel in (kernel for plan in plans for kernel in plan.kernels):
-            wanted.setdefault(self._key(kernel.spec), kernel.spec)
-        self._make({k: s for k, s in wanted.items() if k not in self._artefacts}, progress)
+    def _find(self, key: str) -> Artefact | None:
+        return self._cache.find(key)
 
-    def _key_of_symbol(self, symbol: str) -> str:
-        key = symbol[1:].rsplit("_", 1)[0]
-        if key not in self._artefacts:
-            raise KeyError(
-                f"no kernel with the symbol {symbol} was compiled; compile its unit first"
-            )
-        return key
-
-    def _key(self, spec: Spec | Generic | Scheduled) -> str:
-        workload = repr(spec)
-        if workload not in self._key_of:
-            self._key_of[workload] = kernel_key(workload, str(self.target))
-        return self._key_of[workload]
-
-    def _make(
-        self, wanted: Mapping[str, Spec | Generic | Scheduled], progress: Progress | None
-    ) -> None:
-        missing: dict[str, Spec | Generic | Scheduled] = {}
-        for key, spec in wanted.items():
-            found = self._cache.find(key)
-            if found is None:
-                missing[key] = spec
-            else:
-                self._artefacts[key] = found
-        self._unloaded |= set(wanted)
-        done = len(wanted) - len(missing)
-        if progress is not None:
-            progress(done, len(wanted))
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            jobs = [pool.submit(self._build, key, spec) for key, spec in missing.items()]
-            try:
-                for job in as_completed(jobs):
-                    artefact = job.result()
-                    self._artefacts[artefact.key] = artefact
-                    self.compiled += 1
-                    done += 1
-                    if progress is not None:
-                        progress(done, len(wanted))
-            except BaseException:
-                # An interrupt or a failure must not wait for all that was not begun yet.
-                pool.shutdown(cancel_futures=True)
-                raise
-
-    def _build(self, key: str, spec: Spec | Generic | Scheduled) -> Artefact:
-        artefact, module = build_kernel(spec, key, self.target, self._unit)
-        self._cache.add(artefact, module)
+    def _build(self, key: str, workload: Workload) -> Artefact:
+        artefact, module = build_kernel(workload, key, self.target, self._unit)
+        self._cache.add(artefact, object_code(module))
         return artefact
 
     def _load(self) -> None:
         """Link what was compiled since the last time, and load it."""
-        keys = sorted(self._unloaded)
+        keys = sorted(self._artefacts.keys() - self._linked)
         if not keys:
             return
         with temporary_folder() as folder:
             path = folder / "kernels.so"
-            link(path, [self._cache.object_file(key) for key in keys])
+            link(path, [self._cache.code_file(key) for key in keys])
             module = tvm.runtime.load_module(str(path))
         self._loaded.append(module)
         for key in keys:
             for phase in self._artefacts[key].phases:
                 self._functions[phase.symbol] = module[phase.symbol]
-        self._unloaded.clear()
-
-    def _unit_code(self, plan: UnitPlan) -> CompiledUnit:
-        parameters = (*plan.inputs, *plan.constant_types, *plan.outputs)
-        scratch = list(plan.scratch)
-        calls: list[PhaseCall] = []
-        keys: list[str] = []
-        for kernel in plan.kernels:
-            artefact = self._artefacts[self._key(kernel.spec)]
-            keys.append(artefact.key)
-            own = [*kernel.buffers]
-            for shape, dtype in artefact.scratch:
-                own.append(len(parameters) + len(scratch))
-                scratch.append(BufferType(shape, dtype))
-            for phase in artefact.phases:
-                arguments = tuple(own[a] for a in phase.arguments)
-                calls.append(PhaseCall(phase.symbol, phase.tiles, arguments))
-        code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
-        key = kernel_key(repr((code, plan.constants)), str(self.target))
-        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned)
+        self._linked.update(keys)

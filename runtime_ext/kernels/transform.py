@@ -19,8 +19,8 @@ class ParamTransform:
     ----------
     steps
         ``("reshape", extents)``, ``("transpose", axes)``, ``("pad_parts", counts, multiple)``
-        (cut the first axis into parts of these counts and pad each with zeros to a multiple), or
-        ``("phases", strides, pads)``, see :func:`phase_taps`.
+        (cut the first axis into parts of these counts and pad each with zeros to a multiple),
+        ``("phases", strides, pads)``, see :func:`phase_taps`, or ``("astype", name)``.
     """
 
     steps: tuple[tuple[Any, ...], ...] = ()
@@ -37,6 +37,8 @@ class ParamTransform:
                     array = _pad_parts(array, counts, multiple)
                 case ("phases", strides, pads):
                     array = _phases(array, strides, pads)
+                case ("astype", name):
+                    array = array.astype(name)
                 case _:
                     raise ValueError(f"a constant's transform has the unknown step {step[0]!r}")
         return np.ascontiguousarray(array)
@@ -56,6 +58,8 @@ class ParamTransform:
                     result = (prod(strides) * result[1], result[0], *extents)
                 case ("pad_parts", counts, multiple):
                     result = (sum(-(-c // multiple) * multiple for c in counts), *result[1:])
+                case ("astype", _):
+                    pass
                 case _:
                     raise ValueError(f"a constant's transform has the unknown step {step[0]!r}")
         return result

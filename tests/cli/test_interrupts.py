@@ -114,7 +114,7 @@ module.{name} = killed
     [
         ("runtime_ext.package", "_seal", "before(*arguments, **options)"),
         ("runtime_ext.package", "_sync", ""),
-        ("runtime_ext.kernels.artefact", "object_code", ""),
+        ("runtime_ext.kernels.library", "object_code", ""),
         ("runtime_ext.kernels.library", "link", "before(*arguments, **options)"),
         ("tvm_ios.cost.log", "_write", 'os.write(arguments[0], b\'{"key": "ha\')'),
     ],

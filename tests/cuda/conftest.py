@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = map(str, (TESTS, TESTS / "arena", TESTS.parent))
+sys.path[:0] = map(str, (TESTS, TESTS / "arena", TESTS / "kernels", TESTS.parent))

@@ -1,0 +1,220 @@
+"""Compile units to CUDA kernels for a named architecture, on any machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from runtime_ext.cuda import gemm_tile
+from runtime_ext.cuda.build import kernels_of
+from runtime_ext.cuda.device import gpu_of
+from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.launchable import Launchable, write_kernels
+from runtime_ext.cuda.nvrtc import compile_cubin, compiler_version
+from runtime_ext.cuda.source import cuda_target, generate
+from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
+from runtime_ext.kernels.generic import Generic
+from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.tilings import finer
+from runtime_ext.kernels.transform import ParamTransform
+from runtime_ext.kernels.unit import UnitPlan, UnitSource, different, plan_unit
+from runtime_ext.kernels.unit_compiler import UnitCompiler, Workload
+from tvm_ios.errors import UserError
+from tvm_ios.json_text import json_object, natural
+from tvm_ios.program import BufferType
+
+#: How to store, and multiply, what the model has as float32.
+Precision = Literal["float32", "tf32", "float16"]
+#: Counts up whenever the code of equal kernels changes.
+_VERSION = 1
+
+
+class CudaKernelCompiler(UnitCompiler):
+    """Makes and keeps CUDA kernels of units; neither a GPU nor a driver is needed.
+
+    Parameters
+    ----------
+    arch
+        What to compile for, such as ``"sm_90"``.
+    cache_dir
+        Folder of compiled kernels; several processes may share it.
+    precision
+        ``"float32"``; ``"tf32"``, where convolutions and products round what they multiply to ten
+        bits of fraction; or ``"float16"``, in which tensors and weights are stored, while sums are
+        float32.
+
+    Raises
+    ------
+    UserError
+        If the architecture or the precision is unknown.
+    """
+
+    def __init__(
+        self,
+        arch: str,
+        cache_dir: str | os.PathLike[str],
+        precision: Precision = "float32",
+    ) -> None:
+        if precision not in ("float32", "tf32", "float16"):
+            raise UserError(
+                f"the precision {precision!r} is unknown: use float32, tf32 or float16"
+            )
+        self.arch, self.precision = arch, precision
+        self.gpu = gpu_of(arch)
+        self.target = cuda_target(arch)
+        self._cutter = _Cutter(self.gpu.processors)
+        self._cache = ArtefactCache(cache_dir, suffix="cubins")
+        self._facts: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
+        self._scheduled: dict[str, Any] = {}
+        super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}")
+
+    def kernel(self, symbol: str) -> CudaKernel:
+        """What is known of a kernel.
+
+        Raises
+        ------
+        KeyError
+            If no unit that was compiled has this symbol.
+        """
+        key = self._key_of_symbol(symbol)
+        if symbol not in self._scheduled:
+            phases = self._phases(self._workloads[key]).phases
+            names = (phase.symbol for phase in self._artefacts[key].phases)
+            self._scheduled.update(zip(names, (p.function for p in phases), strict=True))
+        return replace(self._facts[key][symbol][0], scheduled=self._scheduled[symbol])
+
+    def function(self, symbol: str) -> Launchable:
+        """What launching a kernel takes.
+
+        Raises
+        ------
+        KeyError
+            If no unit that was compiled has this symbol.
+        """
+        kernel, cubin = self._facts[self._key_of_symbol(symbol)][symbol]
+        return Launchable(
+            kernel.entry, kernel.grid, kernel.block, kernel.dynamic_shared_bytes, cubin
+        )
+
+    def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
+        """Write a file of kernels for :func:`runtime_ext.cuda.launchable.read_kernels`."""
+        write_kernels(Path(path), self.arch, {s: self.function(s) for s in symbols})
+
+    def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
+        return {"default": self._stored(plan_unit(source, self._cutter))}
+
+    def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        processors = self.gpu.processors
+
+        def coarse(spec: Contraction) -> Blocking | None:
+            return gemm_tile.coarse_tile(spec, processors)
+
+        def fine(spec: Contraction) -> Blocking | None:
+            return gemm_tile.fine_tile(spec, processors)
+
+        narrow = plan_unit(source, self._cutter, fine)
+        kernels = tuple(replace(k, spec=finer(k.spec)) for k in narrow.kernels)
+        plans = {
+            "default": plan_unit(source, self._cutter),
+            "coarse": plan_unit(source, self._cutter, coarse),
+            "fine": replace(narrow, kernels=kernels),
+        }
+        return different({name: self._stored(plan) for name, plan in plans.items()})
+
+    def _stored(self, plan: UnitPlan) -> UnitPlan:
+        """The plan with float32 tensors and weights in the type that they are stored in."""
+        dtype = self._dtype
+        if dtype == "float32":
+            return plan
+
+        def types(buffers: tuple[BufferType, ...]) -> tuple[BufferType, ...]:
+            return tuple(replace(b, dtype=dtype) if b.dtype == "float32" else b for b in buffers)
+
+        cast = ("astype", dtype)
+        constants = tuple(
+            replace(use, transform=ParamTransform((*use.transform.steps, cast)))
+            if kind.dtype == "float32"
+            else use
+            for use, kind in zip(plan.constants, plan.constant_types, strict=True)
+        )
+        return replace(
+            plan,
+            inputs=types(plan.inputs),
+            constants=constants,
+            constant_types=types(plan.constant_types),
+            outputs=types(plan.outputs),
+            scratch=types(plan.scratch),
+        )
+
+    @property
+    def _dtype(self) -> str:
+        return "float16" if self.precision == "float16" else "float32"
+
+    def _phases(self, workload: Workload) -> Any:
+        return kernels_of(workload, self._dtype, self.gpu)
+
+    def _find(self, key: str) -> Artefact | None:
+        found = self._cache.find(key)
+        if found is None:
+            return None
+        self._facts[key] = _unpack(self._cache.code_file(key).read_bytes())
+        return found
+
+    def _build(self, key: str, workload: Workload) -> Artefact:
+        phases = self._phases(workload)
+        pipeline = "s_tir" if isinstance(workload, Generic) else "tirx"
+        made: dict[str, tuple[CudaKernel, bytes]] = {}
+        for number, phase in enumerate(phases.phases):
+            symbol = f"k{key}_{number}"
+            generated = generate(phase.function, symbol, self.arch, pipeline)
+            cubin = compile_cubin(generated.source, self.arch)
+            kernel = CudaKernel(
+                symbol=symbol,
+                **vars(generated),
+                static_shared_bytes=cubin.static_shared_bytes,
+                dynamic_shared_bytes=0,
+                registers=cubin.registers,
+                local_bytes=cubin.local_bytes,
+            )
+            made[symbol] = kernel, cubin.code
+        uses = tuple(
+            KernelPhase(symbol, 1, phase.arguments)
+            for symbol, phase in zip(made, phases.phases, strict=True)
+        )
+        artefact = Artefact(key, uses, phases.scratch)
+        self._cache.add(artefact, _pack(made))
+        self._facts[key] = made
+        return artefact
+
+
+class _Cutter:
+    """Cuts contractions for a GPU; see :mod:`runtime_ext.cuda.gemm_tile`."""
+
+    lanes = 1
+
+    def __init__(self, processors: int) -> None:
+        self._processors = processors
+
+    def blocking(self, spec: Contraction) -> Blocking:
+        """The tile of the least estimated time."""
+        return gemm_tile.best_tile(spec, self._processors)
+
+
+def _pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:
+    """A line of JSON, then the cubins."""
+    facts = [{**kernel.to_json(), "nbytes": len(code)} for kernel, code in kernels.values()]
+    line = json.dumps({"kernels": facts}).encode() + b"\n"
+    return line + b"".join(code for _, code in kernels.values())
+
+
+def _unpack(content: bytes) -> dict[str, tuple[CudaKernel, bytes]]:
+    line, _, rest = content.partition(b"\n")
+    made: dict[str, tuple[CudaKernel, bytes]] = {}
+    for facts in json_object(line)["kernels"]:
+        kernel, size = CudaKernel.from_json(facts), natural(facts["nbytes"])
+        made[kernel.symbol], rest = (kernel, rest[:size]), rest[size:]
+    return made

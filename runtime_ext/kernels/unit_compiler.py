@@ -1,0 +1,227 @@
+"""Compile units for any device: every kernel once, in parallel, and equal ones together."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+from runtime_ext.kernels.artefact import Artefact, kernel_key
+from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.spec import Spec
+from runtime_ext.kernels.compiled_unit import CompiledUnit
+from runtime_ext.kernels.unit import UnitPlan, UnitSource
+from tvm_ios.program import BufferType, PhaseCall, UnitCode
+
+Progress = Callable[[int, int], None]
+#: What a kernel computes.
+Workload = Spec | Generic | Scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class LogUse:
+    """Kernels that a tuning log has, that run as it says, and that it has not."""
+
+    found: int
+    used: int
+    missing: int
+
+
+class UnitCompiler(ABC):
+    """Makes and keeps the code of units; how is for the device's own compiler to say.
+
+    Parameters
+    ----------
+    target
+        Names what the code is for, in the keys of kernels.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target_name = target
+        self._artefacts: dict[str, Artefact] = {}
+        self._workloads: dict[str, Workload] = {}
+        self._key_of: dict[str, str] = {}
+        self._kept: dict[str, CompiledUnit] = {}
+        #: Kernels compiled by this object (not found in the cache).
+        self.compiled = 0
+
+    @abstractmethod
+    def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """What a log has for a unit and, last, the default."""
+
+    @abstractmethod
+    def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """All ways to compute a unit, of different code; the default is the first."""
+
+    @abstractmethod
+    def _find(self, key: str) -> Artefact | None:
+        """A kernel that was compiled before, perhaps by another process."""
+
+    @abstractmethod
+    def _build(self, key: str, workload: Workload) -> Artefact:
+        """Compile a kernel, and keep it where :meth:`_find` finds it."""
+
+    def compile(
+        self, units: Mapping[str, UnitSource], progress: Progress | None = None
+    ) -> dict[str, CompiledUnit]:
+        """Compile units; equal kernels, also those of earlier calls, share their code.
+
+        Parameters
+        ----------
+        units
+            By name; the result has the same names.
+        progress
+            Told (kernels done, kernels in all) after each.
+        """
+        forms = self.compile_forms(units, progress)
+        return {name: self._kept.get(made[-1].key, made[0]) for name, made in forms.items()}
+
+    def compile_forms(
+        self, units: Mapping[str, UnitSource], progress: Progress | None = None
+    ) -> dict[str, tuple[CompiledUnit, ...]]:
+        """Compile each unit in every form that it can have: as in the log, and by default.
+
+        Returns
+        -------
+        dict
+            For each unit its different forms; the default comes last.
+        """
+        plans = {name: tuple(self._plan(source).values()) for name, source in units.items()}
+        self._make_plans((plan for forms in plans.values() for plan in forms), progress)
+        result: dict[str, tuple[CompiledUnit, ...]] = {}
+        for name, forms in plans.items():
+            made: dict[str, CompiledUnit] = {}
+            for unit in map(self._unit_code, forms):
+                # Where the log's best is the default, it counts as the log's.
+                made[unit.key] = made.pop(unit.key, unit)
+            result[name] = tuple(made.values())
+            self._kept.setdefault(result[name][-1].key, result[name][0])
+        return result
+
+    def rkernels(self, source: UnitSource) -> tuple[str, ...]:
+        """The names of the ways to compute a unit; nothing is compiled."""
+        return tuple(self._rkernel_plans(source))
+
+    def compile_rkernels(
+        self,
+        units: Mapping[str, UnitSource],
+        progress: Progress | None = None,
+        *,
+        only: Mapping[str, str] | None = None,
+    ) -> dict[str, dict[str, CompiledUnit]]:
+        """Compile each unit in every way to cut it: by default, as in the log, coarse and fine.
+
+        Parameters
+        ----------
+        units, progress
+            As of :meth:`compile`.
+        only
+            For each unit the name of the only form that is wanted.
+
+        Returns
+        -------
+        dict
+            For each unit its forms by name, all of different code.
+
+        Raises
+        ------
+        KeyError
+            If a unit has no form of the wanted name.
+        """
+        plans = {name: self._rkernel_plans(source) for name, source in units.items()}
+        if only is not None:
+            plans = {name: {only[name]: forms[only[name]]} for name, forms in plans.items()}
+        self._make_plans((plan for forms in plans.values() for plan in forms.values()), progress)
+        return {
+            name: {form: self._unit_code(plan) for form, plan in forms.items()}
+            for name, forms in plans.items()
+        }
+
+    def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
+        """Give :meth:`compile` one of the forms of a unit to return from now on."""
+        self._kept[forms[-1].key] = best
+
+    def log_use(self) -> LogUse | None:
+        """How much of a tuning log is used; None without one."""
+        return None
+
+    def workload(self, symbol: str) -> Workload:
+        """What the kernel of a symbol computes.
+
+        Raises
+        ------
+        KeyError
+            If no unit that was compiled has this symbol.
+        """
+        return self._workloads[self._key_of_symbol(symbol)]
+
+    def _make_plans(self, plans: Iterable[UnitPlan], progress: Progress | None) -> None:
+        wanted: dict[str, Workload] = {}
+        for kernel in (kernel for plan in plans for kernel in plan.kernels):
+            wanted.setdefault(self._key(kernel.spec), kernel.spec)
+        self._make({k: s for k, s in wanted.items() if k not in self._artefacts}, progress)
+
+    def _key_of_symbol(self, symbol: str) -> str:
+        key = symbol[1:].rsplit("_", 1)[0]
+        if key not in self._artefacts:
+            raise KeyError(
+                f"no kernel with the symbol {symbol} was compiled; compile its unit first"
+            )
+        return key
+
+    def _key(self, spec: Workload) -> str:
+        workload = repr(spec)
+        if workload not in self._key_of:
+            self._key_of[workload] = kernel_key(workload, self._target_name)
+        return self._key_of[workload]
+
+    def _make(
+        self, wanted: Mapping[str, Workload], progress: Progress | None
+    ) -> None:
+        self._workloads.update(wanted)
+        missing: dict[str, Workload] = {}
+        for key, spec in wanted.items():
+            found = self._find(key)
+            if found is None:
+                missing[key] = spec
+            else:
+                self._artefacts[key] = found
+        done = len(wanted) - len(missing)
+        if progress is not None:
+            progress(done, len(wanted))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            jobs = [pool.submit(self._build, key, spec) for key, spec in missing.items()]
+            try:
+                for job in as_completed(jobs):
+                    artefact = job.result()
+                    self._artefacts[artefact.key] = artefact
+                    self.compiled += 1
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(wanted))
+            except BaseException:
+                # An interrupt or a failure must not wait for all that was not begun yet.
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _unit_code(self, plan: UnitPlan) -> CompiledUnit:
+        parameters = (*plan.inputs, *plan.constant_types, *plan.outputs)
+        scratch = list(plan.scratch)
+        calls: list[PhaseCall] = []
+        keys: list[str] = []
+        for kernel in plan.kernels:
+            artefact = self._artefacts[self._key(kernel.spec)]
+            keys.append(artefact.key)
+            own = [*kernel.buffers]
+            for shape, dtype in artefact.scratch:
+                own.append(len(parameters) + len(scratch))
+                scratch.append(BufferType(shape, dtype))
+            for phase in artefact.phases:
+                arguments = tuple(own[a] for a in phase.arguments)
+                calls.append(PhaseCall(phase.symbol, phase.tiles, arguments))
+        code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
+        key = kernel_key(repr((code, plan.constants)), self._target_name)
+        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned)

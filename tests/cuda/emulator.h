@@ -1,0 +1,200 @@
+// CUDA C++ of single kernels on a CPU: the threads of a block are fibres, its barriers are real.
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define TVM_IOS_PRELUDE
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define CUDART_INF_F INFINITY
+#define CUDART_NAN_F NAN
+
+typedef unsigned int uint;
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+
+struct half {
+  _Float16 value;
+  half() {}
+  half(float x) : value(static_cast<_Float16>(x)) {}
+  operator float() const { return static_cast<float>(value); }
+};
+struct half4 {
+  half x, y, z, w;
+};
+struct float2 {
+  float x, y;
+};
+struct int4 {
+  int x, y, z, w;
+};
+struct float4 {
+  float x, y, z, w;
+};
+struct uint4 {
+  uint x, y, z, w;
+};
+inline half4 make_half4(half x, half y, half z, half w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+template <typename T>
+inline T max(T a, T b) {
+  return a > b ? a : b;
+}
+template <typename T>
+inline T min(T a, T b) {
+  return a < b ? a : b;
+}
+inline long max(long a, int b) { return a > b ? a : b; }
+inline long min(long a, int b) { return a < b ? a : b; }
+inline float __int_as_float(int bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+struct Extent {
+  int x, y, z;
+};
+static Extent blockIdx, threadIdx, blockDim, gridDim;
+
+namespace emulator {
+
+constexpr int kMost = 1024, kStack = 1 << 16, kWarp = 32;
+ucontext_t scheduler, fibres[kMost];
+char* stacks = nullptr;
+bool done[kMost];
+int current, threads, alive, living[kMost / kWarp];
+long progress;
+void (*body)();
+
+void Yield() {
+  const int own = current;
+  const Extent at = threadIdx;
+  swapcontext(&fibres[own], &scheduler);
+  current = own;
+  threadIdx = at;
+}
+
+struct Barrier {
+  int arrived = 0;
+  long generation = 0;
+  void Release() {
+    arrived = 0;
+    ++generation;
+    ++progress;
+  }
+  void Wait(int expected) {
+    const long before = generation;
+    if (++arrived >= expected) {
+      Release();
+    }
+    while (generation == before) {
+      Yield();
+    }
+  }
+  void Left(int expected) {
+    if (arrived && arrived >= expected) {
+      Release();
+    }
+  }
+};
+Barrier block, warps[kMost / kWarp];
+
+void Enter() {
+  body();
+  const int own = current, warp = own / kWarp;
+  done[own] = true;
+  ++progress;
+  block.Left(--alive);
+  warps[warp].Left(--living[warp]);
+}
+
+// Runs a grid; order 1 takes the threads of a block from the last to the first. False: deadlock.
+bool Launch(void (*kernel)(), const int* grid, const int* extents, int order) {
+  body = kernel;
+  gridDim = {grid[0], grid[1], grid[2]};
+  blockDim = {extents[0], extents[1], extents[2]};
+  threads = extents[0] * extents[1] * extents[2];
+  if (!stacks) {
+    stacks = static_cast<char*>(malloc(static_cast<size_t>(kMost) * kStack));
+  }
+  for (int b = 0; b < grid[0] * grid[1] * grid[2]; ++b) {
+    const int number = order ? grid[0] * grid[1] * grid[2] - 1 - b : b;
+    blockIdx = {number % grid[0], number / grid[0] % grid[1], number / grid[0] / grid[1]};
+    alive = threads;
+    block = Barrier();
+    for (int w = 0; w * kWarp < threads; ++w) {
+      living[w] = min(kWarp, threads - w * kWarp);
+      warps[w] = Barrier();
+    }
+    for (int t = 0; t < threads; ++t) {
+      done[t] = false;
+      getcontext(&fibres[t]);
+      fibres[t].uc_stack.ss_sp = stacks + static_cast<size_t>(t) * kStack;
+      fibres[t].uc_stack.ss_size = kStack;
+      fibres[t].uc_link = &scheduler;
+      makecontext(&fibres[t], Enter, 0);
+    }
+    while (alive) {
+      const long before = progress;
+      for (int i = 0; i < threads; ++i) {
+        const int t = order ? threads - 1 - i : i;
+        if (!done[t]) {
+          current = t;
+          threadIdx = {t % extents[0], t / extents[0] % extents[1], t / extents[0] / extents[1]};
+          swapcontext(&scheduler, &fibres[t]);
+        }
+      }
+      if (progress == before) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void WarpBarrier() {
+  const int warp = current / kWarp;
+  warps[warp].Wait(living[warp]);
+}
+
+uint32_t slots[kMost][8];
+
+// What a lane of the warp holds, by a copy that all lanes make together.
+template <typename T>
+T Exchange(T value, int lane) {
+  static_assert(sizeof(T) == 4, "");
+  memcpy(slots[current], &value, 4);
+  WarpBarrier();
+  const int own = current % kWarp;
+  T other;
+  memcpy(&other, slots[current - own + (lane < 0 || lane >= kWarp ? own : lane)], 4);
+  WarpBarrier();
+  return other;
+}
+
+}  // namespace emulator
+
+inline void __syncthreads() { emulator::block.Wait(emulator::alive); }
+inline void __syncwarp(uint = ~0u) { emulator::WarpBarrier(); }
+inline uint __activemask() { return ~0u; }
+template <typename T>
+inline T __shfl_sync(uint, T value, int lane, int = 32) {
+  return emulator::Exchange(value, lane);
+}
+template <typename T>
+inline T __shfl_down_sync(uint, T value, uint by, int = 32) {
+  return emulator::Exchange(value, emulator::current % 32 + static_cast<int>(by));
+}
+template <typename T>
+inline T __shfl_xor_sync(uint, T value, int mask, int = 32) {
+  return emulator::Exchange(value, (emulator::current % 32) ^ mask);
+}

@@ -1,0 +1,106 @@
+"""Run the CUDA C++ of kernels on the CPU, thread by thread, to know that it computes what it should.
+
+Every launch runs twice, with threads and blocks in opposite orders: a missing barrier or a race
+between blocks gives other bits. Buffers lie between guards: reading beyond one gives no number,
+writing there is found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cpp_compiler import compiler
+
+from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.source import PRELUDE
+
+Array = np.ndarray[Any, Any]
+
+_HEADER = Path(__file__).with_name("emulator.h")
+#: Elements before and after each buffer; keeps what it surrounds aligned to 64 bytes.
+_GUARD = 1024
+
+
+class Emulator:
+    """Kernels compiled for the CPU."""
+
+    def __init__(self, kernels: Iterable[CudaKernel], folder: Path) -> None:
+        unique = {kernel.entry: kernel for kernel in kernels}
+        text = "\n".join([f'#include "{_HEADER}"', *map(_for_cpu, unique.values())])
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        source, library = folder / f"{name}.cc", folder / f"{name}.so"
+        source.write_text(text)
+        command = [compiler(), "-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fpermissive"]
+        command += ["-shared", "-fPIC", "-o", str(library), str(source)]
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stderr[:3000]
+        self._library = ctypes.CDLL(str(library))
+
+    def launch(self, kernel: CudaKernel, buffers: Sequence[Array]) -> None:
+        """Run a kernel; what it writes is in the buffers then."""
+        for buffer, wanted in zip(buffers, kernel.parameters, strict=True):
+            assert buffer.nbytes == wanted.nbytes
+            assert str(buffer.dtype) == wanted.dtype
+        runs: list[list[Array]] = []
+        for order in (0, 1):
+            guarded = [_Guarded(buffer) for buffer in buffers]
+            addresses = (ctypes.c_void_p * len(buffers))(*(g.address for g in guarded))
+            extents = [(ctypes.c_int * 3)(*extent) for extent in (kernel.grid, kernel.block)]
+            go = getattr(self._library, f"run_{kernel.entry}")
+            assert go(addresses, *extents, order), f"{kernel.entry} waits for ever at a barrier"
+            for i, (made, buffer) in enumerate(zip(guarded, buffers, strict=True)):
+                assert made.is_whole(), f"{kernel.entry} writes beyond buffer {i}"
+                if i not in kernel.written:
+                    assert made.inside.tobytes() == buffer.tobytes(), "writes what it only reads"
+            runs.append([made.inside.copy() for made in guarded])
+        for i, (first, second) in enumerate(zip(*runs, strict=True)):
+            assert first.tobytes() == second.tobytes(), f"{kernel.entry} races on buffer {i}"
+        for buffer, made in zip(buffers, runs[0], strict=True):
+            buffer[...] = made.reshape(buffer.shape)
+
+
+class _Guarded:
+    def __init__(self, buffer: Array) -> None:
+        fill = np.nan if buffer.dtype.kind == "f" else 77
+        size = buffer.size + 2 * _GUARD
+        room = np.empty(size * buffer.itemsize + 64, np.uint8)
+        begin = -room.ctypes.data % 64
+        self._whole = room[begin : begin + size * buffer.itemsize].view(buffer.dtype)
+        self._whole[...] = fill
+        self.inside = self._whole[_GUARD : _GUARD + buffer.size]
+        self.inside[...] = buffer.reshape(-1)
+        self._fill = np.full(_GUARD, fill, buffer.dtype).tobytes()
+        self.address = self.inside.ctypes.data
+
+    def is_whole(self) -> bool:
+        ends = (self._whole[:_GUARD], self._whole[-_GUARD:])
+        return all(end.tobytes() == self._fill for end in ends)
+
+
+def _for_cpu(kernel: CudaKernel) -> str:
+    """The kernel, and a function that runs it on given addresses."""
+    assert kernel.source.startswith(PRELUDE)
+    code = re.sub(r"__shared__ alignas\((\d+)\)", r"alignas(\1) static", kernel.source[len(PRELUDE) :])
+    count = len(kernel.parameters)
+    signature = re.search(rf"{kernel.entry}\(([^()]*)\) \{{", code)
+    assert signature is not None
+    types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in signature.group(1).split(",")]
+    given = ", ".join(f"({kind})at[{i}]" for i, kind in enumerate(types))
+    assert len(types) == count
+    return f"""{code}
+namespace {kernel.entry}_run {{
+static void** at;
+static void body() {{ {kernel.entry}({given}); }}
+}}
+extern "C" int run_{kernel.entry}(void** buffers, const int* grid, const int* block, int order) {{
+  {kernel.entry}_run::at = buffers;
+  return emulator::Launch({kernel.entry}_run::body, grid, block, order);
+}}
+"""
