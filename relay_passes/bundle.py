@@ -242,6 +242,9 @@ def _compiled(
 
 def _kernels(search: MeasuredSearch, forms: UnitForms, folder: Path) -> dict[str, Any]:
     """Write the kernels and what runs them; what a reader has to know of these."""
+    if search.backend.executor == "cuda":
+        search.compiler.export(folder / "kernels.safetensors", forms.symbols)
+        return {"kind": "cuda"}
     kernels = folder / "kernels.so"
     search.compiler.export(kernels, forms.symbols)
     library = native_library_path()

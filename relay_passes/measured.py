@@ -10,9 +10,8 @@ from typing import Any
 import tvm
 
 from relay_passes.prepare import Prepared
-from runtime_ext.cpu_device import CpuDevice
+from runtime_ext.backend import Backend, backend
 from runtime_ext.in_place import arrange
-from runtime_ext.kernels.library import KernelCompiler
 from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.machine import available_lanes, cache_folder, host_target
 from runtime_ext.measure import Progress, StageTimer
@@ -38,17 +37,30 @@ class MeasuringOptions(SearchLimits):
         A MetaSchedule database (folder) of tuned kernels.
     cache
         Folder of compiled kernels and measurement logs.
+    precision
+        In which a GPU computes; float32 by default.
     """
 
     lanes: int = field(default_factory=available_lanes)
     target: Any = None
     database: Path | None = None
     cache: Path = field(default_factory=cache_folder)
+    precision: str = ""
 
     @property
     def resolved_target(self) -> Any:
         """The target, this machine's where none is given."""
         return self.target or host_target(self.lanes)
+
+    def backend(self) -> Backend:
+        """The compiler and the device of the target."""
+        return backend(
+            self.resolved_target,
+            self.lanes,
+            self.cache / "kernels",
+            database=self.database,
+            precision=self.precision,
+        )
 
 
 class MeasuredSearch(StageSearch):
@@ -59,13 +71,8 @@ class MeasuredSearch(StageSearch):
     ) -> None:
         self.prepared = prepared
         self.options = options
-        device = CpuDevice(options.lanes)
-        self.compiler = KernelCompiler(
-            options.resolved_target,
-            options.lanes,
-            options.cache / "kernels",
-            database=options.database,
-        )
+        self.backend = options.backend()
+        self.compiler, device = self.backend.compiler, self.backend.device
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self.memory = arrange(prepared.units, functions)
         self._header = LogHeader(device.name, str(self.compiler.target), tvm.__version__)

@@ -25,7 +25,7 @@ from runtime_ext.kernels.unit_compiler import LogUse, Progress, UnitCompiler, Wo
 from runtime_ext.kernels.vector_unit import VectorUnit
 from tvm_ios.files import temporary_folder
 
-__all__ = ["CompiledUnit", "KernelCompiler", "LogUse", "Progress", "UnitSource"]
+__all__ = ["KernelCompiler", "LogUse", "Progress", "UnitSource"]
 
 
 class KernelCompiler(UnitCompiler):

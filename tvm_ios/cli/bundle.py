@@ -27,6 +27,7 @@ from tvm_ios.cli.search_options import (
     MaxBlock,
     OperatorsAGroup,
     Policies,
+    PrecisionOption,
     Target,
     TargetKind,
     TuningLog,
@@ -53,6 +54,7 @@ def bundle(
     ] = None,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
+    precision: PrecisionOption = None,
     lanes: Lanes = None,
     policy: Policies = None,
     weights: Annotated[
@@ -82,7 +84,7 @@ def bundle(
     """
     policies, fixed = policy_names(policy), input_shapes(shape)
     options = measuring_options(
-        lanes, None, None, None, r, s, max_block, log, target=target, arch=arch
+        lanes, None, None, None, r, s, max_block, log, target=target, arch=arch, precision=precision
     )
     from relay_passes.bundle import redrawn, require_replaceable, write_bundle
     from relay_passes.load import load_model
