@@ -154,6 +154,7 @@ def write_bundle(
             "model": loaded.name,
             "target": str(search.compiler.target),
             "lanes": search.timer.lanes,
+            "precision": search.options.precision or "float32",
             "versions": _versions(),
             "policies": list(policies),
             "limits": {

@@ -66,6 +66,9 @@ def bundle(
     max_merges: Annotated[
         int, typer.Option(min=0, help="Merge candidates to compile, at most; small ones first.")
     ] = 300,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Another batch size, of ONNX models.")
+    ] = None,
     shape: Shapes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -94,7 +97,7 @@ def bundle(
     path = output or Path(f"{Path(model).stem}.bundle")
     require_replaceable(path)
     with progress_bars() as update:
-        loaded = load_model(model, random_weights=random_weights, shapes=fixed)
+        loaded = load_model(model, random_weights=random_weights, shapes=fixed, batch=batch)
         drawn = {}
         if weights is Ship.drawn:
             loaded, drawn = redrawn(loaded, random_weights or 0)
