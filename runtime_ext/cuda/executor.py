@@ -15,11 +15,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from runtime_ext.cuda.driver import CudaError, Device, call, driver
+import numpy as np
+
+from runtime_ext.cuda.driver import CudaError, Device, call, driver, open_device
 from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
 from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.memory import DeviceMemory
 from runtime_ext.cuda.resources import Held, event, shared_module, stream
 from runtime_ext.executor import BusyError, KernelError, Span
+from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program, ProgramError
 
 
@@ -78,6 +82,11 @@ class CudaExecutor:
     def origin(self) -> Any:
         """The stream on which runs begin and end."""
         return self._streams[self._graph.origin].handle
+
+    @property
+    def launches(self) -> int:
+        """How many there are in a run."""
+        return len(self._graph.nodes)
 
     def run(self) -> None:
         """Run the program once; returns when all of it has finished."""
@@ -206,6 +215,23 @@ class CudaExecutor:
                 f"unit '{self._program.units[launch.unit]}' failed in kernel "
                 f"'{self._program.kernels[launch.kernel]}' on lane {node.lane}: {error}"
             ) from error
+
+
+def run_on_device(
+    program: Program,
+    kernels: Mapping[str, Launchable],
+    constants: Mapping[str, np.ndarray[Any, Any]],
+    plan: MemoryPlan | None,
+    device: int,
+    *,
+    captured: bool = True,
+) -> tuple[DeviceMemory, CudaExecutor]:
+    """A program's memory on a GPU, given by its number, and an executor over it."""
+    opened = open_device(device)
+    memory = DeviceMemory(opened, program, constants, plan)
+    return memory, CudaExecutor(
+        program, kernels, memory.addresses, device=opened, captured=captured
+    )
 
 
 class _Call:
