@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import tvm
@@ -25,8 +25,12 @@ from tvm_ios.arena.planner import PlannedMemory, plan_memory
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
-from tvm_ios.program import Program
+from tvm_ios.program import Program, UnitCode
 from tvm_ios.program_builder import tensor_names
+from tvm_ios.schedule import Stage
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.compiler import CudaKernelCompiler
 
 Array = np.ndarray[Any, Any]
 
@@ -159,14 +163,32 @@ def build(
         # Other rKernels of a unit are close enough to say how many lanes it is worth.
         return latencies[usual[str(unit)].key][count - 1]
 
+    def constant_name(units: tuple[int, ...], parameter: int) -> str:
+        return constant_names[units[0], parameter]
+
+    code = {i: compiled[str(i)].code for i in range(len(graph))}
+    merged: dict[Stage, UnitCode] = {}
+    if read.placements and cuda_arch(compiler.target) is not None:
+        from runtime_ext.cuda.co_schedule import fused_stages
+
+        merged, constant_name = fused_stages(
+            graph,
+            read.stages,
+            read.placements,
+            code,
+            cast("CudaKernelCompiler", compiler),
+            constant_name,
+            memory.parts,
+        )
     known = latencies is not None and all(u.key in latencies for u in usual.values())
     program = lower_stages(
         graph,
         read.stages,
-        {i: compiled[str(i)].code for i in range(len(graph))},
+        code,
+        merged,
         lanes=lanes,
         unit_latency=unit_latency if known else None,
-        constant_name=lambda units, parameter: constant_names[units[0], parameter],
+        constant_name=constant_name,
         parts=memory.parts,
         placements=read.placements,
     )

@@ -1,13 +1,15 @@
-"""Co-scheduled stages on a GPU: what the search is told of rTasks, and the code of what it finds."""
+"""Co-scheduled stages on a GPU: rKernels for the search, and the code of what it finds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.fused_kernel import FusedKernel, fuse
 from runtime_ext.cuda.kernel import CudaKernel
-from tvm_ios.devices import Device
+from tvm_ios.devices import Device, device_names, load_device
+from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph
 from tvm_ios.persistent_lowering import lower_persistent
 from tvm_ios.placement import Placement
@@ -84,6 +86,78 @@ def estimated_rkernel(
     )
     waves = (-(-count // veus) * each for count, each in zip(tasks, seconds, strict=True))
     return RKernel(name, tasks, seconds, device.launch_overhead + sum(waves))
+
+
+def fused_stages(
+    graph: OpGraph,
+    stages: Sequence[Stage],
+    placements: Mapping[int, Placement],
+    code: Mapping[int, UnitCode],
+    compiler: CudaKernelCompiler,
+    constant_name: ConstantName,
+    parts: Mapping[int, Part] = NO_PARTS,
+) -> tuple[dict[Stage, UnitCode], ConstantName]:
+    """The code of all stages whose units' blocks are placed on vEUs.
+
+    A co-scheduled stage whose units' kernels are placed whole runs on streams, as any other.
+
+    Parameters
+    ----------
+    graph, stages, placements, code, constant_name, parts
+        As for :func:`tvm_ios.lower.lower_stages`.
+    compiler
+        Has the units' kernels, and keeps those that are made here.
+
+    Returns
+    -------
+    dict, function
+        What ``lower_stages`` takes as ``merged``, and as ``constant_name`` with it.
+    """
+    device = device_of(compiler.arch)
+    made: dict[Stage, CoScheduledStage] = {}
+    for position, placement in placements.items():
+        stage = stages[position]
+        calls = {(u, phase): c for u in stage.units for phase, c in enumerate(code[u].calls)}
+        symbols = {call.symbol for call in calls.values()}
+        kernels = {symbol: compiler.kernel(symbol) for symbol in symbols}
+        if all(
+            share.end <= calls[share.unit, share.phase].tiles
+            for share in placement
+            if (share.unit, share.phase) in calls
+        ):
+            continue
+        made[stage] = co_scheduled(
+            graph,
+            stage,
+            placement,
+            code,
+            kernels,
+            device,
+            veus=1 + max(share.lane for share in placement),
+            constant_name=constant_name,
+            parts=parts,
+        )
+        compiler.add(made[stage].fused.kernel.symbol, made[stage].fused.launchable)
+    by_units = {stage.units: found for stage, found in made.items()}
+
+    def name(units: tuple[int, ...], parameter: int) -> str:
+        found = by_units.get(units)
+        if found is None:
+            return constant_name(units, parameter)
+        inputs = len(found.code.parameters) - found.code.outputs - len(found.constants)
+        unit, own = found.constants[parameter - inputs]
+        return constant_name((unit,), own)
+
+    return {stage: found.code for stage, found in made.items()}, name
+
+
+def device_of(arch: str) -> Device:
+    """The GPU of the device files that has an architecture; of several the smallest."""
+    gpus = [load_device(name) for name in device_names()]
+    found = [d for d in gpus if d.multiprocessor and d.multiprocessor.arch == arch]
+    if not found:
+        raise UserError(f"no device file has the architecture {arch!r}: add one")
+    return min(found, key=lambda device: device.processors)
 
 
 def co_scheduled(

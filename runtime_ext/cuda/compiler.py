@@ -60,9 +60,7 @@ class CudaKernelCompiler(UnitCompiler):
         precision: Precision = "float32",
     ) -> None:
         if precision not in ("float32", "tf32", "float16"):
-            raise UserError(
-                f"the precision {precision!r} is unknown: use float32, tf32 or float16"
-            )
+            raise UserError(f"the precision {precision!r} is unknown: use float32, tf32 or float16")
         self.arch, self.precision = arch, precision
         self.gpu = gpu_of(arch)
         self.target = cuda_target(arch)
@@ -70,6 +68,7 @@ class CudaKernelCompiler(UnitCompiler):
         self._cache = ArtefactCache(cache_dir, suffix="cubins")
         self._facts: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
         self._scheduled: dict[str, Any] = {}
+        self._fused: dict[str, Launchable] = {}
         super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}")
 
     def kernel(self, symbol: str) -> CudaKernel:
@@ -95,10 +94,16 @@ class CudaKernelCompiler(UnitCompiler):
         KeyError
             If no unit that was compiled has this symbol.
         """
+        if symbol in self._fused:
+            return self._fused[symbol]
         kernel, cubin = self._facts[self._key_of_symbol(symbol)][symbol]
         return Launchable(
             kernel.entry, kernel.grid, kernel.block, kernel.dynamic_shared_bytes, cubin
         )
+
+    def add(self, symbol: str, kernel: Launchable) -> None:
+        """Keep a kernel that was made of those of several units."""
+        self._fused[symbol] = kernel
 
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
         """Write a file of kernels for :func:`runtime_ext.cuda.launchable.read_kernels`."""

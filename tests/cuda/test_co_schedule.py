@@ -14,8 +14,9 @@ from fused_harness import OnCpu
 from passes.relax_sketch import RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
-from relay_passes.prepare import prepare
+from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.buffers import content_key
+from runtime_ext.build import build
 from runtime_ext.cuda.co_schedule import (
     CoScheduledStage,
     co_scheduled,
@@ -24,6 +25,7 @@ from runtime_ext.cuda.co_schedule import (
 )
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.launchable import read_kernels
 from runtime_ext.in_place import arrange
 from runtime_ext.session import Session
 from tvm_ios.devices import load_device
@@ -32,7 +34,7 @@ from tvm_ios.happens_before import check_races
 from tvm_ios.lower import lower
 from tvm_ios.persistent_lowering import lower_persistent
 from tvm_ios.placement import Placement
-from tvm_ios.program import BufferType, Part, PhaseCall, Program, UnitCode
+from tvm_ios.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
 from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.rammer import co_schedule
 
@@ -69,6 +71,8 @@ class Compiled:
     names: dict[tuple[int, int], str]
     placement: Placement
     stage: Stage
+    prepared: Prepared
+    compiler: CudaKernelCompiler
 
     def constant_name(self, units: tuple[int, ...], parameter: int) -> str:
         return self.names[units[0], parameter]
@@ -141,7 +145,17 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     found = co_schedule(graph, range(len(graph)), rkernels, VEUS)
     stage = Stage(Strategy.CO_SCHEDULE, (found.units,))
     return Compiled(
-        module, graph, memory.parts, code, kernels, constants, names, found.placement, stage
+        module=module,
+        graph=graph,
+        parts=memory.parts,
+        code=code,
+        kernels=kernels,
+        constants=constants,
+        names=names,
+        placement=found.placement,
+        stage=stage,
+        prepared=prepared,
+        compiler=compiler,
     )
 
 
@@ -175,6 +189,25 @@ def test_one_launch_computes_the_network(compiled: Compiled, tmp_path: Path) -> 
             found = session.get_output(place).reshape(value.shape)
             np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-4)
     session.close()
+
+
+def test_what_is_built_has_one_launch_and_clears_its_counts(
+    compiled: Compiled, tmp_path: Path
+) -> None:
+    module = apply_schedule(compiled.prepared, compiled.schedule)
+    model = build(module, compiler=compiled.compiler, lanes=2)
+    check_races(model.program)
+    (launch,) = (item for lane in model.program.lanes for item in lane)
+    assert isinstance(launch, Launch)
+    symbol = model.program.kernels[launch.kernel]
+    compiled.compiler.export(tmp_path / "kernels", [symbol])
+    _, kernels = read_kernels(tmp_path / "kernels")
+    assert kernels[symbol] == compiled.one_kernel().fused.launchable
+    (counts,) = kernels[symbol].cleared
+    assert model.program.buffers[launch.buffers[counts]].type == BufferType((VEUS,), "int32")
+    assert {b.name: b for b in model.program.buffers if b.role is Role.CONSTANT}.keys() == (
+        compiled.constants.keys()
+    )
 
 
 def test_the_same_rprogram_is_free_of_races_on_lanes(compiled: Compiled) -> None:
