@@ -204,7 +204,7 @@ class MeasuredSearch:
         known = ReadOnlyLog(log, self._header(self.compiler.target))
         self._compile_units()
         timer = self.timer.reading(known)
-        cost = RecordedCost(known.samples, timer.stage_key)
+        cost = RecordedCost(known.measurements, timer.stage_key)
         unknown = [
             op.name
             for unit, op in enumerate(graph.operators)

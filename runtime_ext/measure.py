@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import resource
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ import tvm
 from runtime_ext.kernels.library import CompiledUnit, KernelCompiler, UnitSource
 from runtime_ext.native_executor import NativeExecutor
 from runtime_ext.rkernel_profile import profile_phases, task_seconds
-from tvm_ios.cost.log import MeasurementLog
+from tvm_ios.cost.log import MeasurementLog, quietest
 from tvm_ios.cost.stage_key import stage_key
 from tvm_ios.graph import OpGraph
 from tvm_ios.lower import lower_stages
@@ -34,6 +35,7 @@ _SAMPLES = 12
 #: Seconds of one sample: long enough that the clock and the start of the lanes do not count.
 _SAMPLE_SECONDS = 4e-4
 _WARM_UP_SECONDS = 2e-3
+_TRIES = 5
 #: A stage without launches, such as a concatenation in place; logs hold positive numbers.
 _NOTHING_SECONDS = 1e-9
 
@@ -262,10 +264,10 @@ class StageTimer:
         return self._logged(self._key(stage, lanes), lambda: self._measure(stage, lanes), label)
 
     def _logged(self, key: str, measure: Callable[[], list[float]], label: str) -> float:
-        if key not in self._log.samples:
+        if self._log.wants(key):
             self._log.append(key, measure(), label)
             self.stages_measured += 1
-        return statistics.median(self._log.samples[key])
+        return quietest(self._log.measurements[key])
 
     def _measure_program(self, program: RProgram) -> list[float]:
         lowered = lower_stages(
@@ -311,9 +313,25 @@ def time_program(program: Program, function: Callable[[str], Any]) -> list[float
         (once,) = executor.benchmark(1, 1)
         warm_up = max(1, math.ceil(_WARM_UP_SECONDS / once)) if once < _WARM_UP_SECONDS else 1
         (once,) = executor.benchmark(warm_up, 1)
-        return executor.benchmark(max(1, math.ceil(_SAMPLE_SECONDS / once)), _SAMPLES)
+        number = max(1, math.ceil(_SAMPLE_SECONDS / once))
+        return undisturbed(lambda: executor.benchmark(number, _SAMPLES))
     finally:
         executor.close()
+
+
+def undisturbed(sample: Callable[[], list[float]]) -> list[float]:
+    """Samples during which the system stopped no thread of the process, or the best of a few tries.
+
+    A lane that is stopped makes the others wait, so on a busy machine kernels seem to gain
+    nothing by more lanes.
+    """
+    tries: list[list[float]] = []
+    for _ in range(_TRIES):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        tries.append(sample())
+        if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw == before:
+            return tries[-1]
+    return min(tries, key=statistics.median)
 
 
 def random_buffers(program: Program) -> list[Any]:

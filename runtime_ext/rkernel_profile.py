@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from runtime_ext.native_executor import NativeExecutor
-from tvm_ios.cost.log import MeasurementLog
+from tvm_ios.cost.log import MeasurementLog, quietest
 from tvm_ios.program import Launch, Program, UnitCode
 
 #: Rounds of a profile: enough for a median, and no more than take so many seconds.
@@ -25,7 +24,7 @@ def task_seconds(
     label: str,
     profile: Callable[[], list[list[float]]],
 ) -> tuple[float, ...]:
-    """Median seconds of a task of each phase, from the log or profiled now.
+    """Seconds of a task of each phase, from the log or profiled now.
 
     Parameters
     ----------
@@ -39,10 +38,10 @@ def task_seconds(
         Samples of each phase, as :func:`profile_phases` takes them.
     """
     keys = [_phase_key(key, phase) for phase in range(len(code.calls))]
-    if any(k not in log.samples for k in keys):
+    if any(map(log.wants, keys)):
         for phase, (k, samples) in enumerate(zip(keys, profile(), strict=True)):
             log.append(k, samples, f"{label}, task of phase {phase}")
-    return tuple(statistics.median(log.samples[k]) for k in keys)
+    return tuple(quietest(log.measurements[k]) for k in keys)
 
 
 def profile_phases(
