@@ -21,7 +21,7 @@ from tvm import tirx
 from tvm.tirx.build import split_host_device_mods
 
 from runtime_ext.cuda.guard import guarded, is_barrier
-from runtime_ext.cuda.source import cuda_target
+from runtime_ext.cuda.source import END_OF_PREFIX, cuda_target
 from tvm_ios.occupancy import WARP
 
 #: Called by the code of rTasks: waits until so many of the block's threads are there.
@@ -195,10 +195,12 @@ def _code(function: Any, name: str, arch: str) -> str:
     generate = tvm.get_global_func("target.build.cuda")
     module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
     text = generate(module, cuda_target(arch)).inspect_source("cuda")
+    # Before the function may stand others that it calls, such as those of tensor cores.
+    code = text[text.index(END_OF_PREFIX) + len(END_OF_PREFIX) :]
     declared = rf'^extern "C" __device__ void {name}\('
-    text = re.sub(rf"{declared}[^()]*\);\n", "", text, flags=re.MULTILINE)
-    found = re.search(declared, text, re.MULTILINE)
-    if found is None or "__syncthreads" in text or "__shared__" in text:
-        raise ValueError(f"TVM did not make a function of rTasks of {name}")
+    code = re.sub(rf"{declared}[^()]*\);\n", "", code, flags=re.MULTILINE)
     inlined = f"static __device__ __forceinline__ void {name}("
-    return inlined + text[found.end() :].rstrip() + "\n"
+    code, found = re.subn(declared, inlined, code, flags=re.MULTILINE)
+    if found != 1 or "__syncthreads" in code or "__shared__" in code:
+        raise ValueError(f"TVM did not make a function of rTasks of {name}")
+    return code.rstrip() + "\n"

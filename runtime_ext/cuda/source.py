@@ -15,7 +15,7 @@ from runtime_ext.cuda.kernel import Extent
 from tvm_ios.program import BufferType
 
 #: The last lines of what TVM's code generator writes before the kernel's own code.
-_END_OF_PREFIX = "#define ushort unsigned short\n#endif\n"
+END_OF_PREFIX = "#define ushort unsigned short\n#endif\n"
 
 #: In place of that: no headers, which not every machine with a compiler has. Half precision is
 #: for storage only; arithmetic converts to float32, as our kernels do anyway.
@@ -116,7 +116,7 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
     names = re.findall(r"^extern \"C\" __global__ .*?(\w+)\([^()]*\) \{$", text, re.MULTILINE)
     if len(names) != 1:
         raise ValueError(f"TVM made {len(names)} CUDA kernels of {entry}; one was to come of it")
-    code = text[text.index(_END_OF_PREFIX) + len(_END_OF_PREFIX) :]
+    code = text[text.index(END_OF_PREFIX) + len(END_OF_PREFIX) :]
     code = re.sub(r"^extern \"C\" __global__ .*\);\n", "", code, flags=re.MULTILINE)
     code = _with_all_parameters(re.sub(rf"\b{names[0]}\b", entry, code), entry, scheduled)
     grid, block = launch_extents(scheduled)
