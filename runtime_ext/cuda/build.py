@@ -29,14 +29,15 @@ from runtime_ext.kernels.spec import (
 )
 
 
-def kernels_of(spec: Spec | Generic | Scheduled, dtype: str, gpu: Gpu) -> Phases:
+def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: Gpu) -> Phases:
     """The kernels of a spec, one after another: each a phase of one tile.
 
     Parameters
     ----------
-    dtype
-        What tensors and weights are stored in.
+    precision
+        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
+    dtype = "float16" if precision == "float16" else "float32"
     if isinstance(spec, Scheduled):
         raise ValueError("functions of a tuning log for a CPU are no CUDA kernels")
     if isinstance(spec, Generic):
@@ -47,13 +48,13 @@ def kernels_of(spec: Spec | Generic | Scheduled, dtype: str, gpu: Gpu) -> Phases
     buffers = [tirx.decl_buffer(s, dtype, f"b{i}") for i, s in enumerate(spec.buffers)]
     function: Any
     if isinstance(spec, Contraction):
-        return contraction(spec, buffers)
+        return contraction(spec, buffers, precision)
     if isinstance(spec, Pooling):
         function = pooling(spec, buffers, blocks)
     elif isinstance(spec, Mean):
         function = mean(spec, buffers)
     elif isinstance(spec, Product):
-        function = product(spec, buffers, gpu.processors)
+        function = product(spec, buffers, gpu.processors, precision)
     elif isinstance(spec, Normalisation):
         function = normalisation(spec, buffers)
     elif isinstance(spec, Interpolation):

@@ -29,6 +29,8 @@ from tvm_ios.program import BufferType
 
 #: How to store, and multiply, what the model has as float32.
 Precision = Literal["float32", "tf32", "float16"]
+#: The first architecture with the instructions that we use.
+_TENSOR_CORES = 80
 #: Counts up whenever the code of equal kernels changes.
 _VERSION = 1
 
@@ -63,10 +65,12 @@ class CudaKernelCompiler(UnitCompiler):
             raise UserError(
                 f"the precision {precision!r} is unknown: use float32, tf32 or float16"
             )
+        if precision != "float32" and int(arch.strip("sm_a")) < _TENSOR_CORES:
+            raise UserError(f"{precision} needs tensor cores of sm_80 or later, not {arch}")
         self.arch, self.precision = arch, precision
         self.gpu = gpu_of(arch)
         self.target = cuda_target(arch)
-        self._cutter = _Cutter(self.gpu.processors)
+        self._cutter = _Cutter(self.gpu.processors, precision)
         self._cache = ArtefactCache(cache_dir, suffix="cubins")
         self._facts: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
         self._scheduled: dict[str, Any] = {}
@@ -108,13 +112,13 @@ class CudaKernelCompiler(UnitCompiler):
         return {"default": self._stored(plan_unit(source, self._cutter))}
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        processors = self.gpu.processors
+        of = (self.gpu.processors, self.precision)
 
         def coarse(spec: Contraction) -> Blocking | None:
-            return gemm_tile.coarse_tile(spec, processors)
+            return gemm_tile.coarse_tile(spec, *of)
 
         def fine(spec: Contraction) -> Blocking | None:
-            return gemm_tile.fine_tile(spec, processors)
+            return gemm_tile.fine_tile(spec, *of)
 
         narrow = plan_unit(source, self._cutter, fine)
         kernels = tuple(replace(k, spec=finer(k.spec)) for k in narrow.kernels)
@@ -155,7 +159,7 @@ class CudaKernelCompiler(UnitCompiler):
         return "float16" if self.precision == "float16" else "float32"
 
     def _phases(self, workload: Workload) -> Any:
-        return kernels_of(workload, self._dtype, self.gpu)
+        return kernels_of(workload, self.precision, self.gpu)
 
     def _find(self, key: str) -> Artefact | None:
         found = self._cache.find(key)
@@ -196,12 +200,12 @@ class _Cutter:
 
     lanes = 1
 
-    def __init__(self, processors: int) -> None:
-        self._processors = processors
+    def __init__(self, processors: int, precision: str) -> None:
+        self._of = (processors, precision)
 
     def blocking(self, spec: Contraction) -> Blocking:
         """The tile of the least estimated time."""
-        return gemm_tile.best_tile(spec, self._processors)
+        return gemm_tile.best_tile(spec, *self._of)
 
 
 def _pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:

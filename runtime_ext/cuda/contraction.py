@@ -17,7 +17,7 @@ from runtime_ext.cuda.gemm_tile import (
     rows_of,
     tile_count,
 )
-from runtime_ext.cuda.gemv import VectorResults, vector_results
+from runtime_ext.cuda.gemv import vector_results
 from runtime_ext.cuda.statements import (
     WIDE,
     Pixel,
@@ -52,22 +52,28 @@ class _Place:
     split: Index
 
 
-def contraction(spec: Contraction, buffers: list[Any]) -> Phases:
+def contraction(spec: Contraction, buffers: list[Any], precision: str) -> Phases:
     """The kernel of a contraction; or two, where its reduction is split among blocks.
 
     The second adds the parts up in their order, so that results are the same in every run.
+
+    Parameters
+    ----------
+    precision
+        What is multiplied, by tensor cores unless it is float32; see
+        :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
     tile = GemmTile.of(spec.blocking)
     reads = {spec.data.buffer, spec.weight}
     stores = {access.buffer for access in accesses(spec.statements)}
     if tile.splits == 1:
         every = tuple(sorted(reads | stores))
-        writer = _Writer(spec, tile, buffers)
+        writer = _Writer(spec, tile, buffers, precision)
         return Phases((Phase(writer.product([buffers[i] for i in every]), 1, every),), ())
     width = sum(part.blocks for part in _parts(spec, tile)) * tile.columns
     shape = (tile.splits, rows_of(spec), width)
     partial = tirx.decl_buffer(shape, "float32", f"b{len(buffers)}")
-    writer = _Writer(spec, tile, buffers, partial)
+    writer = _Writer(spec, tile, buffers, precision, partial)
     functions = (writer.product, writer.sum)
     phases = [
         Phase(
@@ -92,9 +98,15 @@ def _parts(spec: Contraction, tile: GemmTile) -> tuple[_Part, ...]:
 
 class _Writer:
     def __init__(
-        self, spec: Contraction, tile: GemmTile, buffers: list[Any], partial: Any = None
+        self,
+        spec: Contraction,
+        tile: GemmTile,
+        buffers: list[Any],
+        precision: str,
+        partial: Any = None,
     ) -> None:
         self.spec, self.tile, self.buffers, self.partial = spec, tile, buffers, partial
+        self.precision = precision
         self.parts = _parts(spec, tile)
         self.blocks = sum(part.blocks for part in self.parts)
         self.rows = rows_of(spec)
@@ -119,15 +131,16 @@ class _Writer:
             group, _ = divide(code, "group", block, self.blocks // spec.groups, spec.groups)
         channel = code.bind("channel", group * (spec.channels * spec.data.strides[3]))
         weights = code.bind("weights", block * (depth * tile.columns))
-        results: Results | VectorResults
+        results: Results
         if vectors:
-            steps = (first, last)
-            results = vector_results(code, spec, tile, self.buffers, channel, weights, steps)
+            results = vector_results(
+                code, spec, tile, self.buffers, channel, weights, (first, last)
+            )
         else:
             a = Pixels(spec, tile, self.buffers, place.row, channel)
             buffer = self.buffers[spec.weight]
             b = Columns(tile, depth, buffer, weights, tile.columns, wide=True)
-            results = multiply(code, tile, a, b, first, last)
+            results = multiply(code, tile, a, b, (first, last), self.precision)
         if self.partial is None:
             self._store(code, place, results)
         else:
@@ -182,7 +195,7 @@ class _Writer:
         return statement_width(statement) if whole else 1
 
     def _store_partial(
-        self, code: ThreadCode, place: _Place, results: Results | VectorResults
+        self, code: ThreadCode, place: _Place, results: Results
     ) -> None:
         width = self.blocks * self.tile.columns
 
@@ -203,7 +216,7 @@ class _Writer:
     def _exists(self, row: Index) -> Any:
         return None if self.rows % self.tile.rows == 0 else row < self.rows
 
-    def _store(self, code: ThreadCode, place: _Place, results: Results | VectorResults) -> None:
+    def _store(self, code: ThreadCode, place: _Place, results: Results) -> None:
         def store_row(i: Index, row: Index) -> None:
             line = code.bind("line", place.row + row)
             with code.branch(self._exists(line)):
@@ -222,7 +235,7 @@ class _Writer:
         self,
         code: ThreadCode,
         place: _Place,
-        results: Results | VectorResults,
+        results: Results,
         i: Index,
         pixel: Pixel,
         part: _Part,

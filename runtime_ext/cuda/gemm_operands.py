@@ -21,8 +21,9 @@ from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
 
-#: Floats between the rows of a transposed slab beyond its own: fewer conflicts of banks.
-PADDING = 4
+#: Floats between the lines of a slab beyond its own, so that threads of a warp that read
+#: fragments of tensor cores, or write columns, meet few others in a bank.
+_PADDING = 8
 
 
 class Operand(Protocol):
@@ -76,7 +77,7 @@ class Pixels:
         """The block's rows begin at ``row``; its channels at the element ``channel``."""
         self.spec, self.tile, self.buffer = spec, tile, buffers[spec.data.buffer]
         self.row, self.channel = row, channel
-        self.stride = tile.rows + PADDING
+        self.stride = tile.rows + _PADDING
         wide = spec.channels % WIDE == 0 and is_wide(spec.data) and spec.data.strides[3] == 1
         self.width = WIDE if wide else 1
         self.bordered = has_borders(spec.window)
@@ -163,7 +164,7 @@ class Columns:
         """Element (k, c) lies at ``origin + k * step + c``, if ``c`` is below ``columns``."""
         self.tile, self.depth, self.buffer = tile, depth, buffer
         self.origin, self.step, self.columns = origin, step, columns
-        self.stride = tile.columns
+        self.stride = tile.columns + _PADDING
         self.width = WIDE if wide else 1
 
     def prepare(self, code: ThreadCode) -> None:

@@ -34,6 +34,9 @@ _VECTOR_ROWS, _VECTOR_COLUMNS = 4, 32
 _DEPTH = 16
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
+#: Of tensor cores, to ordinary arithmetic, as far as shared memory feeds them.
+_SPEED = {"float32": 1.0, "tf32": 3.0, "float16": 4.0}
+
 # The estimate, in cycles of a processor of 128 multiply-adds a cycle. All assumed.
 #: From asking for a slab to having it in shared memory.
 _LATENCY = 600.0
@@ -84,27 +87,27 @@ class GemmTile:
         return self.rows // self.thread_rows * (self.columns // self.thread_columns)
 
 
-def best_tile(spec: Contraction, processors: int) -> Blocking:
+def best_tile(spec: Contraction, processors: int, precision: str) -> Blocking:
     """The tile of the least estimated time."""
-    return min(_estimates(spec, processors), key=_time)[-1]
+    return min(_estimates(spec, processors, precision), key=_time)[-1]
 
 
-def best_product_tile(spec: Contraction, processors: int) -> Blocking:
+def best_product_tile(spec: Contraction, processors: int, precision: str) -> Blocking:
     """The same of what is in shared tiles whatever its rows, and is not split."""
-    found = ((_cycles(spec, b, processors), b) for b in _blockings(_THREAD_TILES, (1,)))
+    found = ((_cycles(spec, b, processors, precision), b) for b in _blockings(_THREAD_TILES, (1,)))
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def coarse_tile(spec: Contraction, processors: int) -> Blocking | None:
+def coarse_tile(spec: Contraction, processors: int, precision: str) -> Blocking | None:
     """The best of clearly fewer blocks than the contraction's own."""
     most = _AT_MOST * _blocks(spec, spec.blocking)
-    return _another(spec, processors, lambda blocks: blocks <= most)
+    return _another(spec, processors, precision, lambda blocks: blocks <= most)
 
 
-def fine_tile(spec: Contraction, processors: int) -> Blocking | None:
+def fine_tile(spec: Contraction, processors: int, precision: str) -> Blocking | None:
     """The best of clearly more blocks than the contraction's own."""
     least = _AT_LEAST * _blocks(spec, spec.blocking)
-    return _another(spec, processors, lambda blocks: blocks >= least)
+    return _another(spec, processors, precision, lambda blocks: blocks >= least)
 
 
 def rows_of(spec: Contraction) -> int:
@@ -148,9 +151,9 @@ def _blocks(spec: Contraction, blocking: Blocking) -> int:
 
 
 def _another(
-    spec: Contraction, processors: int, fits: Callable[[int], bool]
+    spec: Contraction, processors: int, precision: str, fits: Callable[[int], bool]
 ) -> Blocking | None:
-    found = sorted(_estimates(spec, processors), key=_time)
+    found = sorted(_estimates(spec, processors, precision), key=_time)
     limit = _MOST_TIME * found[0][0]
     return next((b for t, b in found if t <= limit and fits(_blocks(spec, b))), None)
 
@@ -161,14 +164,14 @@ def _time(estimate: tuple[float, Blocking]) -> tuple[float, int]:
     return cycles, blocking.tiles
 
 
-def _estimates(spec: Contraction, processors: int) -> Iterator[tuple[float, Blocking]]:
+def _estimates(spec: Contraction, processors: int, precision: str) -> Iterator[tuple[float, Blocking]]:
     """The cycles of every tile that makes sense."""
     rows, slabs = rows_of(spec), ceil(depth_of(spec) / _DEPTH)
     vectors = is_vector_product(spec)
     splits = {ceil(slabs / ceil(slabs / s)) for s in _SPLITS}
     shapes = [(rows, _VECTOR_COLUMNS)] if vectors else _THREAD_TILES
     for blocking in _blockings(shapes, sorted(splits)):
-        yield _cycles(spec, blocking, processors, vectors), blocking
+        yield _cycles(spec, blocking, processors, precision, vectors), blocking
 
 
 def _blockings(
@@ -179,7 +182,7 @@ def _blockings(
 
 
 def _cycles(
-    spec: Contraction, blocking: Blocking, processors: int, vectors: bool = False
+    spec: Contraction, blocking: Blocking, processors: int, precision: str, vectors: bool = False
 ) -> float:
     tile = GemmTile.of(blocking)
     slabs = ceil(depth_of(spec) / tile.depth / tile.splits)
@@ -190,7 +193,7 @@ def _cycles(
     else:
         tm, tn = tile.thread_rows, tile.thread_columns
         efficiency = tm * tn / (tm * tn + _FETCH * (tm + tn))
-        work = tile.rows * tile.columns * tile.depth / (128 * efficiency)
+        work = tile.rows * tile.columns * tile.depth / (128 * efficiency * _SPEED[precision])
         registers = tm * tn + 2 * (tm + tn) + _OTHER_REGISTERS
         together = max(1, min(8, _REGISTERS // (registers * tile.threads)))
     on_one = ceil(_blocks(spec, blocking) / processors)

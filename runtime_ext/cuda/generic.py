@@ -11,7 +11,6 @@ from tvm.s_tir import dlight
 from runtime_ext.cuda.source import cuda_target
 from runtime_ext.kernels.generic import Generic, prim_func, replace_variables
 from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
-from runtime_ext.kernels.relax_function import operator_name
 from tvm_ios.errors import UserError
 
 
@@ -29,7 +28,7 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
         made = prim_func(function, target).with_attr("global_symbol", "main")
     except tvm.error.InternalError as error:
         raise UserError(
-            f"TVM has no CUDA code for the operator {_operator(spec.function)}: express it in others"
+            f"TVM has no CUDA code for the operator {spec.name}: express it in others"
         ) from error
     with target:
         module = dlight.ApplyDefaultSchedule(
@@ -46,10 +45,6 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
 def _kernel(part: RootPart) -> Any:
     function = tirx.PrimFunc(list(part.buffers), part.rooted(part.statement))
     return function.with_attr("tirx.noalias", True)
-
-
-def _operator(function: Any) -> str:
-    return operator_name(function.body.blocks[0].bindings[0].value)
 
 
 def _stored_as(function: Any, dtype: str) -> Any:

@@ -6,9 +6,11 @@ from math import ceil
 from typing import Any
 
 from runtime_ext.cuda.pointwise import place
+from runtime_ext.cuda.statements import Pixel, fetch, store_statement
 from runtime_ext.cuda.threads import THREADS, ThreadCode
+from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.interpolation import Interpolator
-from runtime_ext.kernels.spec import Interpolation
+from runtime_ext.kernels.spec import Interpolation, Statement
 from runtime_ext.kernels.statements import divide
 
 
@@ -22,5 +24,18 @@ def interpolation(spec: Interpolation, buffers: list[Any]) -> Any:
     with code.branch(None if items % THREADS == 0 else item < items):
         pixel, channel = divide(code, "pixel", item, spec.channels, pixels)
         image, row, column = place(code, pixel, (spec.batch, height, width))
-        Interpolator(spec, buffers, code, image, row, column).channels(channel, 1)
+        _Interpolator(spec, buffers, code, image, row, column).channels(channel, 1)
     return code.kernel(buffers)
+
+
+class _Interpolator(Interpolator):
+    """Reads and stores as threads do."""
+
+    def read(self, at: Index, stride: int, lanes: int) -> Any:
+        return fetch(self.buffers[self.spec.data.buffer], at)
+
+    def store(
+        self, statement: Statement, grid: Pixel, channel: Index, value: Any, lanes: int
+    ) -> None:
+        assert isinstance(self.code, ThreadCode)
+        store_statement(self.code, self.buffers, statement, grid, channel, lambda _: value, 1)

@@ -16,11 +16,11 @@ from runtime_ext.kernels.spec import Blocking, Contraction, Product, Window
 from runtime_ext.kernels.statements import divide
 
 
-def product(spec: Product, buffers: list[Any], processors: int) -> Any:
+def product(spec: Product, buffers: list[Any], processors: int, precision: str) -> Any:
     """The kernel of a batch of products, a tile of one of them a block."""
     images, heights, rows = spec.grid
     one = _as_contraction(spec)
-    tile = _tile(one, images * heights, processors)
+    tile = _tile(one, images * heights, processors, precision)
     down, across = ceil(rows / tile.rows), ceil(spec.columns / tile.columns)
     code = ThreadCode(images * heights * down * across, tile.threads)
     matrix, rest = divide(code, "matrix", code.block, down * across, images * heights)
@@ -37,7 +37,8 @@ def product(spec: Product, buffers: list[Any], processors: int) -> Any:
     begin = code.bind("second", other.offset + origin(other) + column)
     left = None if spec.columns % tile.columns == 0 else spec.columns - column
     b = Columns(tile, spec.depth, buffers[other.buffer], begin, step, wide=wide, columns=left)
-    results = multiply(code, tile, a, b, 0, ceil(spec.depth / tile.depth))
+    steps = (0, ceil(spec.depth / tile.depth))
+    results = multiply(code, tile, a, b, steps, precision)
 
     def store_row(i: Index, own: Index) -> None:
         at = code.bind("at", row + own)
@@ -75,6 +76,6 @@ def _as_contraction(spec: Product) -> Contraction:
     return Contraction((), 1, window, spec.depth, 1, spec.data, ACC, 0, parts, blocking, ())
 
 
-def _tile(one: Contraction, matrices: int, processors: int) -> GemmTile:
+def _tile(one: Contraction, matrices: int, processors: int, precision: str) -> GemmTile:
     """The tile that is best for one matrix on its share of the device, the reduction whole."""
-    return GemmTile.of(best_product_tile(one, max(1, processors // matrices)))
+    return GemmTile.of(best_product_tile(one, max(1, processors // matrices), precision))

@@ -51,7 +51,11 @@ struct __align__(2) half {
     return value;
   }
 };
+struct __align__(4) half2 { half x, y; };
 struct __align__(8) half4 { half x, y, z, w; };
+__device__ inline half2 make_half2(half x, half y) {
+  half2 made; made.x = x; made.y = y; return made;
+}
 __device__ inline half4 make_half4(half x, half y, half z, half w) {
   half4 made; made.x = x; made.y = y; made.z = z; made.w = w; return made;
 }

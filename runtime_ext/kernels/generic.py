@@ -14,7 +14,7 @@ from tvm.ir import GenericConst
 
 from runtime_ext.kernels.draft import PLAIN, Draft
 from runtime_ext.kernels.phases import Phases, split_phases
-from runtime_ext.kernels.relax_function import calling_module, tensor_types
+from runtime_ext.kernels.relax_function import calling_module, operator_name, tensor_types
 from runtime_ext.kernels.values import Stored, Value
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ class Generic:
 
     function: Any
     shapes: tuple[tuple[tuple[int, ...], str], ...]
+
+    @property
+    def name(self) -> str:
+        """The operator's."""
+        return operator_name(self.function.body.blocks[0].bindings[0].value)
 
     def __repr__(self) -> str:
         digest = tvm_ffi.structural_hash(self.function, map_free_vars=True)

@@ -8,7 +8,7 @@ from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index, constant, load
 from runtime_ext.kernels.expression import ACC
-from runtime_ext.kernels.spec import Interpolation
+from runtime_ext.kernels.spec import Interpolation, Statement
 from runtime_ext.kernels.statements import activate, divide, store_statement
 from runtime_ext.kernels.vector_unit import VectorUnit
 
@@ -70,7 +70,7 @@ class Interpolator:
             pixels: dict[int, Any] = {}
             for x, column in self.columns.items():
                 at = origin + row + column
-                value = load(self.buffers[spec.data.buffer], at, lanes, sc)
+                value = self.read(at, sc, lanes)
                 if spec.prologue != ACC:
                     value = activate(code, spec.prologue, value, lanes)
                 pixels[x] = code.bind_vector("x", value, lanes)
@@ -81,7 +81,22 @@ class Interpolator:
                 value = self._between({y: line[s] for y, line in lines.items()}, tap, lanes)
                 grid = (self.image, self.row * factors[0] + r, self.column * factors[1] + s)
                 for statement in spec.statements:
-                    store_statement(code, self.buffers, statement, grid, channel, value, lanes)
+                    self.store(statement, grid, channel, value, lanes)
+
+    def read(self, at: Index, stride: int, lanes: int) -> Any:
+        """Some channels of an input pixel."""
+        return load(self.buffers[self.spec.data.buffer], at, lanes, stride)
+
+    def store(
+        self,
+        statement: Statement,
+        grid: tuple[Index, Index, Index],
+        channel: Index,
+        value: Any,
+        lanes: int,
+    ) -> None:
+        """What a statement makes of some channels of a result."""
+        store_statement(self.code, self.buffers, statement, grid, channel, value, lanes)
 
     def _between(self, values: dict[int, Any], tap: tuple[int, float], lanes: int) -> Any:
         first, weight = tap

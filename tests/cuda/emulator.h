@@ -7,6 +7,7 @@
 #include <ucontext.h>
 
 #define TVM_IOS_PRELUDE
+#define TVM_IOS_EMULATOR
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -25,6 +26,9 @@ struct half {
   half(float x) : value(static_cast<_Float16>(x)) {}
   operator float() const { return static_cast<float>(value); }
 };
+struct half2 {
+  half x, y;
+};
 struct half4 {
   half x, y, z, w;
 };
@@ -40,6 +44,7 @@ struct float4 {
 struct uint4 {
   uint x, y, z, w;
 };
+inline half2 make_half2(half x, half y) { return {x, y}; }
 inline half4 make_half4(half x, half y, half z, half w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
@@ -197,4 +202,49 @@ inline T __shfl_down_sync(uint, T value, uint by, int = 32) {
 template <typename T>
 inline T __shfl_xor_sync(uint, T value, int mask, int = 32) {
   return emulator::Exchange(value, (emulator::current % 32) ^ mask);
+}
+
+// Tensor cores: what every thread of a warp holds is put together, multiplied and given back.
+namespace emulator {
+
+float left[kMost / kWarp][16][16], right[kMost / kWarp][16][8];
+
+float Tf32(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  bits = (bits + 0x1000u) & ~0x1fffu;  // to nearest, halves away from zero
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+void Multiply(float* d, int depth) {
+  const int warp = current / kWarp, lane = current % kWarp, row = lane / 4, column = lane % 4 * 2;
+  WarpBarrier();
+  for (int i = 0; i < 4; ++i) {
+    float sum = d[i];
+    for (int k = 0; k < depth; ++k) {
+      sum += left[warp][row + i / 2 * 8][k] * right[warp][k][column + i % 2];
+    }
+    d[i] = sum;
+  }
+  WarpBarrier();
+}
+
+}  // namespace emulator
+
+inline void multiply_tf32(float* d, const float* a, const float* b) {
+  using namespace emulator;
+  const int warp = current / kWarp, g = current % kWarp / 4, t = current % 4;
+  for (int i = 0; i < 4; ++i) left[warp][g + i % 2 * 8][t + i / 2 * 4] = Tf32(a[i]);
+  for (int i = 0; i < 2; ++i) right[warp][t + i * 4][g] = Tf32(b[i]);
+  Multiply(d, 8);
+}
+inline void multiply_half(float* d, const float* a, const float* b) {
+  using namespace emulator;
+  const int warp = current / kWarp, g = current % kWarp / 4, t = current % 4;
+  for (int i = 0; i < 8; ++i) {
+    left[warp][g + i / 2 % 2 * 8][t * 2 + i / 4 * 8 + i % 2] = half(a[i]);
+  }
+  for (int i = 0; i < 4; ++i) right[warp][t * 2 + i / 2 * 8 + i % 2][g] = half(b[i]);
+  Multiply(d, 16);
 }

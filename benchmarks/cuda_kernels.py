@@ -1,0 +1,127 @@
+"""The CUDA kernels of networks: threads, registers, shared memory, occupancy. Needs no GPU.
+
+Every unit of every network is compiled in its usual form. Occupancy and waves are computed from
+the limits of the device file of the architecture; nothing runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from report import write_result
+from rich.table import Table
+
+from relay_passes.load import load_model
+from relay_passes.prepare import prepare
+from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.in_place import arrange
+from runtime_ext.kernels.generic import Generic
+from runtime_ext.machine import cache_folder
+from tvm_ios.cli.output import console
+from tvm_ios import zoo
+
+
+def measure(network: str, compiler: CudaKernelCompiler) -> dict[str, Any]:
+    prepared = prepare(load_model(network).module, network)
+    graph = prepared.units
+    made = [prepared.outliner.unit(u) for u in range(len(graph))]
+    memory = arrange(graph, [unit.function for unit in made])
+    sources = {
+        str(i): memory.source(unit.function, unit.data, unit.outputs)
+        for i, unit in enumerate(made)
+    }
+    begin = time.perf_counter()
+    units = compiler.compile(sources)
+    seconds = time.perf_counter() - begin
+    calls = [call.symbol for unit in units.values() for call in unit.code.calls]
+    rows = [row(symbol, compiler, calls.count(symbol)) for symbol in dict.fromkeys(calls)]
+    return {
+        "model": network,
+        "units": len(graph),
+        "launches": len(calls),
+        "compile_seconds": seconds,
+        "kernels": rows,
+    }
+
+
+def row(symbol: str, compiler: CudaKernelCompiler, launches: int) -> dict[str, Any]:
+    kernel, gpu = compiler.kernel(symbol), compiler.gpu
+    workload = compiler.workload(symbol)
+    kind = workload.name if isinstance(workload, Generic) else type(workload).__name__
+    return {
+        "kernel": symbol,
+        "kind": kind,
+        "launches": launches,
+        "grid": kernel.grid,
+        "block": kernel.block,
+        "registers": kernel.registers,
+        "local_bytes": kernel.local_bytes,
+        "shared_bytes": kernel.shared_bytes,
+        "blocks_per_processor": gpu.blocks_per_processor(kernel),
+        "waves": gpu.waves(kernel),
+    }
+
+
+def show(network: dict[str, Any], every: bool) -> None:
+    title = f"{network['model']}: {network['units']} units, {network['launches']} launches"
+    table = Table(title=title)
+    for heading in (
+        "kernel", "launches", "blocks", "threads", "registers", "local", "shared", "blocks a SM",
+        "waves",
+    ):  # fmt: skip
+        table.add_column(heading, justify="left" if heading == "kernel" else "right")
+    rows = sorted(network["kernels"], key=lambda r: (r["kind"], -r["waves"]))
+    for r in rows if every else []:
+        (x, y, z), (a, b, c) = r["grid"], r["block"]
+        table.add_row(
+            r["kind"],
+            str(r["launches"]),
+            str(x * y * z),
+            str(a * b * c),
+            str(r["registers"]),
+            str(r["local_bytes"]),
+            str(r["shared_bytes"]),
+            str(r["blocks_per_processor"]),
+            f"{r['waves']:.2f}",
+        )
+    kernels = network["kernels"]
+    table.add_row(
+        f"{len(kernels)} kernels",
+        str(network["launches"]),
+        "",
+        "",
+        f"≤ {max(r['registers'] for r in kernels)}",
+        f"≤ {max(r['local_bytes'] for r in kernels)}",
+        f"≤ {max(r['shared_bytes'] for r in kernels)}",
+        f"≥ {min(r['blocks_per_processor'] for r in kernels)}",
+        "",
+    )
+    console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help="all of the zoo by default")
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--every", action="store_true", help="show every kernel")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results")
+    options = parser.parse_args()
+    compiler = CudaKernelCompiler(
+        options.arch, cache_folder() / "cuda-kernels", options.precision
+    )
+    networks: list[dict[str, Any]] = []
+    for network in options.networks or zoo.names():
+        networks.append(measure(network, compiler))
+        show(networks[-1], options.every)
+    if options.write:
+        write_result(
+            "cuda_kernels",
+            {"arch": options.arch, "precision": options.precision, "networks": networks},
+        )
+
+
+if __name__ == "__main__":
+    main()
