@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runtime_ext.device import Device, Kernels
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.rkernel_profile import task_seconds
-from tvm_ios.cost.log import MeasurementLog
+from tvm_ios.cost.log import MeasurementLog, quietest
 from tvm_ios.cost.stage_key import stage_key
 from tvm_ios.graph import OpGraph
 from tvm_ios.lower import lower_stages
@@ -255,10 +254,10 @@ class StageTimer:
         return self._logged(self._key(stage, lanes), lambda: self._measure(stage, lanes), label)
 
     def _logged(self, key: str, measure: Callable[[], list[float]], label: str) -> float:
-        if key not in self._log.samples:
+        if self._log.wants(key):
             self._log.append(key, measure(), label)
             self.stages_measured += 1
-        return statistics.median(self._log.samples[key])
+        return quietest(self._log.measurements[key])
 
     def _measure_program(self, program: RProgram) -> list[float]:
         lowered = lower_stages(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import statistics
 from collections.abc import Callable
 
-from tvm_ios.cost.log import MeasurementLog
+from tvm_ios.cost.log import MeasurementLog, quietest
 from tvm_ios.program import UnitCode
 
 
@@ -18,7 +17,7 @@ def task_seconds(
     label: str,
     profile: Callable[[], list[list[float]]],
 ) -> tuple[float, ...]:
-    """Median seconds of a task of each phase, from the log or profiled now.
+    """Seconds of a task of each phase, from the log or profiled now.
 
     Parameters
     ----------
@@ -32,10 +31,10 @@ def task_seconds(
         Samples of each phase, as :meth:`runtime_ext.device.Device.profile_phases` takes them.
     """
     keys = [_phase_key(key, phase) for phase in range(len(code.calls))]
-    if any(k not in log.samples for k in keys):
+    if any(map(log.wants, keys)):
         for phase, (k, samples) in enumerate(zip(keys, profile(), strict=True)):
             log.append(k, samples, f"{label}, task of phase {phase}")
-    return tuple(statistics.median(log.samples[k]) for k in keys)
+    return tuple(quietest(log.measurements[k]) for k in keys)
 
 
 def _phase_key(key: str, phase: int) -> str:

@@ -156,7 +156,7 @@ class StageSearch:
         graph = self.graph
         self._compile_units()
         timer = self.timer.reading(known)
-        cost = RecordedCost(known.samples, timer.stage_key)
+        cost = RecordedCost(known.measurements, timer.stage_key)
         unknown = [
             op.name
             for unit, op in enumerate(graph.operators)

@@ -39,7 +39,7 @@ class Folder {
     }
     ReadMeta();
     for (const char* needed :
-         {"program.json", "memory.json", "kernels.so", "params.safetensors"}) {
+         {"program.json", "memory.json", KernelFile(), "params.safetensors"}) {
       if (files_.count(needed) == 0) Refuse(name() + " lacks " + needed + "; save it again");
     }
     for (const auto& [file, digest] : files_) {
@@ -53,6 +53,9 @@ class Folder {
   std::string name() const { return folder_.string(); }
   std::string At(const std::string& file) const { return (folder_ / file).string(); }
   const JsonObject& meta() const { return meta_; }
+  // The CUDA architecture of the kernels; empty if they are for a CPU.
+  const std::string& arch() const { return arch_; }
+  const char* KernelFile() const { return arch_.empty() ? "kernels.so" : "kernels.safetensors"; }
   JsonObject Json(const std::string& file) const {
     return ParseObject(MappedFile(At(file)).bytes());
   }
@@ -74,6 +77,8 @@ class Folder {
                "; save it again with this one");
       }
       checksum = Text(Field(meta_, "checksum"));
+      const auto arch = meta_.Get(ffi::String("arch"));
+      if (arch && *arch != nullptr) arch_ = Text(*arch);
       for (const auto& [file, digest] : Object(Field(meta_, "files"))) {
         files_.emplace(Text(file), Text(digest));
       }
@@ -89,6 +94,7 @@ class Folder {
 
   fs::path folder_;
   JsonObject meta_;
+  std::string arch_;
   std::map<std::string, std::string> files_;
 };
 
@@ -160,11 +166,11 @@ ffi::Array<ffi::Function> LoadKernels(const Folder& folder, const Program& progr
   return kernels;
 }
 
-std::map<std::size_t, Block> LoadConstants(const Folder& folder, const Program& program) {
+std::map<std::size_t, Constant> LoadConstants(const Folder& folder, const Program& program) {
   const JsonObject keys = Object(Field(folder.meta(), "constants"));
   const MappedFile file(folder.At("params.safetensors"));
   const std::map<std::string, StoredTensor> stored = ReadSafetensors(file.bytes());
-  std::map<std::size_t, Block> constants;
+  std::map<std::size_t, Constant> constants;
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& buffer = program.buffers[i];
     if (buffer.role != "constant") continue;
@@ -178,7 +184,8 @@ std::map<std::size_t, Block> LoadConstants(const Folder& folder, const Program& 
       throw Misfit("constant '" + buffer.name + "' is " + tensor.type.Name() + ", not " +
                    buffer.type.Name());
     }
-    constants.emplace(i, ShareConstant(name + " " + tensor.type.Name(), tensor.bytes));
+    const std::string content = name + " " + tensor.type.Name();
+    constants.emplace(i, Constant{content, ShareConstant(content, tensor.bytes)});
   }
   return constants;
 }
@@ -216,15 +223,23 @@ std::vector<Port> ReadPorts(const ffi::Any& value, const Program& program) {
 Executable OpenExecutable(const std::string& path) {
   try {
     const Folder folder(path);
-    RequireVersion(folder);
-    RequireMachine(folder);
     Executable made;
+    made.arch = folder.arch();
+    if (made.arch.empty()) {
+      RequireVersion(folder);
+      RequireMachine(folder);
+    }
     made.program = ReadProgram(folder.Json("program.json"));
     made.memory = ReadMemoryPlan(folder.Json("memory.json"), made.program);
     made.inputs = ReadPorts(Field(folder.meta(), "inputs"), made.program);
     made.outputs = ReadPorts(Field(folder.meta(), "outputs"), made.program);
     made.constants = LoadConstants(folder, made.program);
-    made.kernels = LoadKernels(folder, made.program);
+    if (made.arch.empty()) {
+      made.kernels = LoadKernels(folder, made.program);
+    } else {
+      const MappedFile file(folder.At(folder.KernelFile()));
+      made.cuda_kernels = ReadCudaKernels(file.bytes(), made.arch, made.program.kernels);
+    }
     return made;
   } catch (const Misfit& misfit) {
     Refuse(path + " cannot be used: " + misfit.what() + "; save it again");

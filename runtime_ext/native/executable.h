@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda_kernels.h"
 #include "program_file.h"
 
 namespace tvm_ios {
@@ -19,12 +20,22 @@ struct Port {
   BufferType type;
 };
 
+struct Constant {
+  // Of type, shape and content.
+  std::string key;
+  Block block;
+};
+
 struct Executable {
+  // The CUDA architecture of the kernels; empty if they are for a CPU.
+  std::string arch;
   Program program;
   MemoryPlan memory;
+  // Those of a CPU, or those of a GPU.
   ffi::Array<ffi::Function> kernels;
-  // The constants' memory, by number of the buffer.
-  std::map<std::size_t, Block> constants;
+  std::vector<CudaKernel> cuda_kernels;
+  // By number of the buffer.
+  std::map<std::size_t, Constant> constants;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
 };

@@ -3,8 +3,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "json_text.h"
-
 namespace tvm_ios {
 
 namespace {
@@ -20,18 +18,28 @@ std::string TypeName(const std::string& stored) {
   return found->second;
 }
 
-}  // namespace
-
-std::map<std::string, StoredTensor> ReadSafetensors(std::string_view file) {
+// The JSON text at the begin of a file, and where the tensors begin.
+std::pair<JsonObject, std::size_t> ReadHeader(std::string_view file) {
   // Eight bytes, little end first: the length of the JSON text that follows.
   std::uint64_t length = 0;
   for (int i = 7; i >= 0 && file.size() >= 8; --i) {
     length = length << 8 | static_cast<unsigned char>(file[i]);
   }
   if (file.size() < 8 || length > file.size() - 8) throw Misfit("the header is not complete");
-  const std::string_view data = file.substr(8 + length);
+  return {ParseObject(file.substr(8, length)), 8 + length};
+}
+
+}  // namespace
+
+std::string SafetensorsMetadata(std::string_view file, const std::string& key) {
+  return Text(Field(Object(Field(ReadHeader(file).first, "__metadata__")), key));
+}
+
+std::map<std::string, StoredTensor> ReadSafetensors(std::string_view file) {
+  const auto [header, begin] = ReadHeader(file);
+  const std::string_view data = file.substr(begin);
   std::map<std::string, StoredTensor> tensors;
-  for (const auto& [key, value] : ParseObject(file.substr(8, length))) {
+  for (const auto& [key, value] : header) {
     if (Text(key) == "__metadata__") continue;
     const JsonObject about = Object(value);
     const std::vector<std::int64_t> place = Naturals(Field(about, "data_offsets"));

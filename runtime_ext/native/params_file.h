@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "json_text.h"
 #include "memory.h"
 
 namespace tvm_ios {
@@ -17,6 +18,9 @@ struct StoredTensor {
 
 // What a .safetensors file holds, by name; points into `file`. Throws a Misfit.
 std::map<std::string, StoredTensor> ReadSafetensors(std::string_view file);
+
+// A text of the metadata of a .safetensors file. Throws a Misfit.
+std::string SafetensorsMetadata(std::string_view file, const std::string& key);
 
 // Aligned memory of this content, the same for all who ask with this key (the hash of type,
 // shape and content) as long as one of them lives. It must not be written to.

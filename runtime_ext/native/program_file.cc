@@ -136,6 +136,33 @@ Program ReadProgram(const JsonObject& file) {
   return program;
 }
 
+std::vector<std::vector<Item>> DecodeLanes(const Program& program) {
+  std::vector<std::vector<Item>> lanes;
+  for (const std::vector<std::int64_t>& code : program.lanes) {
+    std::vector<Item>& items = lanes.emplace_back();
+    for (auto at = code.begin(); at != code.end();) {
+      Item item;
+      if (*at == 0) {
+        item.lane = static_cast<std::size_t>(at[1]);
+        item.launches = static_cast<std::size_t>(at[2]);
+        at += 3;
+      } else {
+        item.kernel = at[1];
+        item.begin = at[2];
+        item.end = at[3];
+        item.unit = static_cast<std::size_t>(at[4]);
+        item.buffers.assign(at + 6, at + 6 + at[5]);
+        at += 6 + at[5];
+      }
+      if (item.lane >= program.lanes.size() || item.unit >= program.units.size()) {
+        throw Misfit("a lane waits for a lane, or launches for a unit, that does not exist");
+      }
+      items.push_back(std::move(item));
+    }
+  }
+  return lanes;
+}
+
 MemoryPlan ReadMemoryPlan(const JsonObject& file, const Program& program) {
   RequireFormat(file, "tvm-ios memory plan", 1);
   MemoryPlan plan;

@@ -32,6 +32,21 @@ struct Program {
   std::vector<std::vector<std::int64_t>> lanes;
 };
 
+// An instruction of a lane: a wait, or with a kernel a launch.
+struct Item {
+  std::int64_t kernel = -1;
+  std::size_t lane = 0;
+  std::size_t launches = 0;
+  std::vector<std::size_t> buffers = {};
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::size_t unit = 0;
+};
+
+// The lanes of a program that was read. Throws a Misfit if they name a lane or unit that does not
+// exist.
+std::vector<std::vector<Item>> DecodeLanes(const Program& program);
+
 // Where planned buffers lie in one arena; -1 for the others.
 struct MemoryPlan {
   std::size_t bytes = 0;

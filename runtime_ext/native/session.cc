@@ -1,6 +1,5 @@
 #include "session.h"
 
-#include <cstring>
 #include <utility>
 
 namespace tvm_ios {
@@ -11,44 +10,15 @@ namespace {
   throw ffi::Error("SessionError", sentence, "");
 }
 
-std::vector<ffi::Tensor> MakeBuffers(const Executable& executable) {
-  const std::vector<Buffer>& buffers = executable.program.buffers;
-  const Block arena = Allocate(executable.memory.bytes);
-  std::vector<ffi::Tensor> wholes;
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const BufferType& type = buffers[i].type;
-    if (buffers[i].whole != i) {
-      wholes.emplace_back();
-    } else if (buffers[i].role == "constant") {
-      wholes.push_back(TensorIn(executable.constants.at(i), 0, type));
-    } else if (buffers[i].planned(i)) {
-      wholes.push_back(TensorIn(arena, executable.memory.offsets[i], type));
-    } else {
-      wholes.push_back(TensorIn(Allocate(type.Bytes()), 0, type));
+std::vector<std::vector<LaunchName>> Launches(const Program& program) {
+  std::vector<std::vector<LaunchName>> launches;
+  for (const std::vector<Item>& lane : DecodeLanes(program)) {
+    std::vector<LaunchName>& names = launches.emplace_back();
+    for (const Item& item : lane) {
+      if (item.kernel >= 0) names.push_back({program.units[item.unit], program.kernels[item.kernel]});
     }
   }
-  // Kernels of a part are given the whole.
-  std::vector<ffi::Tensor> tensors;
-  for (const Buffer& buffer : buffers) tensors.push_back(wholes[buffer.whole]);
-  return tensors;
-}
-
-ffi::Array<ffi::String> Strings(const std::vector<std::string>& texts) {
-  ffi::Array<ffi::String> strings;
-  for (const std::string& text : texts) strings.push_back(text);
-  return strings;
-}
-
-std::unique_ptr<Plan> MakePlan(const Executable& executable,
-                               const std::vector<ffi::Tensor>& buffers) {
-  const Program& program = executable.program;
-  ffi::Array<ffi::Array<std::int64_t>> lanes;
-  for (const auto& lane : program.lanes) {
-    lanes.push_back(ffi::Array<std::int64_t>(lane.begin(), lane.end()));
-  }
-  return std::make_unique<Plan>(executable.kernels, Strings(program.kernels),
-                                Strings(program.units),
-                                ffi::Array<ffi::Tensor>(buffers.begin(), buffers.end()), lanes);
+  return launches;
 }
 
 // Checks that a tensor can be copied to or from a port's buffer as it lies in memory.
@@ -87,8 +57,8 @@ class Session::Exclusive {
 Session::Session(const Executable& executable)
     : inputs_(executable.inputs),
       outputs_(executable.outputs),
-      buffers_(MakeBuffers(executable)),
-      executor_(Executor::Make(MakePlan(executable, buffers_), {})) {
+      device_(executable.arch.empty() ? MakeHost(executable) : MakeCuda(executable)),
+      launches_(Launches(executable.program)) {
   for (const Port& port : inputs_) unset_.insert(port.name);
 }
 
@@ -100,7 +70,7 @@ void Session::SetInput(std::size_t which, ffi::TensorView value) {
   const Exclusive exclusive(&inside_);
   const Port& port = inputs_[which];
   RequireType("input", port, value);
-  std::memcpy(buffers_[port.buffer].data_ptr(), FirstByte(value), port.type.Bytes());
+  device_->Write(port.buffer, FirstByte(value));
   unset_.erase(port.name);
 }
 
@@ -108,7 +78,7 @@ void Session::GetInput(std::size_t which, ffi::TensorView value) {
   const Exclusive exclusive(&inside_);
   const Port& port = inputs_[which];
   RequireType("input", port, value);
-  std::memcpy(FirstByte(value), buffers_[port.buffer].data_ptr(), port.type.Bytes());
+  device_->Read(port.buffer, FirstByte(value));
 }
 
 void Session::GetOutput(std::size_t which, ffi::TensorView value) {
@@ -116,7 +86,7 @@ void Session::GetOutput(std::size_t which, ffi::TensorView value) {
   const Port& port = outputs_[which];
   if (!ran_) Misused("output '" + port.name + "' is not known before a complete run");
   RequireType("output", port, value);
-  std::memcpy(FirstByte(value), buffers_[port.buffer].data_ptr(), port.type.Bytes());
+  device_->Read(port.buffer, FirstByte(value));
 }
 
 template <typename Call>
@@ -131,17 +101,17 @@ auto Session::Running(Call call) {
 
 void Session::Run() {
   Running([this] {
-    executor_->Run();
+    device_->Run();
     return true;
   });
 }
 
 std::vector<double> Session::Benchmark(std::int64_t number, std::int64_t repeat) {
-  return Running([&] { return executor_->Benchmark(number, repeat); });
+  return Running([&] { return device_->Benchmark(number, repeat); });
 }
 
 std::vector<std::vector<Span>> Session::Profile() {
-  return Running([this] { return executor_->Profile(); });
+  return Running([this] { return device_->Profile(); });
 }
 
 }  // namespace tvm_ios

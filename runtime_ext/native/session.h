@@ -7,10 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "executable.h"
-#include "executor.h"
+#include "device.h"
 
 namespace tvm_ios {
+
+// Whose work a launch is.
+struct LaunchName {
+  std::string unit;
+  std::string kernel;
+};
 
 // Not re-entrant: a second caller is refused with an ffi::Error of kind SessionError, as any
 // other wrong use is.
@@ -20,7 +25,8 @@ class Session {
 
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
-  const Plan& plan() const { return executor_->plan(); }
+  // Lane by lane, as the spans of a profile.
+  const std::vector<std::vector<LaunchName>>& launches() const { return launches_; }
 
   // Copies in or out; contiguous tensors in the memory of the CPU, of the port's type.
   void SetInput(std::size_t which, ffi::TensorView value);
@@ -32,7 +38,7 @@ class Session {
   void Run();
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat);
   std::vector<std::vector<Span>> Profile();
-  void Close() { executor_->Close(); }
+  void Close() { device_->Close(); }
 
  private:
   class Exclusive;
@@ -42,8 +48,8 @@ class Session {
 
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
-  std::vector<ffi::Tensor> buffers_;
-  Executor::Pointer executor_;
+  std::unique_ptr<Device> device_;
+  std::vector<std::vector<LaunchName>> launches_;
   std::set<std::string> unset_;
   bool ran_ = false;
   std::atomic<bool> inside_{false};

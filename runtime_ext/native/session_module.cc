@@ -46,14 +46,13 @@ ffi::Array<ffi::Map<ffi::String, ffi::Any>> Profile(Session* session) {
   ffi::Array<ffi::Map<ffi::String, ffi::Any>> launches;
   const std::vector<std::vector<Span>> spans = session->Profile();
   for (std::size_t lane = 0; lane < spans.size(); ++lane) {
-    std::size_t launch = 0;
-    for (const Step& step : session->plan().lanes()[lane].steps) {
-      if (step.function == nullptr) continue;
-      const Span& span = spans[lane][launch++];
+    for (std::size_t launch = 0; launch < spans[lane].size(); ++launch) {
+      const Span& span = spans[lane][launch];
+      const LaunchName& name = session->launches()[lane][launch];
       launches.push_back({{"lane", static_cast<std::int64_t>(lane)},
-                          {"launch", static_cast<std::int64_t>(launch - 1)},
-                          {"unit", ffi::String(session->plan().unit(step))},
-                          {"kernel", ffi::String(session->plan().symbol(step))},
+                          {"launch", static_cast<std::int64_t>(launch)},
+                          {"unit", ffi::String(name.unit)},
+                          {"kernel", ffi::String(name.kernel)},
                           {"begin", static_cast<double>(span.begin) * 1e-9},
                           {"end", static_cast<double>(span.end) * 1e-9}});
     }
@@ -159,6 +158,10 @@ ffi::Module LoadExecutable(const ffi::String& path) {
   const Executable executable = OpenExecutable(path);
   try {
     return ffi::Module(ffi::make_object<SessionModuleObj>(executable));
+  } catch (const Misfit& misfit) {
+    throw ffi::Error("ExecutableError",
+                     std::string(path) + " cannot be used: " + misfit.what() + "; save it again",
+                     "");
   } catch (const ffi::Error& error) {
     // The program names what does not exist, or would wait for ever.
     if (error.kind() != "ValueError") throw;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from random_units import VECTOR
@@ -43,18 +45,43 @@ def add_two(folder: Path, cubin: bytes, arch: str = "sm_90") -> Executable:
         ("a", "b", "c", "d"),
         (KernelUse(1, 2, (1,)),),
     )
-    kernels = folder / "made.safetensors"
-    write_kernels(kernels, arch, {"step": Launchable("step", (1, 1, 1), (32, 1, 1), 0, cubin)})
+    kernels = {"step": Launchable("step", (1, 1, 1), (32, 1, 1), 0, cubin)}
+    return executable(
+        folder,
+        program,
+        kernels,
+        {"c": np.arange(12)},
+        {"x": "input", "y": "first", "d": "second"},
+        arch,
+    )
+
+
+def executable(
+    folder: Path,
+    program: Program,
+    kernels: Mapping[str, Launchable],
+    constants: Mapping[str, np.ndarray[Any, Any]],
+    names: Mapping[str, str] | None = None,
+    arch: str = "sm_90",
+) -> Executable:
+    """An executable of a program; ``names`` are what its inputs and outputs are called."""
+    file = folder / "made.safetensors"
+    write_kernels(file, arch, kernels)
+
+    def ports(role: Role) -> tuple[Port, ...]:
+        return tuple(
+            Port(names[b.name] if names else b.name, b.name, b.type.shape, b.type.dtype)
+            for b in program.buffers
+            if b.role is role
+        )
+
     return Executable(
         program=program,
         plan=plan_memory(program).plan,
-        kernels=kernels,
-        constants={"c": np.arange(12)},
-        inputs=(Port("input", "x", VECTOR.shape, VECTOR.dtype),),
-        outputs=tuple(
-            Port(name, buffer, VECTOR.shape, VECTOR.dtype)
-            for name, buffer in (("first", "y"), ("second", "d"))
-        ),
+        kernels=file,
+        constants=constants,
+        inputs=ports(Role.INPUT),
+        outputs=ports(Role.OUTPUT),
         schedule=SCHEDULE,
         target='{"kind": "cuda", "arch": "sm_90"}',
         features=(),

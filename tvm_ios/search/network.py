@@ -13,6 +13,7 @@ from tvm_ios.search.block import Block, block_key, cut_into_blocks
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.ios import Groups, solve
 from tvm_ios.search.policies import Mergeable, candidate_stages, generate_stage, strategies_of
+from tvm_ios.search.stage_order import in_graph_order
 
 #: Called with the blocks done so far and all of them.
 Progress = Callable[[int, int], None]
@@ -122,13 +123,14 @@ def search_graph(
         latencies += solution.latencies
         if progress is not None:
             progress(done + 1, len(parts))
+    in_order, seconds = in_graph_order(graph, stages, latencies)
     schedule = Schedule(
         fingerprint=graph.fingerprint,
-        stages=tuple(stages),
+        stages=in_order,
         policy=policy,
         device=device,
         batch=batch,
-        latencies=tuple(latencies),
+        latencies=seconds,
     )
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,

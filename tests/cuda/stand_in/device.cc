@@ -126,6 +126,12 @@ CALL(cuMemcpyHtoD_v2, uintptr_t target, uintptr_t source, size_t nbytes) {
   return copy(target, source, nbytes, target) ? kInvalidValue : kSuccess;
 }
 
+CALL(cuMemcpyDtoH_v2, uintptr_t target, uintptr_t source, size_t nbytes) {
+  IN_CONTEXT;
+  if (Result refused = reject_in_capture()) return refused;
+  return copy(target, source, nbytes, source) ? kInvalidValue : kSuccess;
+}
+
 CALL(cuMemcpyHtoDAsync_v2, uintptr_t target, uintptr_t source, size_t nbytes, void* queue) {
   IN_CONTEXT;
   GET(Stream, stream, queue);

@@ -1,0 +1,413 @@
+// Buffers on a GPU, and an executor of streams: a run is one launch of a captured graph.
+//
+// As runtime_ext/cuda/executor.py does it: fork and join are events, and the first run is eager and
+// waits after every launch. Events between streams are those of the program's waits, which lowering
+// has made as few as they can be.
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+
+#include "cuda_driver.h"
+#include "device.h"
+
+namespace tvm_ios {
+
+namespace {
+
+using cuda::Address;
+using cuda::Failure;
+using cuda::Gpu;
+using cuda::Handle;
+using cuda::LoadDriver;
+using Resource = std::shared_ptr<void>;
+
+// As in cuda.h.
+constexpr unsigned kNonBlocking = 1;
+constexpr unsigned kNoTiming = 2;
+constexpr int kThreadLocal = 1;
+constexpr int kMostDynamicShared = 8;
+constexpr unsigned kSharedWithoutAsking = 48 << 10;
+constexpr std::size_t kBufferAlignment = 256;
+
+Resource NewStream() {
+  Handle made;
+  TVM_IOS_CUDA(StreamCreate, &made, kNonBlocking);
+  return cuda::Held(made, LoadDriver().StreamDestroy);
+}
+
+Resource NewEvent(unsigned flags) {
+  Handle made;
+  TVM_IOS_CUDA(EventCreate, &made, flags);
+  return cuda::Held(made, LoadDriver().EventDestroy);
+}
+
+double Milliseconds(const Resource& begin, const Resource& end) {
+  float milliseconds;
+  TVM_IOS_CUDA(EventElapsedTime, &milliseconds, begin.get(), end.get());
+  return milliseconds;
+}
+
+// Content on the device, uploaded once and the same for all sessions.
+std::shared_ptr<const Address> SharedConstant(const Gpu& gpu, const Constant& constant,
+                                              std::size_t bytes) {
+  static std::mutex mutex;
+  static auto* const shared = new std::map<std::string, std::weak_ptr<const Address>>();
+  std::lock_guard<std::mutex> lock(mutex);
+  if (auto known = (*shared)[constant.key].lock()) return known;
+  auto made = cuda::AllocateOn(gpu, bytes);
+  TVM_IOS_CUDA(MemcpyHtoD, *made, constant.block.get(), bytes);
+  (*shared)[constant.key] = made;
+  return made;
+}
+
+// The arena, the buffers outside it, and constants.
+class DeviceBuffers {
+ public:
+  DeviceBuffers(const Gpu& gpu, const Executable& executable) {
+    const std::vector<Buffer>& buffers = executable.program.buffers;
+    std::size_t end = executable.memory.bytes;
+    std::vector<std::size_t> places(buffers.size());
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      if (buffers[i].whole != i || buffers[i].role == "constant") continue;
+      if (buffers[i].planned(i)) {
+        places[i] = executable.memory.offsets[i];
+      } else {
+        places[i] = (end + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+        end = places[i] + buffers[i].type.Bytes();
+      }
+    }
+    own_ = cuda::AllocateOn(gpu, end);
+    std::vector<Address> wholes(buffers.size());
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      wholes[i] = *own_ + places[i];
+      if (buffers[i].role != "constant") continue;
+      constants_.push_back(
+          SharedConstant(gpu, executable.constants.at(i), buffers[i].type.Bytes()));
+      wholes[i] = *constants_.back();
+    }
+    for (const Buffer& buffer : buffers) {
+      addresses.push_back(wholes[buffer.whole]);
+      sizes.push_back(buffer.type.Bytes());
+    }
+  }
+
+  // For each buffer; kernels of a part are given the whole.
+  std::vector<Address> addresses;
+  std::vector<std::size_t> sizes;
+
+ private:
+  std::shared_ptr<const Address> own_;
+  std::vector<std::shared_ptr<const Address>> constants_;
+};
+
+// A launch, with what the driver is told of it.
+struct Call {
+  std::size_t lane;
+  std::size_t place;  // in its lane
+  std::string name;   // for errors
+  const CudaKernel* kernel;
+  Handle function;
+  std::vector<Address> arguments;
+  std::vector<void*> parameters;
+  std::vector<std::pair<Address, std::size_t>> cleared;
+  std::vector<std::size_t> awaits;  // other calls
+  bool forks;
+  Resource done;  // set where somebody waits for it
+};
+
+class Cuda final : public Device {
+ public:
+  explicit Cuda(const Executable& executable)
+      : gpu_(Require(executable)),
+        kernels_(executable.cuda_kernels),
+        buffers_(gpu_, executable),
+        begin_(NewEvent(kNoTiming)) {
+    std::map<const std::string*, Handle> loaded;
+    for (const CudaKernel& kernel : kernels_) {
+      Handle& code = loaded[kernel.cubin.get()];
+      if (code == nullptr) {
+        TVM_IOS_CUDA(ModuleLoadData, &code, kernel.cubin->data());
+        modules_.push_back(cuda::Held(code, LoadDriver().ModuleUnload));
+      }
+      Handle& function = functions_.emplace_back();
+      TVM_IOS_CUDA(ModuleGetFunction, &function, code, kernel.entry.c_str());
+      if (kernel.shared_bytes > kSharedWithoutAsking) {
+        TVM_IOS_CUDA(FuncSetAttribute, function, kMostDynamicShared,
+                     static_cast<int>(kernel.shared_bytes));
+      }
+    }
+    MakeCalls(executable.program);
+    for (std::size_t lane = 0; lane < launches_.size(); ++lane) {
+      streams_.push_back(launches_[lane] || lane == origin_ ? NewStream() : nullptr);
+    }
+  }
+
+  void Write(std::size_t buffer, const void* bytes) final {
+    gpu_.Use();
+    TVM_IOS_CUDA(MemcpyHtoD, buffers_.addresses[buffer], bytes, buffers_.sizes[buffer]);
+  }
+  void Read(std::size_t buffer, void* bytes) final {
+    gpu_.Use();
+    TVM_IOS_CUDA(MemcpyDtoH, bytes, buffers_.addresses[buffer], buffers_.sizes[buffer]);
+  }
+
+  void Run() final {
+    const auto entered = Enter();
+    if (First()) return;
+    Replay();
+    Finish();
+  }
+
+  std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final {
+    const auto entered = Enter();
+    First();
+    const Resource begin = NewEvent(0), end = NewEvent(0);
+    std::vector<double> samples;
+    for (std::int64_t sample = 0; sample < repeat; ++sample) {
+      TVM_IOS_CUDA(EventRecord, begin.get(), Origin());
+      for (std::int64_t run = 0; run < number; ++run) Replay();
+      TVM_IOS_CUDA(EventRecord, end.get(), Origin());
+      Finish();
+      samples.push_back(Milliseconds(begin, end) * 1e-3 / static_cast<double>(number));
+    }
+    return samples;
+  }
+
+  std::vector<std::vector<Span>> Profile() final {
+    const auto entered = Enter();
+    First();
+    std::vector<Resource> before, after;
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      before.push_back(NewEvent(0));
+      after.push_back(NewEvent(0));
+    }
+    const Resource origin = NewEvent(0);
+    TVM_IOS_CUDA(EventRecord, origin.get(), Origin());
+    Issue([&](std::size_t number, Handle stream) {
+      TVM_IOS_CUDA(EventRecord, before[number].get(), stream);
+      Launch(calls_[number], stream);
+      TVM_IOS_CUDA(EventRecord, after[number].get(), stream);
+    });
+    Finish();
+    std::vector<std::vector<Span>> spans;
+    for (std::size_t count : launches_) spans.emplace_back(count);
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      const auto nanoseconds = [&](const Resource& moment) {
+        return static_cast<std::int64_t>(Milliseconds(origin, moment) * 1e6);
+      };
+      spans[calls_[i].lane][calls_[i].place] = {nanoseconds(before[i]), nanoseconds(after[i])};
+    }
+    return spans;
+  }
+
+  void Close() final {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    replay_.reset();
+  }
+
+ private:
+  static const Gpu& Require(const Executable& executable) {
+    const Gpu& gpu = cuda::OpenGpu();
+    if (!cuda::RunsOn(executable.arch, gpu.major, gpu.minor)) {
+      const std::string here = "sm_" + std::to_string(gpu.major) + std::to_string(gpu.minor);
+      throw ffi::Error("ExecutableError",
+                       "the kernels were compiled for " + executable.arch + " and " + gpu.name +
+                           " is " + here + "; compile them with --arch " + here,
+                       "");
+    }
+    gpu.Use();
+    return gpu;
+  }
+
+  // The launches in an order in which they may be issued, and what each waits for.
+  void MakeCalls(const Program& program) {
+    const std::vector<std::vector<Item>> lanes = DecodeLanes(program);
+    std::vector<std::size_t> position(lanes.size());
+    std::vector<std::vector<std::size_t>> made(lanes.size());
+    std::vector<std::vector<std::size_t>> awaits(lanes.size());
+    std::vector<bool> awaited;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+        for (; position[lane] < lanes[lane].size(); ++position[lane], moved = true) {
+          const Item& item = lanes[lane][position[lane]];
+          if (item.kernel < 0) {
+            const std::vector<std::size_t>& other = made[item.lane];
+            if (other.size() < item.launches) break;
+            if (item.lane != lane && item.launches != 0) {
+              awaits[lane].push_back(other[item.launches - 1]);
+            }
+            continue;
+          }
+          if (calls_.empty()) origin_ = lane;
+          const bool forks = lane != origin_ && made[lane].empty() && awaits[lane].empty();
+          for (std::size_t other : awaits[lane]) awaited[other] = true;
+          calls_.push_back(MakeCall(program, lane, made[lane].size(), item));
+          calls_.back().awaits = std::move(awaits[lane]);
+          calls_.back().forks = forks;
+          awaits[lane].clear();
+          made[lane].push_back(calls_.size() - 1);
+          awaited.push_back(false);
+        }
+      }
+    }
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+      if (position[lane] < lanes[lane].size()) {
+        throw Misfit("lane " + std::to_string(lane) +
+                     " would wait for ever: the waits form a cycle");
+      }
+      launches_.push_back(made[lane].size());
+      if (lane != origin_ && !made[lane].empty()) {
+        joins_.push_back(made[lane].back());
+        awaited[made[lane].back()] = true;
+      }
+    }
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      if (awaited[i]) calls_[i].done = NewEvent(kNoTiming);
+    }
+  }
+
+  Call MakeCall(const Program& program, std::size_t lane, std::size_t place, const Item& item) {
+    const std::string& symbol = program.kernels[item.kernel];
+    if (item.begin != 0 || item.end != 1) {
+      throw Misfit("lane " + std::to_string(lane) + " launches a range of tiles of kernel '" +
+                   symbol + "', and CUDA kernels run whole");
+    }
+    Call call{lane, place, "unit '" + program.units[item.unit] + "' failed in kernel '" + symbol +
+              "' on lane " + std::to_string(lane),
+              &kernels_[item.kernel], functions_[item.kernel], {}, {}, {}, {}, false, {}};
+    for (std::size_t buffer : item.buffers) call.arguments.push_back(buffers_.addresses[buffer]);
+    // Moving a vector leaves its elements where they are.
+    for (Address& argument : call.arguments) call.parameters.push_back(&argument);
+    for (std::int64_t argument : call.kernel->cleared) {
+      if (static_cast<std::size_t>(argument) >= item.buffers.size()) {
+        throw Misfit("kernel '" + symbol + "' clears an argument that it does not take");
+      }
+      const std::size_t buffer = item.buffers[argument];
+      call.cleared.emplace_back(buffers_.addresses[buffer], buffers_.sizes[buffer]);
+    }
+    return call;
+  }
+
+  std::unique_lock<std::mutex> Enter() {
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    const auto busy = [](const char* sentence) { return ffi::Error("BusyError", sentence, ""); };
+    if (!lock) throw busy("this session is running in another thread; make one session a thread");
+    if (closed_) throw busy("this session is closed; make a new one");
+    gpu_.Use();
+    return lock;
+  }
+
+  // The first run, and what later ones need; false if it was before.
+  bool First() {
+    if (replay_) return false;
+    Issue([this](std::size_t number, Handle stream) {
+      Launch(calls_[number], stream);
+      Named(calls_[number], [&] { TVM_IOS_CUDA(StreamSynchronize, stream); });
+    });
+    Finish();
+    Capture();
+    return true;
+  }
+
+  void Capture() {
+    Handle graph = nullptr, made = nullptr;
+    TVM_IOS_CUDA(StreamBeginCapture, Origin(), kThreadLocal);
+    try {
+      Issue([this](std::size_t number, Handle stream) { Launch(calls_[number], stream); });
+    } catch (...) {
+      // The streams can be used again only when the capture has ended.
+      LoadDriver().StreamEndCapture(Origin(), &graph);
+      throw;
+    }
+    TVM_IOS_CUDA(StreamEndCapture, Origin(), &graph);
+    const Resource description = cuda::Held(graph, LoadDriver().GraphDestroy);
+    TVM_IOS_CUDA(GraphInstantiate, &made, graph, 0);
+    replay_ = cuda::Held(made, LoadDriver().GraphExecDestroy);
+    TVM_IOS_CUDA(GraphUpload, made, Origin());
+  }
+
+  void Replay() { TVM_IOS_CUDA(GraphLaunch, replay_.get(), Origin()); }
+
+  void Finish() {
+    try {
+      TVM_IOS_CUDA(StreamSynchronize, Origin());
+    } catch (const Failure& failure) {
+      throw ffi::Error("KernelError",
+                       std::string("a kernel of the program failed: ") + failure.what() +
+                           "; a first run in a new process says which",
+                       "");
+    }
+  }
+
+  // Puts all launches of a run on their streams, each by calling `launch` with its number.
+  template <typename Function>
+  void Issue(Function launch) {
+    TVM_IOS_CUDA(EventRecord, begin_.get(), Origin());
+    for (std::size_t number = 0; number < calls_.size(); ++number) {
+      const Call& call = calls_[number];
+      const Handle stream = streams_[call.lane].get();
+      if (call.forks) TVM_IOS_CUDA(StreamWaitEvent, stream, begin_.get(), 0);
+      for (std::size_t other : call.awaits) {
+        TVM_IOS_CUDA(StreamWaitEvent, stream, calls_[other].done.get(), 0);
+      }
+      launch(number, stream);
+      if (call.done) TVM_IOS_CUDA(EventRecord, call.done.get(), stream);
+    }
+    for (std::size_t join : joins_) {
+      TVM_IOS_CUDA(StreamWaitEvent, Origin(), calls_[join].done.get(), 0);
+    }
+  }
+
+  void Launch(Call& call, Handle stream) {
+    Named(call, [&] {
+      for (const auto& [address, bytes] : call.cleared) {
+        TVM_IOS_CUDA(MemsetD8Async, address, 0, bytes, stream);
+      }
+      const CudaKernel& kernel = *call.kernel;
+      TVM_IOS_CUDA(LaunchKernel, call.function, kernel.grid[0], kernel.grid[1], kernel.grid[2],
+                   kernel.block[0], kernel.block[1], kernel.block[2], kernel.shared_bytes, stream,
+                   call.parameters.data(), nullptr);
+    });
+  }
+
+  template <typename Function>
+  static void Named(const Call& call, Function function) {
+    try {
+      function();
+    } catch (const Failure& failure) {
+      throw ffi::Error("KernelError", call.name + ": " + failure.what(), "");
+    }
+  }
+
+  Handle Origin() const { return streams_[origin_].get(); }
+
+  const Gpu& gpu_;
+  std::vector<CudaKernel> kernels_;
+  DeviceBuffers buffers_;
+  Resource begin_;
+  std::vector<Resource> modules_;
+  std::vector<Handle> functions_;
+  std::vector<Call> calls_;
+  std::vector<std::size_t> launches_;
+  std::vector<std::size_t> joins_;
+  std::size_t origin_ = 0;
+  std::vector<Resource> streams_;
+  Resource replay_;
+  bool closed_ = false;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeCuda(const Executable& executable) {
+  try {
+    return std::make_unique<Cuda>(executable);
+  } catch (const Failure& failure) {
+    throw ffi::Error("ExecutableError", failure.what(), "");
+  }
+}
+
+}  // namespace tvm_ios

@@ -1,0 +1,37 @@
+// What a session runs on: the buffers of an executable in some memory, and an executor over them.
+#ifndef TVM_IOS_NATIVE_DEVICE_H_
+#define TVM_IOS_NATIVE_DEVICE_H_
+
+#include <memory>
+#include <vector>
+
+#include "executable.h"
+#include "executor.h"
+
+namespace tvm_ios {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // Copies all bytes of a buffer in or out.
+  virtual void Write(std::size_t buffer, const void* bytes) = 0;
+  virtual void Read(std::size_t buffer, void* bytes) = 0;
+
+  // As Executor's.
+  virtual void Run() = 0;
+  virtual std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) = 0;
+  virtual std::vector<std::vector<Span>> Profile() = 0;
+  virtual void Close() = 0;
+};
+
+// Threads of this machine.
+std::unique_ptr<Device> MakeHost(const Executable& executable);
+
+// Streams of the first GPU. Throws an ffi::Error of kind ExecutableError if there is none that the
+// kernels run on, and a Misfit if the program is none for a GPU.
+std::unique_ptr<Device> MakeCuda(const Executable& executable);
+
+}  // namespace tvm_ios
+
+#endif  // TVM_IOS_NATIVE_DEVICE_H_

@@ -1,0 +1,91 @@
+"""The module of TVM's runtime runs executables for a GPU as the Python session does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from cuda_executables import add_two, executable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_units import VECTOR, Case, cases, random_inputs
+from stand_in import KERNELS, calls, kernel, kernels_of, live, seed
+
+from runtime_ext.executor import BusyError, KernelError
+from runtime_ext.package import ExecutableError
+from runtime_ext.runtime_module import load_module
+from tvm_ios.lower import lower
+from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role, Wait
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases(whole=True), st.integers(1, 4), st.integers(0, 9999))
+def test_random_programs_compute_the_graph(case: Case, lanes: int, number: int) -> None:
+    seed(number)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes)
+    with TemporaryDirectory() as folder:
+        path = Path(folder)
+        executable(path, program, kernels_of(case, program), case.constants).save(path / "out")
+        module = load_module(path / "out")
+    for run in range(4):
+        inputs = random_inputs(case.graph, run)
+        module.run(**inputs)
+        for name, value in case.expected(inputs).items():
+            np.testing.assert_array_equal(module.get_output(name), value)
+    module.close()
+
+
+def test_all_that_a_module_does(tmp_path: Path) -> None:
+    before = {kind: live(kind) for kind in ("stream", "event", "graph exec", "module", "memory")}
+    add_two(tmp_path, KERNELS).save(tmp_path / "out")
+    module = load_module(tmp_path / "out")
+    module.run(input=np.full(12, 5))
+    launched = calls("cuLaunchKernel")
+    module.run()
+    assert calls("cuLaunchKernel") == launched
+    np.testing.assert_array_equal(module.get_output("first"), np.full(12, 7))
+    np.testing.assert_array_equal(module.get_output("second"), np.arange(12) + 2)
+    profile = module.profile()
+    assert [(p["lane"], p["unit"]) for p in profile] == [(0, "a"), (0, "b"), (1, "c"), (1, "d")]
+    assert profile[3]["begin"] >= profile[0]["end"] > 0
+    assert len(module.benchmark(3, 4)) == 4
+    module.close()
+    np.testing.assert_array_equal(module.get_output(0), np.full(12, 7))
+    with pytest.raises(BusyError, match="closed"):
+        module.run()
+    del module
+    assert {kind: live(kind) for kind in before} == before
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    add_two(tmp_path, KERNELS, "sm_80").save(path)
+    with pytest.raises(ExecutableError, match="compiled for sm_80 and Stand-in is sm_90; compile"):
+        load_module(path)
+    add_two(tmp_path, b"no machine code").save(path)
+    with pytest.raises(ExecutableError, match="cuModuleLoadData failed"):
+        load_module(path)
+    made = add_two(tmp_path, KERNELS)
+    launch = Launch(0, (0, 2), 0, 2, 0)
+    uses = (KernelUse(2, 2, (1,)),)
+    replace(made, program=replace(made.program, lanes=((launch,),), uses=uses)).save(path)
+    with pytest.raises(ExecutableError, match="CUDA kernels run whole"):
+        load_module(path)
+
+
+def test_a_failing_kernel_names_its_unit(tmp_path: Path) -> None:
+    program = Program(
+        ((Launch(0, (0, 1), 0, 1, 0),), (Wait(0, 1), Launch(1, (1, 2), 0, 1, 1))),
+        ("step", "broken"),
+        tuple(Buffer(n, VECTOR, Role.INPUT if n == "x" else Role.OUTPUT) for n in "xyz"),
+        ("fine", "the bad one"),
+        (KernelUse(1, 2, (1,)),) * 2,
+    )
+    kernels = {"step": kernel("step"), "broken": kernel("broken")}
+    executable(tmp_path, program, kernels, {}).save(tmp_path / "out")
+    module = load_module(tmp_path / "out")
+    with pytest.raises(KernelError, match="unit 'the bad one' failed in kernel 'broken' on lane 1"):
+        module.run(x=np.zeros(12, "int64"))
