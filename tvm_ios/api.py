@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.files import temporary_folder
 from tvm_ios.models import Shapes, form_of, load_graph
-from tvm_ios.optimized import Optimized
+from tvm_ios.optimized import Compiled, Optimized
 from tvm_ios.paired import PairedRatio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
@@ -39,6 +39,9 @@ POLICIES = (
     "rammer",
     "ios-holistic",
 )
+
+#: Those whose schedules need no profiles of kernels.
+_UNPLACED = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
 
 
 def optimize(
@@ -92,6 +95,7 @@ def optimize(
     from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
     from relay_passes.prepare import prepare, require_computed_outputs
+    from runtime_ext.machine import host_target
     from runtime_ext.package import require_writable
     from runtime_ext.tvm_baseline import compile_baseline
 
@@ -115,10 +119,13 @@ def optimize(
     watch.lap("build")
     with temporary_folder() as folder:
         baseline = folder / "tvm.so"
-        compile_baseline(loaded.module, options.resolved_target, baseline, options.database)
+        on_cpu = search.backend.executor == "native"
+        target = options.resolved_target if on_cpu else host_target(options.lanes)
+        compile_baseline(loaded.module, target, baseline, options.database)
         watch.lap("tvm")
-        results = _measure(candidates, baseline, report, watch)
-        kept, confirmed = _confirm(candidates, results, baseline, options.lanes)
+        results = _measure(candidates, baseline, report, watch, compete=on_cpu)
+        beside = baseline if on_cpu else None
+        kept, confirmed = _confirm(candidates, results, folder, beside, options.lanes)
         watch.lap("confirm")
     notes = {
         "model": loaded.name,
@@ -147,6 +154,82 @@ def optimize(
         complete=all(s.complete for s in took),
         tuned=search.compiler.log_use(),
         seconds=watch.laps,
+    )
+
+
+def compile_unmeasured(
+    model: str,
+    output: Path,
+    cost: str,
+    *,
+    options: MeasuringOptions,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    policies: Sequence[str] | None = None,
+    schedule: Path | None = None,
+    progress: Progress | None = None,
+) -> Compiled:
+    """Compile a model for a machine that is not here, by costs that are known.
+
+    Parameters
+    ----------
+    model, output, options, random_weights, shapes, schedule, progress
+        As of :func:`optimize`; a given schedule is the only one.
+    cost
+        A device's name or file, or a log (``.jsonl``) of measurements on such a machine.
+    policies
+        The one that takes the least time by these costs is kept. By default those of IOS and the
+        baselines: where rTasks run can be said only for kernels that were profiled.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read, compiled or scheduled; one sentence says why.
+    """
+    from relay_passes.load import load_model
+    from relay_passes.measured import MeasuredSearch
+    from relay_passes.prepare import apply_schedule, prepare, require_computed_outputs
+    from runtime_ext.backend import cuda_arch
+    from runtime_ext.build import build
+    from runtime_ext.package import require_writable
+    from tvm_ios.search.described import described_schedule
+
+    require_writable(output)
+    report = progress or _silent
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    prepared = prepare(loaded.module, loaded.name)
+    require_computed_outputs(prepared)
+    search = MeasuredSearch(prepared, options, progress)
+    target = search.compiler.target
+    found: dict[str, Schedule] = {}
+    if schedule is not None:
+        found["given"] = Schedule.load(schedule)
+        policies = ()
+    for policy in _UNPLACED if policies is None else policies:
+        if cost.endswith(".jsonl"):
+            found[policy], _ = search.recorded(policy, Path(cost))
+        else:
+            limits = (options.pruning, options.max_block)
+            found[policy], _ = described_schedule(prepared.units, policy, cost, *limits)
+    expected = {policy: made.latency for policy, made in found.items()}
+    kept = min(expected, key=lambda policy: expected[policy])
+    built = build(
+        apply_schedule(prepared, found[kept]),
+        lanes=options.lanes,
+        name=prepared.units.name,
+        compiler=search.compiler,
+        progress=lambda done, total: report("compiling kernels", done, total),
+    )
+    built.save(output, {"model": loaded.name, "kept": kept, "cost": cost})
+    return Compiled(
+        model=loaded.name,
+        expected=expected,
+        stages={policy: len(made.stages) for policy, made in found.items()},
+        kept=kept,
+        cost=cost,
+        target=cuda_arch(target) or str(target.attrs["mcpu"]),
+        memory=built.memory,
+        executable=output,
     )
 
 
@@ -230,9 +313,9 @@ def _build(
 
 
 def _measure(
-    candidates: _Candidates, baseline: Path, report: Progress, watch: _Watch
+    candidates: _Candidates, baseline: Path, report: Progress, watch: _Watch, *, compete: bool
 ) -> tuple[PolicyResult, ...]:
-    """Compare every program with TVM's own, then time them side by side."""
+    """Compare every program with TVM's own on the CPU, then time them (``compete``: and it)."""
     from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
 
     different = dict.fromkeys(candidates.measured_as.values())
@@ -241,7 +324,7 @@ def _measure(
     run_tvm = virtual_machine(baseline, list(inputs.values()))
     reference = machine_outputs(run_tvm())
     errors = {"tvm": (0.0, 0.0)}
-    runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm}
+    runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm} if compete else {}
     for policy, session in sessions.items():
         session.run(**inputs)
         found = [session.get_output(place) for place in range(len(session.outputs))]
@@ -258,7 +341,11 @@ def _measure(
 
 
 def _confirm(
-    candidates: _Candidates, results: Sequence[PolicyResult], baseline: Path, lanes: int
+    candidates: _Candidates,
+    results: Sequence[PolicyResult],
+    folder: Path,
+    baseline: Path | None,
+    lanes: int,
 ) -> tuple[str, dict[str, PairedRatio]]:
     """The policy to keep, and its ratios to ``sequential`` and ``tvm`` in fresh processes."""
     from runtime_ext.contest import Rules, hold_contest_elsewhere
@@ -266,7 +353,7 @@ def _confirm(
     best = most_promising(results)
     paths: dict[str, Path] = {}
     for policy in dict.fromkeys(("sequential", best)):
-        paths[policy] = baseline.parent / policy
+        paths[policy] = folder / policy
         candidates.built[policy].save(paths[policy])
     rules = Rules(rounds=40, seconds=6.0, warm_up=1)
     contests: list[Mapping[str, list[float]]] = []

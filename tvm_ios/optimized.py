@@ -62,3 +62,45 @@ class Optimized:
     complete: bool
     tuned: LogUse | None
     seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What :func:`tvm_ios.api.compile_unmeasured` did.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    expected
+        For each policy the seconds that the costs say.
+    stages
+        And how many stages its schedule has.
+    kept
+        The policy of the executable: the fastest by these.
+    cost
+        A device's description, or a log.
+    target
+        What the kernels are compiled for.
+    memory
+        Where the executable's intermediate buffers lie.
+    executable
+        Where it went.
+    """
+
+    model: str
+    expected: Mapping[str, float]
+    stages: Mapping[str, int]
+    kept: str
+    cost: str
+    target: str
+    memory: PlannedMemory
+    executable: Path
+
+    @property
+    def not_measured(self) -> str:
+        """One sentence for people."""
+        return (
+            f"not measured, neither time nor results: nothing was run; times are those that "
+            f"{self.cost} says for {self.target}"
+        )

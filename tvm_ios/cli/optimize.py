@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from tvm_ios.cli.completion import complete_cost
 from tvm_ios.cli.output import (
     Debug,
     Json,
@@ -22,6 +23,7 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
+    Arch,
     GroupsAStage,
     Lanes,
     MaxBlock,
@@ -30,6 +32,9 @@ from tvm_ios.cli.search_options import (
     MeasureMode,
     OperatorsAGroup,
     Policies,
+    PrecisionOption,
+    Target,
+    TargetKind,
     TimeLimit,
     TuningLog,
     measuring_options,
@@ -37,7 +42,9 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from tvm_ios.api import Optimized
+    from relay_passes.measured import MeasuringOptions
+    from tvm_ios.optimized import Compiled, Optimized
+    from tvm_ios.paired import PairedRatio
 
 
 @reports_errors
@@ -54,6 +61,17 @@ def optimize(
             metavar="FILE", help="Try this schedule too; `tvm-ios schedule -o` writes one."
         ),
     ] = None,
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            help="Run nothing: schedule by a log (.jsonl) or a device (h200, ...) and compile. "
+            "[without a GPU for --target cuda its description]",
+            autocompletion=complete_cost,
+        ),
+    ] = None,
+    target: Target = TargetKind.llvm,
+    arch: Arch = None,
+    precision: PrecisionOption = None,
     shape: Shapes = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
@@ -74,14 +92,44 @@ def optimize(
     another beyond doubt is kept, else that.
     """
     policies, fixed = policy_names(policy), input_shapes(shape)
-    options = measuring_options(lanes, measure, max_measurements, time_limit, r, s, max_block, log)
+    options = measuring_options(
+        lanes,
+        measure,
+        max_measurements,
+        time_limit,
+        r,
+        s,
+        max_block,
+        log,
+        target=target,
+        arch=arch,
+        precision=precision,
+    )
+    from tvm_ios.api import compile_unmeasured
     from tvm_ios.api import optimize as run
 
-    target = output or Path(f"{Path(model).stem}.ios")
+    path = output or Path(f"{Path(model).stem}.ios")
+    if cost is None and target is TargetKind.cuda:
+        cost = _without_gpu(options)
+    if cost is not None:
+        with progress_bars() as update:
+            compiled = compile_unmeasured(
+                model,
+                path,
+                cost,
+                options=options,
+                random_weights=random_weights,
+                shapes=fixed,
+                policies=None if policy is None else policies,
+                schedule=schedule,
+                progress=update,
+            )
+        _show_compiled(compiled, as_json)
+        return
     with progress_bars() as update:
         done = run(
             model,
-            target,
+            path,
             options=options,
             random_weights=random_weights,
             shapes=fixed,
@@ -93,6 +141,49 @@ def optimize(
         print_json(_json(done))
     else:
         _print(done)
+
+
+def _without_gpu(options: MeasuringOptions) -> str | None:
+    """The description to schedule by where no GPU of the target is; None where one is."""
+    from runtime_ext.backend import cuda_arch
+    from runtime_ext.cuda.driver import CudaError, open_device
+    from tvm_ios.search.described import described_gpu
+
+    arch = cuda_arch(options.target)
+    assert arch is not None
+    try:
+        open_device().require(arch)
+        return None
+    except CudaError:
+        return described_gpu(arch)
+
+
+def _show_compiled(done: Compiled, as_json: bool) -> None:
+    rows = [
+        {"policy": policy, "expected_ms": seconds * 1e3, "stages": done.stages[policy]}
+        for policy, seconds in done.expected.items()
+    ]
+    if as_json:
+        found = {"model": done.model, "policies": rows, "kept": done.kept, "cost": done.cost}
+        about = {"target": done.target, "not_measured": done.not_measured}
+        print_json({**found, **about, "executable": str(done.executable)})
+        return
+    out = console()
+    table = Table("policy", "stages", "expected", title=f"{done.model} for {done.target}")
+    for row in rows:
+        style = "bold green" if row["policy"] == done.kept else ""
+        table.add_row(
+            str(row["policy"]), str(row["stages"]), f"{row['expected_ms']:.3f} ms", style=style
+        )
+    out.print(table)
+    out.print(f"[yellow]{done.not_measured}[/yellow]")
+    out.print(f"executable: {done.executable}")
+
+
+def _beside_tvm(ratio: PairedRatio | None) -> str:
+    if ratio is None:
+        return ""
+    return f", {ratio.median:.3f} of TVM's own ({ratio.low:.3f} to {ratio.high:.3f})"
 
 
 def _json(done: Optimized) -> dict[str, Any]:
@@ -170,12 +261,11 @@ def _print(done: Optimized) -> None:
             style=style,
         )
     out.print(table)
-    sequential, tvm = done.confirmed["sequential"], done.confirmed["tvm"]
+    sequential, tvm = done.confirmed["sequential"], done.confirmed.get("tvm")
     out.print(
         f"kept [bold green]{done.kept}[/bold green]: in {sequential.pairs} pairs of runs in "
         f"fresh processes {sequential.median:.3f} of sequential "
-        f"({sequential.low:.3f} to {sequential.high:.3f}), {tvm.median:.3f} of TVM's own "
-        f"({tvm.low:.3f} to {tvm.high:.3f})"
+        f"({sequential.low:.3f} to {sequential.high:.3f})" + _beside_tvm(tvm)
     )
     memory = done.memory
     sizes = (memory.plan.nbytes, memory.unshared, memory.bound)
@@ -184,7 +274,7 @@ def _print(done: Optimized) -> None:
         f"memory: tensors between units share {arena}, apart they take {unshared}; lower bound "
         f"{bound}, {'proven optimal' if memory.proven else f'ratio {memory.ratio:.3f}'}"
     )
-    if tvm.high >= 1:
+    if tvm is not None and tvm.high >= 1:
         out.print(
             f"[yellow]TVM's own build is {'faster' if tvm.low > 1 else 'as fast'} on this model: "
             "use it, or tune the kernels[/yellow]"

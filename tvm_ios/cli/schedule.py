@@ -140,36 +140,21 @@ def _analytic(
     reuse: bool,
     update: Any,
 ) -> tuple[OpGraph, Schedule, dict[str, Any]]:
-    from tvm_ios.blocks import cut_blocks
-    from tvm_ios.cost.analytic import AnalyticCost
-    from tvm_ios.devices import load_device
-    from tvm_ios.merge_rule import mergeable
-    from tvm_ios.search.baselines import baseline_schedule
-    from tvm_ios.search.network import search_graph
-    from tvm_ios.search.rammer import RAMMER, simulated_schedule
+    from tvm_ios.search.described import described_schedule
 
-    cost = AnalyticCost(load_device(device))
-    empty = {"seconds": 0.0, "states": 0, "transitions": 0, "stages_measured": 0}
-    if (baseline := baseline_schedule(policy, graph, cost, device=device)) is not None:
-        return graph, baseline, empty
-    if policy == RAMMER:
-        return graph, simulated_schedule(graph, cost), empty
-    made, took = search_graph(
+    made, took = described_schedule(
         graph,
-        cut_blocks(graph, max_block),
-        cost,
         policy,
+        device,
         pruning,
-        mergeable,
+        max_block,
         reuse=reuse,
         progress=lambda done, total: update("searching blocks", done, total),
-        device=device,
-        batch=graph.batch,
     )
     search = {
-        "seconds": took.seconds,
-        "states": took.states,
-        "transitions": took.transitions,
+        "seconds": 0.0 if took is None else took.seconds,
+        "states": 0 if took is None else took.states,
+        "transitions": 0 if took is None else took.transitions,
         "stages_measured": 0,
     }
     return graph, made, search

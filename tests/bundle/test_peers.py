@@ -1,0 +1,69 @@
+"""The networks that a bundle is compared with, and how the comparison goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime_ext.bundle.contents import OPERATORS, read_bundle
+from runtime_ext.bundle.peers import compare_peers, for_this_batch
+from runtime_ext.bundle.place import open_place
+from runtime_ext.bundle.search import bundle_search, limits_of
+from tvm_ios.errors import UserError
+from tvm_ios.graph import OpGraph, Tensor
+from tvm_ios.json_text import json_object
+from tvm_ios.schedule import ScheduleError
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
+
+
+def test_torch_computes_what_the_bundle_does(folder: Path) -> None:
+    from runtime_ext.torch_import.graph_network import graph_network
+
+    bundle = read_bundle(folder)
+    data = json_object((folder / OPERATORS).read_bytes())
+    constants = {tensor: bundle.weights[key] for tensor, key in data["constants"]}
+    network = graph_network(OpGraph.from_json(data["graph"]), constants)
+    (output,) = network(*map(torch.from_numpy, bundle.reference_inputs.values()))
+    (wanted,) = bundle.reference_outputs
+    assert abs(output.numpy() - wanted).max() < 1e-5 * abs(wanted).max()
+
+
+@pytest.mark.slow
+def test_programs_and_peers_in_turn(folder: Path, tmp_path: Path) -> None:
+    bundle = read_bundle(folder)
+    place = open_place(bundle, 1)
+    limits = limits_of(bundle, 0, None)
+    search = bundle_search(bundle, place, tmp_path, limits, lambda *_: None)
+    files = {"ours": tmp_path / "ours.json", "broken": tmp_path / "broken.json"}
+    greedy_schedule(bundle.graph).save(files["ours"], bundle.graph)
+    files["broken"].write_text("{}")
+    names = ("torch", "torch-graph", "unheard-of")
+    found = compare_peers(bundle, place, search.timer, files, names, lambda *_: None)
+    assert set(found["latency_ms"]) == {"ours", "torch"}
+    assert found["ratio"]["ours"]["median"] == 1
+    assert all(error < 1e-5 for error in found["max_rel_error"].values())
+    assert set(found["skipped"]) == {"broken", "torch-graph", "unheard-of"}
+    with pytest.raises(UserError, match="none of our schedules"):
+        compare_peers(bundle, place, search.timer, {}, (), lambda *_: None)
+
+
+def test_a_schedule_of_another_batch_is_one_of_the_same_units(folder: Path) -> None:
+    graph = read_bundle(folder).graph
+
+    def batched(tensor: Tensor) -> Tensor:
+        return tensor if tensor.constant else replace(tensor, shape=(4, *tensor.shape[1:]))
+
+    larger = replace(graph, tensors=tuple(map(batched, graph.tensors)))
+    schedule = sequential_schedule(graph)
+    with pytest.raises(ScheduleError):
+        schedule.validate(larger)
+    moved = for_this_batch(schedule, larger)
+    assert (moved.stages, moved.batch) == (schedule.stages, 4)
+    fewer = replace(graph, operators=graph.operators[:-1], outputs=())
+    with pytest.raises(ScheduleError):
+        for_this_batch(schedule, fewer)

@@ -1,0 +1,71 @@
+"""Compiling for machines that are not here: executables for another CPU or a GPU, and bundles."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import tvm_ios
+
+from runtime_ext.executable import load
+
+pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[cuda]")
+
+
+def test_an_executable_for_a_cpu_by_a_description(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    options = ("--arch", "x86-64-v2", "--cost", "cpu", "--lanes", 2, "--json")
+    found = tvm_ios("optimize", "inception_block", *options, "-o", path).json
+    expected = {row["policy"]: row["expected_ms"] for row in found["policies"]}
+    assert set(expected) == {"sequential", "greedy", "ios-merge", "ios-parallel", "ios-both"}
+    assert found["kept"] == min(expected, key=lambda policy: expected[policy])
+    assert found["target"] == "x86-64-v2"
+    assert "nothing was run" in found["not_measured"]
+    made = load(path)
+    assert "avx2" not in made.features
+    session = made.session()
+    session.run(**session.random_inputs())
+    assert session.get_output().shape == (1, 10)
+
+
+@pytest.mark.slow
+def test_an_executable_for_a_gpu(tmp_path: Path) -> None:
+    path, schedule = tmp_path / "out", tmp_path / "schedule.json"
+    tvm_ios("schedule", "inception_block", "--cost", "h200", "-o", schedule)
+    options = ("--target", "cuda", "--cost", "h200", "--json", "--schedule", schedule)
+    found = tvm_ios("optimize", "inception_block", *options, "-o", path).json
+    assert (found["kept"], found["target"]) == ("given", "sm_90")
+    made = load(path)
+    assert made.arch == "sm_90"
+    assert made.functions().keys() == set(made.program.kernels)
+    assert all(call.cubin for call in made.functions().values())
+
+
+@pytest.mark.slow
+def test_a_bundle_for_a_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "block"
+    options = ("-r", 1, "--max-merges", 4, "--weights", "drawn", "--batch", 2, "--json")
+    found = tvm_ios("bundle", "inception_block", "--target", "cuda", *options, "-o", path).json
+    assert found["merges"] == 4 < found["merge_candidates"]
+    about = json.loads((path / "bundle.json").read_text())
+    assert about["kind"] == "cuda"
+    assert about["drawn"]
+    assert not list(path.rglob("*.so")), "no machine code of a CPU"
+
+
+def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
+    def sentence(*arguments: object) -> str:
+        return tvm_ios(*arguments, "-o", tmp_path / "out").sentence
+
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").write_text("mine")
+    taken = tvm_ios("bundle", "squeezenet", "-o", tmp_path / "taken")
+    assert "is not a bundle" in taken.sentence
+    arch = sentence("bundle", "inception_block", "--arch", "x86-64-v9")
+    assert "'x86-64-v9' is no x86-64 level" in arch
+    assert "compute in float32" in sentence("bundle", "inception_block", "--precision", "tf32")
+    missing = sentence("optimize", "inception_block", "--cost", "none.jsonl")
+    assert "there is no measurement log" in missing
+    old = sentence("bundle", "inception_block", "--target", "cuda", "--arch", "sm_12")
+    assert "sm_12" in old

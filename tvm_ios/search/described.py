@@ -1,0 +1,82 @@
+"""The schedule of any policy for a device that is described, not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm_ios.blocks import cut_blocks
+from tvm_ios.cost.analytic import AnalyticCost
+from tvm_ios.devices import DeviceError, device_names, load_device
+from tvm_ios.graph import OpGraph
+from tvm_ios.merge_rule import mergeable
+from tvm_ios.schedule import Schedule
+from tvm_ios.search.baselines import baseline_schedule
+from tvm_ios.search.endings import Pruning
+from tvm_ios.search.network import SearchStatistics, search_graph
+from tvm_ios.search.rammer import RAMMER, simulated_schedule
+
+
+def described_schedule(
+    graph: OpGraph,
+    policy: str,
+    device: str,
+    pruning: Pruning,
+    max_block: int,
+    *,
+    reuse: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Schedule, SearchStatistics | None]:
+    """A schedule, and what the search took; None for policies that do not search.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    policy
+        Its name.
+    device
+        A device's name, or a file that describes one.
+    pruning, max_block
+        Limits of the search.
+    reuse
+        Search equal blocks once.
+    progress
+        Called with blocks done and all of them.
+
+    Raises
+    ------
+    SearchError, DeviceError
+        If the policy or the device is unknown.
+    """
+    cost = AnalyticCost(load_device(device))
+    if (baseline := baseline_schedule(policy, graph, cost, device=device)) is not None:
+        return baseline, None
+    if policy == RAMMER:
+        return simulated_schedule(graph, cost), None
+    return search_graph(
+        graph,
+        cut_blocks(graph, max_block),
+        cost,
+        policy,
+        pruning,
+        mergeable,
+        reuse=reuse,
+        progress=progress,
+        device=device,
+        batch=graph.batch,
+    )
+
+
+def described_gpu(arch: str) -> str:
+    """The name of the largest described GPU of an architecture such as ``sm_90``.
+
+    Raises
+    ------
+    DeviceError
+        If none is described.
+    """
+    devices = map(load_device, device_names())
+    found = [d for d in devices if d.multiprocessor and d.multiprocessor.arch == arch.rstrip("a")]
+    if not found:
+        raise DeviceError(f"no GPU of the architecture {arch!r} is described: give --cost a file")
+    return max(found, key=lambda device: device.processors).name
