@@ -216,7 +216,8 @@ class _Calls:
             functions="\n".join(f"      {case}" for case in cases),
             **values,
         )
-        sources = (function.source for function in self.functions)
+        called = dict.fromkeys(function.called for function in self.functions)
+        sources = (*called, *(function.source for function in self.functions))
         return "\n".join((PRELUDE + _BARRIERS, *sources, kernel))
 
 

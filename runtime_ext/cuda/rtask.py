@@ -36,6 +36,8 @@ class RTaskFunction:
 
     Attributes
     ----------
+    called
+        C++ of functions that it calls, the same for all that call them.
     name, source
         C++. Its arguments are buffers, places in shared memory, the rTask and the thread.
     tasks
@@ -50,6 +52,7 @@ class RTaskFunction:
         Size of the arena.
     """
 
+    called: str
     name: str
     source: str
     tasks: int
@@ -91,7 +94,7 @@ def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
     # Not ``__restrict__``: the compiler would take what is only read here for constant and load
     # it through a cache that knows nothing of other blocks' stores.
     made = made.with_attr({"calling_conv": 0, "tirx.noalias": False})
-    code = _code(made, name, arch)
+    called, code = _code(made, name, arch)
     numbers = {f"{p.name}_ptr": i for i, p in enumerate(scheduled.params)}
     if len(numbers) < len(scheduled.params):
         raise ValueError(f"two buffers of the kernel {name} have one name")
@@ -101,6 +104,7 @@ def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
         total += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
     return RTaskFunction(
         name=name,
+        called=called,
         source=code,
         tasks=tasks,
         threads=padded,
@@ -190,17 +194,16 @@ def _rewritten(body: Any, places: Mapping[Any, Any], threads: int) -> Any:
     return tvm_ffi.structural_map(body, [(tirx.Var, variable), (tvm.ir.Call, call)])
 
 
-def _code(function: Any, name: str, arch: str) -> str:
-    """C++ of the function alone."""
+def _code(function: Any, name: str, arch: str) -> tuple[str, str]:
+    """C++ of what the function calls, such as instructions of tensor cores, and of it alone."""
     generate = tvm.get_global_func("target.build.cuda")
     module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
     text = generate(module, cuda_target(arch)).inspect_source("cuda")
-    # Before the function may stand others that it calls, such as those of tensor cores.
     code = text[text.index(END_OF_PREFIX) + len(END_OF_PREFIX) :]
     declared = rf'^extern "C" __device__ void {name}\('
     code = re.sub(rf"{declared}[^()]*\);\n", "", code, flags=re.MULTILINE)
-    inlined = f"static __device__ __forceinline__ void {name}("
-    code, found = re.subn(declared, inlined, code, flags=re.MULTILINE)
-    if found != 1 or "__syncthreads" in code or "__shared__" in code:
+    parts = re.split(declared, code, flags=re.MULTILINE)
+    if len(parts) != 2 or "__syncthreads" in code or "__shared__" in code:
         raise ValueError(f"TVM did not make a function of rTasks of {name}")
-    return code.rstrip() + "\n"
+    inlined = f"static __device__ __forceinline__ void {name}("
+    return parts[0].strip(), f"{inlined}{parts[1].rstrip()}\n"

@@ -76,6 +76,23 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         load_module(path)
 
 
+def test_blocks_that_wait_for_each_other_must_all_fit(tmp_path: Path) -> None:
+    program = Program(
+        ((Launch(0, (0, 1), 0, 1, 0),),),
+        ("step",),
+        (Buffer("x", VECTOR, Role.INPUT), Buffer("y", VECTOR, Role.OUTPUT)),
+        ("u",),
+        (KernelUse(1, 2, (1,)),),
+    )
+    # The stand-in has 132 multiprocessors of two such blocks.
+    for blocks in (264, 265):
+        wide = replace(kernel("step", cleared=(1,)), grid=(blocks, 1, 1), block=(1024, 1, 1))
+        executable(tmp_path, program, {"step": wide}, {}).save(tmp_path / str(blocks))
+    load_module(tmp_path / "264").close()
+    with pytest.raises(ExecutableError, match="needs 265 blocks at once and Stand-in holds 264"):
+        load_module(tmp_path / "265")
+
+
 def test_a_failing_kernel_names_its_unit(tmp_path: Path) -> None:
     program = Program(
         ((Launch(0, (0, 1), 0, 1, 0),), (Wait(0, 1), Launch(1, (1, 2), 0, 1, 1))),
