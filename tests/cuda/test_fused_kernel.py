@@ -73,6 +73,7 @@ def test_persistent_kernel_computes_the_network(
         check(block, program, run, seed)
 
 
+@pytest.mark.slow
 def test_a_dropped_wait_is_a_wrong_result_or_a_kernel_that_stands_still(
     block: Network, made: FusedKernel, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_dropped_wait_is_a_wrong_result_or_a_kernel_that_stands_still(
     assert any(map(wrong, range(20)))
 
 
+@pytest.mark.slow
 def test_a_wait_for_what_never_comes_stands_still(
     block: Network, made: FusedKernel, tmp_path: Path
 ) -> None:
