@@ -26,7 +26,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program, UnitCode
-from tvm_ios.program_builder import tensor_names
+from tvm_ios.program_builder import ConstantName, tensor_names
 from tvm_ios.schedule import Stage
 
 if TYPE_CHECKING:
@@ -163,9 +163,10 @@ def build(
         i: found for i in range(len(graph)) if (found := (latencies or {}).get(usual[str(i)].key))
     }
 
-    def constant_name(units: tuple[int, ...], parameter: int) -> str:
+    def own_constant(units: tuple[int, ...], parameter: int) -> str:
         return constant_names[units[0], parameter]
 
+    constant_name: ConstantName = own_constant
     code = {i: compiled[str(i)].code for i in range(len(graph))}
     merged: dict[Stage, UnitCode] = {}
     if read.placements and cuda_arch(compiler.target) is not None:
@@ -177,7 +178,7 @@ def build(
             read.placements,
             code,
             cast("CudaKernelCompiler", compiler),
-            constant_name,
+            own_constant,
             memory.parts,
         )
 
