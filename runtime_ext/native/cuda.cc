@@ -336,7 +336,7 @@ class Cuda final : public Device {
       TVM_IOS_CUDA(StreamSynchronize, Origin());
     } catch (const Failure& failure) {
       throw ffi::Error("KernelError",
-                       std::string("a kernel of the program failed: ") + failure.what() +
+                       std::string("a kernel of the program failed: ") + failure.message() +
                            "; a first run in a new process says which",
                        "");
     }
@@ -378,7 +378,7 @@ class Cuda final : public Device {
     try {
       function();
     } catch (const Failure& failure) {
-      throw ffi::Error("KernelError", call.name + ": " + failure.what(), "");
+      throw ffi::Error("KernelError", call.name + ": " + failure.message(), "");
     }
   }
 
@@ -406,7 +406,7 @@ std::unique_ptr<Device> MakeCuda(const Executable& executable) {
   try {
     return std::make_unique<Cuda>(executable);
   } catch (const Failure& failure) {
-    throw ffi::Error("ExecutableError", failure.what(), "");
+    throw ffi::Error("ExecutableError", failure.message(), "");
   }
 }
 
