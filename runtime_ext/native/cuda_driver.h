@@ -47,6 +47,7 @@ using Handle = void*;
   F(EventCreate, "cuEventCreate", Handle*, unsigned)                                            \
   F(EventDestroy, "cuEventDestroy_v2", Handle)                                                  \
   F(EventRecord, "cuEventRecord", Handle, Handle)                                               \
+  F(EventRecordWithFlags, "cuEventRecordWithFlags", Handle, Handle, unsigned)                   \
   F(EventElapsedTime, "cuEventElapsedTime_v2", float*, Handle, Handle)                          \
   F(GraphInstantiate, "cuGraphInstantiateWithFlags", Handle*, Handle, unsigned long long)       \
   F(GraphDestroy, "cuGraphDestroy", Handle)                                                     \
