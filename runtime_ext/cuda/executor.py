@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -68,6 +69,8 @@ class CudaExecutor:
         device.use()
         self._modules = [shared_module(device, kernels[s].cubin) for s in program.kernels]
         self._calls = _calls(program, self._graph, kernels, addresses, self._modules)
+        for symbol, module in zip(program.kernels, self._modules, strict=True):
+            _require_resident(device, kernels[symbol], module)
         used = {node.lane for node in self._graph.nodes} | {self._graph.origin}
         self._streams = {lane: stream(device) for lane in used}
         self._begin = event(device)
@@ -281,6 +284,26 @@ def _calls(
         sizes = [program.buffers[b].type.nbytes for b in launch.buffers]
         calls.append(_Call(kernels[symbol], functions[launch.kernel], here, sizes))
     return calls
+
+
+def _require_resident(device: Device, kernel: Launchable, module: Any) -> None:
+    """Refuse a kernel whose blocks wait for each other if not all of them can run at once.
+
+    A part of a GPU, or a smaller one of the same architecture, would wait for ever.
+    """
+    if not kernel.cleared:
+        return
+    function = module.function(kernel.entry, kernel.shared_bytes)
+    threads, blocks = math.prod(kernel.block), math.prod(kernel.grid)
+    occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+    held = device.attribute("MULTIPROCESSOR_COUNT") * call(
+        occupancy, function, threads, kernel.shared_bytes
+    )
+    if blocks > held:
+        raise CudaError(
+            f"kernel '{kernel.entry}' needs {blocks} blocks at once and {device.name} holds "
+            f"{held}: compile the model for this device"
+        )
 
 
 class _Timed:
