@@ -137,7 +137,6 @@ class Cuda final : public Device {
         TVM_IOS_CUDA(FuncSetAttribute, function, kMostDynamicShared,
                      static_cast<int>(kernel.shared_bytes));
       }
-      RequireResident(kernel, function);
     }
     MakeCalls(executable.program);
     for (std::size_t lane = 0; lane < launches_.size(); ++lane) {
@@ -228,26 +227,6 @@ class Cuda final : public Device {
     }
     gpu.Use();
     return gpu;
-  }
-
-  // Refuses a kernel whose blocks wait for each other if not all of them can run at once.
-  void RequireResident(const CudaKernel& kernel, Handle function) const {
-    if (kernel.cleared.empty()) return;
-    const auto product = [](const std::array<unsigned, 3>& extents) {
-      return std::uint64_t{extents[0]} * extents[1] * extents[2];
-    };
-    int each;
-    TVM_IOS_CUDA(MostBlocks, &each, function, static_cast<int>(product(kernel.block)),
-                 kernel.shared_bytes);
-    const std::uint64_t held = std::uint64_t(gpu_.multiprocessors) * static_cast<unsigned>(each);
-    if (product(kernel.grid) > held) {
-      throw ffi::Error("ExecutableError",
-                       "kernel '" + kernel.entry + "' needs " +
-                           std::to_string(product(kernel.grid)) + " blocks at once and " +
-                           gpu_.name + " holds " + std::to_string(held) +
-                           ": compile the model for this device",
-                       "");
-    }
   }
 
   // The launches in an order in which they may be issued, and what each waits for.

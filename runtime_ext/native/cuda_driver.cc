@@ -29,7 +29,6 @@ Driver FindDriver() {
 }
 
 // As in cuda.h.
-constexpr int kMultiprocessors = 16;
 constexpr int kMajor = 75;
 constexpr int kMinor = 76;
 
@@ -41,7 +40,6 @@ Gpu FindGpu() {
   TVM_IOS_CUDA(DeviceGetName, name, sizeof name - 1, device);
   TVM_IOS_CUDA(DeviceGetAttribute, &gpu.major, kMajor, device);
   TVM_IOS_CUDA(DeviceGetAttribute, &gpu.minor, kMinor, device);
-  TVM_IOS_CUDA(DeviceGetAttribute, &gpu.multiprocessors, kMultiprocessors, device);
   TVM_IOS_CUDA(DevicePrimaryCtxRetain, &gpu.context, device);
   gpu.name = name;
   gpu.process = getpid();

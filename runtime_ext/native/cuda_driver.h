@@ -36,7 +36,6 @@ using Handle = void*;
   F(ModuleUnload, "cuModuleUnload", Handle)                                                     \
   F(ModuleGetFunction, "cuModuleGetFunction", Handle*, Handle, const char*)                     \
   F(FuncSetAttribute, "cuFuncSetAttribute", Handle, int, int)                                   \
-  F(MostBlocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor", int*, Handle, int, std::size_t)   \
   F(LaunchKernel, "cuLaunchKernel", Handle, unsigned, unsigned, unsigned, unsigned, unsigned,   \
     unsigned, unsigned, Handle, void**, void**)                                                 \
   F(StreamCreate, "cuStreamCreate", Handle*, unsigned)                                          \
@@ -84,7 +83,6 @@ struct Gpu {
   std::string name;
   int major;
   int minor;
-  int multiprocessors;
   Handle context;
   pid_t process;
 
