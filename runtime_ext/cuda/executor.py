@@ -115,12 +115,16 @@ class CudaExecutor:
             return samples
 
     def profile(self) -> tuple[Span, ...]:
-        """One eager run with the times of every launch, lane by lane, by events around each."""
+        """One run with the times of every launch, lane by lane, by events around each."""
         with _Exclusive(self):
             self._first()
-            timed = _Timed(self.device, len(self._graph.nodes))
-            call("cuEventRecord", timed.origin.handle, self.origin)
-            self._issue(timed)
+            timed = _Timed(self.device, len(self._graph.nodes), in_graph=self._captured)
+            if self._captured:
+                # Events in the graph: the host's time for a launch has no part in it.
+                replay = self._capture(1, timed)
+                call("cuGraphLaunch", replay.handle, self.origin)
+            else:
+                self._issue(timed)
             self._finish()
             return timed.spans(self._graph)
 
@@ -164,13 +168,13 @@ class CudaExecutor:
                 f"a kernel of the program failed: {error}; a first run in a new process says which"
             ) from error
 
-    def _capture(self, repeats: int) -> Held:
+    def _capture(self, repeats: int, timed: _Timed | None = None) -> Held:
         mode = driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         with _NoCollection():
             call("cuStreamBeginCapture", self.origin, mode)
             try:
                 for _ in range(repeats):
-                    self._issue()
+                    self._issue(timed)
             except BaseException:
                 # The streams can be used again only when the capture has ended.
                 with suppress(CudaError):
@@ -186,6 +190,8 @@ class CudaExecutor:
     def _issue(self, timed: _Timed | None = None, *, checked: bool = False) -> None:
         """Put all launches of a run on their streams."""
         graph = self._graph
+        if timed is not None:
+            timed.record(timed.origin, self.origin)
         if any(node.forks for node in graph.nodes):
             call("cuEventRecord", self._begin.handle, self.origin)
         for number, node in enumerate(graph.nodes):
@@ -195,10 +201,10 @@ class CudaExecutor:
             for other in node.awaits:
                 call("cuStreamWaitEvent", queue, self._events[other].handle, 0)
             if timed is not None:
-                call("cuEventRecord", timed.before[number].handle, queue)
+                timed.record(timed.before[number], queue)
             self._launch(number, node, queue, checked)
             if timed is not None:
-                call("cuEventRecord", timed.after[number].handle, queue)
+                timed.record(timed.after[number], queue)
             if number in self._events:
                 call("cuEventRecord", self._events[number].handle, queue)
         for number in graph.joins:
@@ -301,12 +307,21 @@ def _require_resident(device: Device, kernel: Launchable, module: Any) -> None:
 
 
 class _Timed:
-    """Events before and after every launch of a run."""
+    """Events before and after every launch of a run, which may be captured into a graph."""
 
-    def __init__(self, device: Device, count: int) -> None:
+    def __init__(self, device: Device, count: int, *, in_graph: bool) -> None:
+        self._in_graph = in_graph
         self.origin = event(device, timing=True)
         self.before = [event(device, timing=True) for _ in range(count)]
         self.after = [event(device, timing=True) for _ in range(count)]
+
+    def record(self, moment: Held, queue: Any) -> None:
+        """Record one of the events on a stream."""
+        if self._in_graph:
+            flag = driver().CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
+            call("cuEventRecordWithFlags", moment.handle, queue, flag)
+        else:
+            call("cuEventRecord", moment.handle, queue)
 
     def spans(self, graph: EventGraph) -> tuple[Span, ...]:
         """When the launches ran, lane by lane."""

@@ -1,7 +1,6 @@
 #include "cuda_driver.h"
 
 #include <dlfcn.h>
-#include <tvm/ffi/tvm_ffi.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,6 +46,15 @@ Gpu FindGpu() {
   return gpu;
 }
 
+std::string Sentence(const char* function, int status) {
+  const char* name = nullptr;
+  const char* words = nullptr;
+  LoadDriver().GetErrorName(status, &name);
+  LoadDriver().GetErrorString(status, &words);
+  return std::string(function) + " failed with " + (name ? name : std::to_string(status)) + ": " +
+         (words ? words : "an error without a description");
+}
+
 // Whether the driver can be told that something is given back: a forked child has no context.
 bool Reachable() {
   return getpid() == OpenGpu().process && LoadDriver().CtxSetCurrent(OpenGpu().context) == 0;
@@ -59,14 +67,8 @@ const Driver& LoadDriver() {
   return driver;
 }
 
-Failure::Failure(const char* function, int status) {
-  const char* name = nullptr;
-  const char* words = nullptr;
-  LoadDriver().GetErrorName(status, &name);
-  LoadDriver().GetErrorString(status, &words);
-  text_ = std::string(function) + " failed with " + (name ? name : std::to_string(status)) + ": " +
-          (words ? words : "an error without a description");
-}
+Failure::Failure(const char* function, int status)
+    : tvm::ffi::Error("CudaError", Sentence(function, status), "") {}
 
 void Gpu::Use() const {
   if (getpid() != process) {

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from cuda_executables import add_two, executable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,6 +70,12 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExecutableError, match="cuModuleLoadData failed"):
         load_module(path)
     made = add_two(tmp_path, KERNELS)
+    for metadata in ({}, {"kernels": "[]"}, {"kernels": '{"format": "tvm-ios cuda kernels"}'}):
+        other = tmp_path / "other.safetensors"
+        safetensors.numpy.save_file({"a": np.zeros(3)}, other, metadata)
+        replace(made, kernels=other).save(path)
+        with pytest.raises(ExecutableError, match=r"cannot be used: .*; save it again"):
+            load_module(path)
     launch = Launch(0, (0, 2), 0, 2, 0)
     uses = (KernelUse(2, 2, (1,)),)
     replace(made, program=replace(made.program, lanes=((launch,),), uses=uses)).save(path)
