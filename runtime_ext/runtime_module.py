@@ -16,6 +16,8 @@ import numpy as np
 import tvm_ffi
 from tvm_ffi.error import register_error
 
+from runtime_ext.cuda.driver import CudaError
+
 # Importing it also registers the errors of the executor by name.
 from runtime_ext.native_executor import load_native_library
 from runtime_ext.package import ExecutableError, open_package
@@ -23,6 +25,7 @@ from runtime_ext.session import SessionError
 
 register_error("ExecutableError", ExecutableError)
 register_error("SessionError", SessionError)
+register_error("CudaError", CudaError)
 load_native_library()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -68,6 +69,8 @@ class CudaExecutor:
         device.use()
         self._modules = [shared_module(device, kernels[s].cubin) for s in program.kernels]
         self._calls = _calls(program, self._graph, kernels, addresses, self._modules)
+        for symbol, module in zip(program.kernels, self._modules, strict=True):
+            _require_resident(device, kernels[symbol], module)
         used = {node.lane for node in self._graph.nodes} | {self._graph.origin}
         self._streams = {lane: stream(device) for lane in used}
         self._begin = event(device)
@@ -112,12 +115,16 @@ class CudaExecutor:
             return samples
 
     def profile(self) -> tuple[Span, ...]:
-        """One eager run with the times of every launch, lane by lane, by events around each."""
+        """One run with the times of every launch, lane by lane, by events around each."""
         with _Exclusive(self):
             self._first()
-            timed = _Timed(self.device, len(self._graph.nodes))
-            call("cuEventRecord", timed.origin.handle, self.origin)
-            self._issue(timed)
+            timed = _Timed(self.device, len(self._graph.nodes), in_graph=self._captured)
+            if self._captured:
+                # Events in the graph: the host's time for a launch has no part in it.
+                replay = self._capture(1, timed)
+                call("cuGraphLaunch", replay.handle, self.origin)
+            else:
+                self._issue(timed)
             self._finish()
             return timed.spans(self._graph)
 
@@ -161,13 +168,13 @@ class CudaExecutor:
                 f"a kernel of the program failed: {error}; a first run in a new process says which"
             ) from error
 
-    def _capture(self, repeats: int) -> Held:
+    def _capture(self, repeats: int, timed: _Timed | None = None) -> Held:
         mode = driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         with _NoCollection():
             call("cuStreamBeginCapture", self.origin, mode)
             try:
                 for _ in range(repeats):
-                    self._issue()
+                    self._issue(timed)
             except BaseException:
                 # The streams can be used again only when the capture has ended.
                 with suppress(CudaError):
@@ -183,6 +190,8 @@ class CudaExecutor:
     def _issue(self, timed: _Timed | None = None, *, checked: bool = False) -> None:
         """Put all launches of a run on their streams."""
         graph = self._graph
+        if timed is not None:
+            timed.record(timed.origin, self.origin)
         if any(node.forks for node in graph.nodes):
             call("cuEventRecord", self._begin.handle, self.origin)
         for number, node in enumerate(graph.nodes):
@@ -192,10 +201,10 @@ class CudaExecutor:
             for other in node.awaits:
                 call("cuStreamWaitEvent", queue, self._events[other].handle, 0)
             if timed is not None:
-                call("cuEventRecord", timed.before[number].handle, queue)
+                timed.record(timed.before[number], queue)
             self._launch(number, node, queue, checked)
             if timed is not None:
-                call("cuEventRecord", timed.after[number].handle, queue)
+                timed.record(timed.after[number], queue)
             if number in self._events:
                 call("cuEventRecord", self._events[number].handle, queue)
         for number in graph.joins:
@@ -277,13 +286,42 @@ def _calls(
     return calls
 
 
-class _Timed:
-    """Events before and after every launch of a run."""
+def _require_resident(device: Device, kernel: Launchable, module: Any) -> None:
+    """Refuse a kernel whose blocks wait for each other if not all of them can run at once.
 
-    def __init__(self, device: Device, count: int) -> None:
+    A part of a GPU, or a smaller one of the same architecture, would wait for ever.
+    """
+    if not kernel.cleared:
+        return
+    function = module.function(kernel.entry, kernel.shared_bytes)
+    threads, blocks = math.prod(kernel.block), math.prod(kernel.grid)
+    occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+    held = device.attribute("MULTIPROCESSOR_COUNT") * call(
+        occupancy, function, threads, kernel.shared_bytes
+    )
+    if blocks > held:
+        raise CudaError(
+            f"kernel '{kernel.entry}' needs {blocks} blocks at once and {device.name} holds "
+            f"{held}: compile the model for this device"
+        )
+
+
+class _Timed:
+    """Events before and after every launch of a run, which may be captured into a graph."""
+
+    def __init__(self, device: Device, count: int, *, in_graph: bool) -> None:
+        self._in_graph = in_graph
         self.origin = event(device, timing=True)
         self.before = [event(device, timing=True) for _ in range(count)]
         self.after = [event(device, timing=True) for _ in range(count)]
+
+    def record(self, moment: Held, queue: Any) -> None:
+        """Record one of the events on a stream."""
+        if self._in_graph:
+            flag = driver().CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
+            call("cuEventRecordWithFlags", moment.handle, queue, flag)
+        else:
+            call("cuEventRecord", moment.handle, queue)
 
     def spans(self, graph: EventGraph) -> tuple[Span, ...]:
         """When the launches ran, lane by lane."""

@@ -25,6 +25,7 @@ using Resource = std::shared_ptr<void>;
 // As in cuda.h.
 constexpr unsigned kNonBlocking = 1;
 constexpr unsigned kNoTiming = 2;
+constexpr unsigned kInGraph = 1;
 constexpr int kThreadLocal = 1;
 constexpr int kMostDynamicShared = 8;
 constexpr unsigned kSharedWithoutAsking = 48 << 10;
@@ -136,6 +137,7 @@ class Cuda final : public Device {
         TVM_IOS_CUDA(FuncSetAttribute, function, kMostDynamicShared,
                      static_cast<int>(kernel.shared_bytes));
       }
+      RequireResident(kernel, function);
     }
     MakeCalls(executable.program);
     for (std::size_t lane = 0; lane < launches_.size(); ++lane) {
@@ -155,7 +157,7 @@ class Cuda final : public Device {
   void Run() final {
     const auto entered = Enter();
     if (First()) return;
-    Replay();
+    Replay(replay_);
     Finish();
   }
 
@@ -166,7 +168,7 @@ class Cuda final : public Device {
     std::vector<double> samples;
     for (std::int64_t sample = 0; sample < repeat; ++sample) {
       TVM_IOS_CUDA(EventRecord, begin.get(), Origin());
-      for (std::int64_t run = 0; run < number; ++run) Replay();
+      for (std::int64_t run = 0; run < number; ++run) Replay(replay_);
       TVM_IOS_CUDA(EventRecord, end.get(), Origin());
       Finish();
       samples.push_back(Milliseconds(begin, end) * 1e-3 / static_cast<double>(number));
@@ -183,12 +185,19 @@ class Cuda final : public Device {
       after.push_back(NewEvent(0));
     }
     const Resource origin = NewEvent(0);
-    TVM_IOS_CUDA(EventRecord, origin.get(), Origin());
-    Issue([&](std::size_t number, Handle stream) {
-      TVM_IOS_CUDA(EventRecord, before[number].get(), stream);
-      Launch(calls_[number], stream);
-      TVM_IOS_CUDA(EventRecord, after[number].get(), stream);
+    // Events in the graph: the host's time for a launch has no part in it.
+    const auto record = [](const Resource& moment, Handle stream) {
+      TVM_IOS_CUDA(EventRecordWithFlags, moment.get(), stream, kInGraph);
+    };
+    const Resource replay = Capture([&] {
+      record(origin, Origin());
+      Issue([&](std::size_t number, Handle stream) {
+        record(before[number], stream);
+        Launch(calls_[number], stream);
+        record(after[number], stream);
+      });
     });
+    Replay(replay);
     Finish();
     std::vector<std::vector<Span>> spans;
     for (std::size_t count : launches_) spans.emplace_back(count);
@@ -219,6 +228,26 @@ class Cuda final : public Device {
     }
     gpu.Use();
     return gpu;
+  }
+
+  // Refuses a kernel whose blocks wait for each other if not all of them can run at once.
+  void RequireResident(const CudaKernel& kernel, Handle function) const {
+    if (kernel.cleared.empty()) return;
+    const auto product = [](const std::array<unsigned, 3>& extents) {
+      return std::uint64_t{extents[0]} * extents[1] * extents[2];
+    };
+    int each;
+    TVM_IOS_CUDA(MostBlocks, &each, function, static_cast<int>(product(kernel.block)),
+                 kernel.shared_bytes);
+    const std::uint64_t held = std::uint64_t(gpu_.multiprocessors) * static_cast<unsigned>(each);
+    if (product(kernel.grid) > held) {
+      throw ffi::Error("ExecutableError",
+                       "kernel '" + kernel.entry + "' needs " +
+                           std::to_string(product(kernel.grid)) + " blocks at once and " +
+                           gpu_.name + " holds " + std::to_string(held) +
+                           ": compile the model for this device",
+                       "");
+    }
   }
 
   // The launches in an order in which they may be issued, and what each waits for.
@@ -308,15 +337,19 @@ class Cuda final : public Device {
       Named(calls_[number], [&] { TVM_IOS_CUDA(StreamSynchronize, stream); });
     });
     Finish();
-    Capture();
+    replay_ = Capture([this] {
+      Issue([this](std::size_t number, Handle stream) { Launch(calls_[number], stream); });
+    });
     return true;
   }
 
-  void Capture() {
+  // A graph of what `issue` puts on the streams.
+  template <typename Function>
+  Resource Capture(Function issue) {
     Handle graph = nullptr, made = nullptr;
     TVM_IOS_CUDA(StreamBeginCapture, Origin(), kThreadLocal);
     try {
-      Issue([this](std::size_t number, Handle stream) { Launch(calls_[number], stream); });
+      issue();
     } catch (...) {
       // The streams can be used again only when the capture has ended.
       LoadDriver().StreamEndCapture(Origin(), &graph);
@@ -325,18 +358,19 @@ class Cuda final : public Device {
     TVM_IOS_CUDA(StreamEndCapture, Origin(), &graph);
     const Resource description = cuda::Held(graph, LoadDriver().GraphDestroy);
     TVM_IOS_CUDA(GraphInstantiate, &made, graph, 0);
-    replay_ = cuda::Held(made, LoadDriver().GraphExecDestroy);
+    const Resource replay = cuda::Held(made, LoadDriver().GraphExecDestroy);
     TVM_IOS_CUDA(GraphUpload, made, Origin());
+    return replay;
   }
 
-  void Replay() { TVM_IOS_CUDA(GraphLaunch, replay_.get(), Origin()); }
+  void Replay(const Resource& graph) { TVM_IOS_CUDA(GraphLaunch, graph.get(), Origin()); }
 
   void Finish() {
     try {
       TVM_IOS_CUDA(StreamSynchronize, Origin());
     } catch (const Failure& failure) {
       throw ffi::Error("KernelError",
-                       std::string("a kernel of the program failed: ") + failure.what() +
+                       std::string("a kernel of the program failed: ") + failure.message() +
                            "; a first run in a new process says which",
                        "");
     }
@@ -378,7 +412,7 @@ class Cuda final : public Device {
     try {
       function();
     } catch (const Failure& failure) {
-      throw ffi::Error("KernelError", call.name + ": " + failure.what(), "");
+      throw ffi::Error("KernelError", call.name + ": " + failure.message(), "");
     }
   }
 
@@ -406,7 +440,7 @@ std::unique_ptr<Device> MakeCuda(const Executable& executable) {
   try {
     return std::make_unique<Cuda>(executable);
   } catch (const Failure& failure) {
-    throw ffi::Error("ExecutableError", failure.what(), "");
+    throw ffi::Error("ExecutableError", failure.message(), "");
   }
 }
 

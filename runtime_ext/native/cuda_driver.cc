@@ -1,7 +1,6 @@
 #include "cuda_driver.h"
 
 #include <dlfcn.h>
-#include <tvm/ffi/tvm_ffi.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +29,7 @@ Driver FindDriver() {
 }
 
 // As in cuda.h.
+constexpr int kMultiprocessors = 16;
 constexpr int kMajor = 75;
 constexpr int kMinor = 76;
 
@@ -41,10 +41,20 @@ Gpu FindGpu() {
   TVM_IOS_CUDA(DeviceGetName, name, sizeof name - 1, device);
   TVM_IOS_CUDA(DeviceGetAttribute, &gpu.major, kMajor, device);
   TVM_IOS_CUDA(DeviceGetAttribute, &gpu.minor, kMinor, device);
+  TVM_IOS_CUDA(DeviceGetAttribute, &gpu.multiprocessors, kMultiprocessors, device);
   TVM_IOS_CUDA(DevicePrimaryCtxRetain, &gpu.context, device);
   gpu.name = name;
   gpu.process = getpid();
   return gpu;
+}
+
+std::string Sentence(const char* function, int status) {
+  const char* name = nullptr;
+  const char* words = nullptr;
+  LoadDriver().GetErrorName(status, &name);
+  LoadDriver().GetErrorString(status, &words);
+  return std::string(function) + " failed with " + (name ? name : std::to_string(status)) + ": " +
+         (words ? words : "an error without a description");
 }
 
 // Whether the driver can be told that something is given back: a forked child has no context.
@@ -59,14 +69,8 @@ const Driver& LoadDriver() {
   return driver;
 }
 
-Failure::Failure(const char* function, int status) {
-  const char* name = nullptr;
-  const char* words = nullptr;
-  LoadDriver().GetErrorName(status, &name);
-  LoadDriver().GetErrorString(status, &words);
-  text_ = std::string(function) + " failed with " + (name ? name : std::to_string(status)) + ": " +
-          (words ? words : "an error without a description");
-}
+Failure::Failure(const char* function, int status)
+    : tvm::ffi::Error("CudaError", Sentence(function, status), "") {}
 
 void Gpu::Use() const {
   if (getpid() != process) {

@@ -3,6 +3,7 @@
 #define TVM_IOS_NATIVE_CUDA_DRIVER_H_
 
 #include <sys/types.h>
+#include <tvm/ffi/tvm_ffi.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +36,7 @@ using Handle = void*;
   F(ModuleUnload, "cuModuleUnload", Handle)                                                     \
   F(ModuleGetFunction, "cuModuleGetFunction", Handle*, Handle, const char*)                     \
   F(FuncSetAttribute, "cuFuncSetAttribute", Handle, int, int)                                   \
+  F(MostBlocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor", int*, Handle, int, std::size_t)   \
   F(LaunchKernel, "cuLaunchKernel", Handle, unsigned, unsigned, unsigned, unsigned, unsigned,   \
     unsigned, unsigned, Handle, void**, void**)                                                 \
   F(StreamCreate, "cuStreamCreate", Handle*, unsigned)                                          \
@@ -46,6 +48,7 @@ using Handle = void*;
   F(EventCreate, "cuEventCreate", Handle*, unsigned)                                            \
   F(EventDestroy, "cuEventDestroy_v2", Handle)                                                  \
   F(EventRecord, "cuEventRecord", Handle, Handle)                                               \
+  F(EventRecordWithFlags, "cuEventRecordWithFlags", Handle, Handle, unsigned)                   \
   F(EventElapsedTime, "cuEventElapsedTime_v2", float*, Handle, Handle)                          \
   F(GraphInstantiate, "cuGraphInstantiateWithFlags", Handle*, Handle, unsigned long long)       \
   F(GraphDestroy, "cuGraphDestroy", Handle)                                                     \
@@ -63,14 +66,10 @@ struct Driver {
 // no driver, or no device.
 const Driver& LoadDriver();
 
-// A call that was refused: the function's name and the driver's own words.
-class Failure : public std::exception {
+// A call that was refused, an error of kind CudaError: the function's name and the driver's words.
+class Failure : public tvm::ffi::Error {
  public:
   Failure(const char* function, int status);
-  const char* what() const noexcept override { return text_.c_str(); }
-
- private:
-  std::string text_;
 };
 
 inline void Check(const char* function, int status) {
@@ -85,6 +84,7 @@ struct Gpu {
   std::string name;
   int major;
   int minor;
+  int multiprocessors;
   Handle context;
   pid_t process;
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import threading
 from dataclasses import replace
 from typing import Any
@@ -14,12 +15,13 @@ from random_units import VECTOR, Case, cases, random_inputs
 from stand_in import calls, kernel, kernels_of, live, recover, seed
 
 from runtime_ext.cuda.driver import CudaError, call, open_device
-from runtime_ext.cuda.executor import CudaExecutor
+from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.executor import BusyError
+from runtime_ext.executor import BusyError, ForkError
 from tvm_ios.arena.planner import plan_memory
 from tvm_ios.lower import lower
+from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Buffer, Launch, Program, ProgramError, Role, Wait
 
 BUFFERS = (Buffer("x", VECTOR, Role.INPUT), Buffer("y", VECTOR, Role.OUTPUT))
@@ -195,14 +197,26 @@ def test_cleared_arguments_are_zero_before_every_launch() -> None:
     assert [running.result(start) for start in (7, 8, 9)] == [1, 1, 1]
 
 
+def test_blocks_that_wait_for_each_other_must_all_fit() -> None:
+    def wide(blocks: int) -> dict[str, Launchable]:
+        made = kernel("step", cleared=(0,))
+        return {"step": replace(made, grid=(blocks, 1, 1), block=(1024, 1, 1))}
+
+    # The stand-in has 132 multiprocessors of two such blocks.
+    Running(relay_race(1, 1), wide(264))
+    with pytest.raises(CudaError, match="needs 265 blocks at once and Stand-in holds 264"):
+        Running(relay_race(1, 1), wide(265))
+
+
 def test_a_range_of_tiles_is_refused() -> None:
     program = Program(((Launch(0, (0, 1), 0, 2, 0),),), ("step",), BUFFERS, ("u",))
     with pytest.raises(ProgramError, match="CUDA kernels run whole"):
         Running(program)
 
 
-def test_profile_covers_all_launches_in_order() -> None:
-    running = Running(relay_race(3, 10))
+@pytest.mark.parametrize("captured", [True, False])
+def test_profile_covers_all_launches_in_order(captured: bool) -> None:
+    running = Running(relay_race(3, 10), captured=captured)
     spans = running.executor.profile()
     assert [(s.lane, s.launch) for s in spans] == [
         (lane, launch) for lane, count in enumerate((4, 3, 3)) for launch in range(count)
@@ -246,6 +260,46 @@ def test_another_thread_may_run_it_and_two_may_not() -> None:
     executor.close()
     with pytest.raises(BusyError, match="closed"):
         executor.run()
+
+
+def test_a_forked_child_is_refused_and_harms_nothing() -> None:
+    running = Running(relay_race(2, 2))
+    running.result()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            running.executor.run()
+        except ForkError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"start processes with 'spawn'" in os.read(reader, 1000)
+    assert running.result(1) == 2
+
+
+def test_a_wrong_memory_plan_is_seen() -> None:
+    """Two intermediate buffers of lanes that run side by side in the same bytes."""
+    lanes = (
+        (Launch(0, (0, 1), 0, 1, 0), Launch(0, (1, 3), 0, 1, 0)),
+        (Launch(0, (5, 2), 0, 1, 1), Launch(0, (2, 4), 0, 1, 1)),
+    )
+    roles = (Role.INPUT, Role.INTERMEDIATE, Role.INTERMEDIATE, Role.OUTPUT, Role.OUTPUT, Role.INPUT)
+    buffers = tuple(Buffer(name, VECTOR, role) for name, role in zip("xabyzw", roles, strict=True))
+    program = Program(lanes, ("step",), buffers, ("u", "v"))
+    for offsets, right in (({1: 0, 2: 128}, True), ({1: 0, 2: 0}, False)):
+        memory, executor = run_on_device(
+            program, {"step": kernel("step")}, {}, MemoryPlan(256, offsets), 0
+        )
+        memory.write("x", np.full(12, 10))
+        memory.write("w", np.full(12, 20))
+        executor.run()
+        seen: set[tuple[int, int]] = set()
+        for _ in range(30):
+            executor.run()
+            seen.add((int(memory.read("y")[0]), int(memory.read("z")[0])))
+        assert (seen == {(12, 22)}) is right
 
 
 def test_all_is_given_back_and_constants_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from cuda_executables import add_two, executable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_units import VECTOR, Case, cases, random_inputs
 from stand_in import KERNELS, calls, kernel, kernels_of, live, seed
 
+from runtime_ext.cuda.launchable import read_kernels
 from runtime_ext.executor import BusyError, KernelError
 from runtime_ext.package import ExecutableError
 from runtime_ext.runtime_module import load_module
@@ -69,11 +71,29 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExecutableError, match="cuModuleLoadData failed"):
         load_module(path)
     made = add_two(tmp_path, KERNELS)
+    for metadata in ({}, {"kernels": "[]"}, {"kernels": '{"format": "tvm-ios cuda kernels"}'}):
+        other = tmp_path / "other.safetensors"
+        safetensors.numpy.save_file({"a": np.zeros(3)}, other, metadata)
+        replace(made, kernels=other).save(path)
+        with pytest.raises(ExecutableError, match=r"cannot be used: .*; save it again"):
+            load_module(path)
     launch = Launch(0, (0, 2), 0, 2, 0)
     uses = (KernelUse(2, 2, (1,)),)
     replace(made, program=replace(made.program, lanes=((launch,),), uses=uses)).save(path)
     with pytest.raises(ExecutableError, match="CUDA kernels run whole"):
         load_module(path)
+
+
+def test_blocks_that_wait_for_each_other_must_all_fit(tmp_path: Path) -> None:
+    made = add_two(tmp_path, KERNELS)
+    _, kernels = read_kernels(made.kernels)
+    for blocks in (264, 265):
+        wide = replace(kernels["step"], grid=(blocks, 1, 1), block=(1024, 1, 1), cleared=(0,))
+        executable(tmp_path, made.program, {"step": wide}, made.constants).save(tmp_path / "out")
+        if blocks == 264:
+            load_module(tmp_path / "out").close()
+    with pytest.raises(ExecutableError, match="needs 265 blocks at once and Stand-in holds 264"):
+        load_module(tmp_path / "out")
 
 
 def test_a_failing_kernel_names_its_unit(tmp_path: Path) -> None:

@@ -208,6 +208,12 @@ CALL(cuFuncSetAttribute, void* handle, int attribute, int value) {
   return kSuccess;
 }
 
+CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int threads, size_t) {
+  IN_CONTEXT;
+  *blocks = 2048 / threads;
+  return kSuccess;
+}
+
 CALL(cuLaunchKernel, void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
      unsigned bz, unsigned shared, void* queue, void** parameters, void** extra) {
   IN_CONTEXT;

@@ -73,6 +73,20 @@ CALL(cuEventRecord, void* handle, void* queue) {
   return kSuccess;
 }
 
+// With the flag 1 the record is part of the graph that is being captured.
+CALL(cuEventRecordWithFlags, void* handle, void* queue, unsigned flags) {
+  IN_CONTEXT;
+  GET(Event, event, handle);
+  GET(Stream, stream, queue);
+  if (flags != 1 || !stream->capture) return kInvalidValue;
+  return append(stream, [event] {
+    event->work = std::make_shared<Work>();
+    event->work->done = true;
+    event->work->seconds = (state().clock + 1) * 1e-6;
+    return kSuccess;
+  });
+}
+
 CALL(cuStreamWaitEvent, void* queue, void* handle, unsigned) {
   IN_CONTEXT;
   GET(Stream, stream, queue);
