@@ -200,7 +200,7 @@ def compile_unmeasured(
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     search = MeasuredSearch(prepared, options, progress)
-    target = search.compiler.target
+    target: Any = search.compiler.target
     found: dict[str, Schedule] = {}
     if schedule is not None:
         found["given"] = Schedule.load(schedule)

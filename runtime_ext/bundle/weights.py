@@ -141,7 +141,8 @@ def save_weights(
     """Write the constants that cannot be drawn; plain data says how the others are."""
     from safetensors.numpy import save_file
 
-    kept = {key: np.ascontiguousarray(a) for key, a in arrays.items() if key not in drawn}
+    # Unlike ascontiguousarray, this leaves single numbers without an axis.
+    kept = {key: np.asarray(a, order="C") for key, a in arrays.items() if key not in drawn}
     save_file(kept, folder / FILE)
     return {key: asdict(drawn[key]) for key in arrays if key in drawn}
 

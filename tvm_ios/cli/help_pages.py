@@ -87,12 +87,13 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
 #: Pages show the panels in this order.
 PANELS: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("shape", "random_weights", "inputs", "seed"), "Model and inputs"),
+        **dict.fromkeys(("shape", "batch", "random_weights", "inputs", "seed"), "Model and inputs"),
         **dict.fromkeys(
             ("policy", "schedule", "cost", "measure", "r", "s", "max_block", "reuse", "groups"),
             "Search",
         ),
-        **dict.fromkeys(("max_measurements", "time_limit", "trials"), "Limits"),
+        **dict.fromkeys(("target", "arch", "precision", "weights"), "Target"),
+        **dict.fromkeys(("max_measurements", "time_limit", "trials", "max_merges"), "Limits"),
         **dict.fromkeys(
             ("lanes", "log", "against", "repeat", "rounds", "seconds"), "Running and measuring"
         ),
