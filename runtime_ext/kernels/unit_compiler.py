@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Any
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
 from runtime_ext.kernels.generic import Generic, Scheduled
@@ -177,9 +176,7 @@ class UnitCompiler(ABC):
             self._key_of[workload] = kernel_key(workload, self._target_name)
         return self._key_of[workload]
 
-    def _make(
-        self, wanted: Mapping[str, Workload], progress: Progress | None
-    ) -> None:
+    def _make(self, wanted: Mapping[str, Workload], progress: Progress | None) -> None:
         self._workloads.update(wanted)
         missing: dict[str, Workload] = {}
         for key, spec in wanted.items():
