@@ -32,7 +32,11 @@ class LoadedModel:
 
 
 def load_model(
-    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+    model: str,
+    *,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
 ) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a Relax module saved as ``.json``.
 
@@ -44,6 +48,8 @@ def load_model(
         Seed of the weights that replace constant-valued ones, or None to keep them.
     shapes
         Of inputs with dynamic dimensions.
+    batch
+        Another leading extent of all inputs, of ONNX models.
 
     Raises
     ------
@@ -52,7 +58,7 @@ def load_model(
     """
     form = form_of(model)
     if form in (Form.ZOO, Form.ONNX):
-        proto = load_onnx(model, random_weights, shapes)
+        proto = load_onnx(model, random_weights, shapes, batch)
         name = model if form is Form.ZOO else Path(model).stem
         return LoadedModel(name, import_onnx(proto), proto)
     if not form.needs_tvm:
@@ -65,6 +71,8 @@ def load_model(
             f"{model} is {form.value}: weights are replaced in .onnx files only, so leave out "
             "--random-weights"
         )
+    if batch is not None:
+        raise ModelError(f"{model} is {form.value}, whose batch is fixed: leave out --batch")
     path = Path(model)
     if form is Form.TORCH:
         from relay_passes.relax.torch_importer import import_torch

@@ -5,25 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import tvm
 
+from runtime_ext.backend import backend, cuda_arch
 from runtime_ext.buffers import content_key
 from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import Executable
 from runtime_ext.in_place import arrange
-from runtime_ext.kernels.library import CompiledUnit, KernelCompiler, UnitSource
-from runtime_ext.machine import available_lanes, cache_folder, host_target
+from runtime_ext.kernels.compiled_unit import CompiledUnit
+from runtime_ext.kernels.unit import UnitSource
+from runtime_ext.kernels.unit_compiler import UnitCompiler
+from runtime_ext.machine import available_lanes, cache_folder
 from runtime_ext.scheduled_module import ScheduledModule, read_scheduled_module
 from runtime_ext.session import Port, Session
 from tvm_ios.arena.planner import PlannedMemory, plan_memory
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
-from tvm_ios.program import Program
+from tvm_ios.program import Program, UnitCode
 from tvm_ios.program_builder import tensor_names
+from tvm_ios.schedule import Stage
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.compiler import CudaKernelCompiler
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +57,7 @@ class BuiltModel:
 
     program: Program
     memory: PlannedMemory
-    compiler: KernelCompiler
+    compiler: UnitCompiler
     constants: Mapping[str, Array]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -58,6 +65,8 @@ class BuiltModel:
 
     def session(self, **options: Any) -> Session:
         """A session; options as of :class:`runtime_ext.session.Session`."""
+        if cuda_arch(self.compiler.target) is not None:
+            options = {"executor": "cuda", **options}
         functions = {symbol: self.compiler.function(symbol) for symbol in self.program.kernels}
         return Session(
             self.program,
@@ -72,9 +81,10 @@ class BuiltModel:
     def save(self, path: Path, notes: Mapping[str, Any] | None = None) -> None:
         """Write an executable; see :meth:`runtime_ext.executable.Executable.save`."""
         with temporary_folder() as folder:
-            kernels = folder / "kernels.so"
+            kernels = folder / "kernels"
             self.compiler.export(kernels, self.program.kernels)
             target = self.compiler.target
+            arch = cuda_arch(target)
             Executable(
                 program=self.program,
                 plan=self.memory.plan,
@@ -84,7 +94,8 @@ class BuiltModel:
                 outputs=self.outputs,
                 schedule=self.schedule,
                 target=str(target),
-                features=required_features(target),
+                features=required_features(target) if arch is None else (),
+                arch=arch,
                 fingerprint=self.schedule["fingerprint"],
                 notes=notes or {},
             ).save(path)
@@ -96,7 +107,7 @@ def build(
     target: Any = None,
     lanes: int | None = None,
     name: str = "model",
-    compiler: KernelCompiler | None = None,
+    compiler: UnitCompiler | None = None,
     latencies: Mapping[str, Sequence[float]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> BuiltModel:
@@ -127,9 +138,7 @@ def build(
         If it names an rKernel that a unit has not.
     """
     lanes = lanes or available_lanes()
-    compiler = compiler or KernelCompiler(
-        target or host_target(lanes), lanes, cache_folder() / "kernels"
-    )
+    compiler = compiler or backend(target, lanes, cache_folder() / "kernels").compiler
     read = read_scheduled_module(module, name)
     graph = read.graph
     memory = arrange(graph, read.functions)
@@ -154,14 +163,32 @@ def build(
         # Other rKernels of a unit are close enough to say how many lanes it is worth.
         return latencies[usual[str(unit)].key][count - 1]
 
+    def constant_name(units: tuple[int, ...], parameter: int) -> str:
+        return constant_names[units[0], parameter]
+
+    code = {i: compiled[str(i)].code for i in range(len(graph))}
+    merged: dict[Stage, UnitCode] = {}
+    if read.placements and cuda_arch(compiler.target) is not None:
+        from runtime_ext.cuda.co_schedule import fused_stages
+
+        merged, constant_name = fused_stages(
+            graph,
+            read.stages,
+            read.placements,
+            code,
+            cast("CudaKernelCompiler", compiler),
+            constant_name,
+            memory.parts,
+        )
     known = latencies is not None and all(u.key in latencies for u in usual.values())
     program = lower_stages(
         graph,
         read.stages,
-        {i: compiled[str(i)].code for i in range(len(graph))},
+        code,
+        merged,
         lanes=lanes,
         unit_latency=unit_latency if known else None,
-        constant_name=lambda units, parameter: constant_names[units[0], parameter],
+        constant_name=constant_name,
         parts=memory.parts,
         placements=read.placements,
     )
@@ -183,7 +210,7 @@ def build(
 
 
 def _chosen(
-    compiler: KernelCompiler, read: ScheduledModule, sources: Mapping[str, UnitSource]
+    compiler: UnitCompiler, read: ScheduledModule, sources: Mapping[str, UnitSource]
 ) -> dict[str, CompiledUnit]:
     """The code of the units whose rKernel the schedule names."""
     for unit, kernel in read.kernels.items():

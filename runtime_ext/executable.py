@@ -1,8 +1,9 @@
 """An executable: everything that a session needs, in a folder or ``.tar`` that others can run.
 
-It holds ``program.json``, ``memory.json`` (where its buffers lie in one arena), ``kernels.so``,
-``params.safetensors`` (constants as the kernels want them, each content once), ``schedule.json``
-and ``meta.json`` (versions, target, inputs and outputs, checksums). Loading checks all of it.
+It holds ``program.json``, ``memory.json`` (where its buffers lie in one arena), ``kernels.so``
+(for a GPU ``kernels.safetensors``), ``params.safetensors`` (constants as the kernels want them,
+each content once), ``schedule.json`` and ``meta.json`` (versions, target, inputs and outputs,
+checksums). Loading checks all of it; what is for a GPU can be loaded, but not run, without one.
 ``model.tvm_ios`` is the file by whose name TVM's runtime loads the folder as a module
 (``runtime_ext/native/executable.cc``).
 """
@@ -12,11 +13,11 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -24,8 +25,9 @@ from safetensors import SafetensorError, safe_open
 
 from runtime_ext.buffers import content_key, share_constant
 from runtime_ext.cpu_features import missing_features
-from runtime_ext.package import ExecutableError, open_package, write_package
-from runtime_ext.session import Port, Session
+from runtime_ext.cuda.launchable import read_kernels
+from runtime_ext.package import ExecutableError, open_package, require_files, write_package
+from runtime_ext.session import ExecutorName, Port, Session
 from tvm_ios.arena.check import check_arena
 from tvm_ios.errors import UserError
 from tvm_ios.happens_before import check_races
@@ -40,7 +42,6 @@ MODULE_FILE = "model.tvm_ios"
 _FILES = (
     "program.json",
     "memory.json",
-    "kernels.so",
     "params.safetensors",
     "schedule.json",
     MODULE_FILE,
@@ -58,7 +59,8 @@ class Executable:
     plan
         Where its intermediate buffers and scratch lie.
     kernels
-        The shared library that has the program's kernels.
+        The shared library that has the program's kernels; for a GPU the file that
+        :func:`runtime_ext.cuda.launchable.write_kernels` wrote.
     constants
         For each constant buffer, by name, its content as the kernels want it.
     inputs, outputs
@@ -73,6 +75,8 @@ class Executable:
         Of the graph of units.
     notes
         Anything else worth keeping, as plain data: latencies, policy, errors.
+    arch
+        The CUDA architecture of the kernels, such as ``sm_90``; None for a CPU's.
     """
 
     program: Program
@@ -86,6 +90,7 @@ class Executable:
     features: tuple[str, ...]
     fingerprint: str
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arch: str | None = None
     #: Keeps the unpacked files of a tar for as long as this object lives.
     _keeper: object = field(default=None, repr=False, compare=False)
 
@@ -108,7 +113,7 @@ class Executable:
             plan = self.plan.to_json(self.program)
             (folder / "memory.json").write_text(json.dumps(plan))
             (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
-            shutil.copyfile(self.kernels, folder / "kernels.so")
+            shutil.copyfile(self.kernels, folder / _kernel_file(self.arch))
             (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
 
         meta = {
@@ -116,6 +121,7 @@ class Executable:
             "machine": platform.machine(),
             "target": self.target,
             "features": self.features,
+            "arch": self.arch,
             "fingerprint": self.fingerprint,
             "inputs": [_port_json(port) for port in self.inputs],
             "outputs": [_port_json(port) for port in self.outputs],
@@ -124,8 +130,13 @@ class Executable:
         }
         write_package(Path(path), meta, fill)
 
-    def functions(self) -> dict[str, Callable[..., Any]]:
-        """The program's kernels, loaded."""
+    def functions(self) -> dict[str, Any]:
+        """The program's kernels, loaded: as :class:`runtime_ext.session.Session` takes them."""
+        if self.arch is not None:
+            arch, kernels = read_kernels(self.kernels)
+            if arch != self.arch or not kernels.keys() >= set(self.program.kernels):
+                raise ExecutableError(f"{self.kernels} is not of this program; save it again")
+            return {symbol: kernels[symbol] for symbol in self.program.kernels}
         # Importing tvm loads the runtime that the library needs.
         import tvm
 
@@ -137,12 +148,32 @@ class Executable:
             raise ExecutableError(f"{self.kernels} cannot be loaded: {reason}") from error
 
     def session(
-        self,
-        executor: Literal["native", "reference", "poisoning"] = "native",
-        *,
-        pin: bool | None = None,
+        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
     ) -> Session:
-        """A new session; constants are shared with every other one of this process."""
+        """A new session; constants are shared with every other one of this process.
+
+        Parameters
+        ----------
+        executor, device, pin
+            As of :class:`runtime_ext.session.Session`; by default ``"native"``, or ``"cuda"`` for
+            what was compiled for a GPU.
+
+        Raises
+        ------
+        ExecutableError
+            If the executor is none for these kernels.
+        CudaError
+            If there is no GPU, or none that they run on.
+        """
+        executor = executor or ("native" if self.arch is None else "cuda")
+        if executor.startswith("cuda") == (self.arch is None):
+            raise ExecutableError(
+                f"kernels for {self.arch or 'a CPU'} cannot be run by the executor {executor!r}"
+            )
+        if self.arch is not None:
+            from runtime_ext.cuda.driver import open_device
+
+            open_device(device).require(self.arch)
         return Session(
             self.program,
             self.functions(),
@@ -151,6 +182,7 @@ class Executable:
             self.outputs,
             plan=self.plan,
             executor=executor,
+            device=device,
             pin=pin,
         )
 
@@ -167,8 +199,11 @@ def load(path: Path | str) -> Executable:
     package = open_package(path, _FILES)
     meta, folder = package.meta, package.folder
     try:
-        _check_versions(path, meta["versions"])
-        _check_machine(path, meta["machine"], tuple(meta["features"]), meta["target"])
+        arch = None if meta.get("arch") is None else str(meta["arch"])
+        require_files(path, package, [_kernel_file(arch)])
+        if arch is None:
+            _check_versions(path, meta["versions"])
+            _check_machine(path, meta["machine"], tuple(meta["features"]), meta["target"])
         program = Program.from_json(json_object((folder / "program.json").read_bytes()))
         check_races(program)
         plan = MemoryPlan.from_json(json_object((folder / "memory.json").read_bytes()), program)
@@ -181,7 +216,7 @@ def load(path: Path | str) -> Executable:
         return Executable(
             program=program,
             plan=plan,
-            kernels=folder / "kernels.so",
+            kernels=folder / _kernel_file(arch),
             constants=_constants(folder / "params.safetensors", meta["constants"]),
             inputs=tuple(map(_port, meta["inputs"])),
             outputs=tuple(map(_port, meta["outputs"])),
@@ -190,6 +225,7 @@ def load(path: Path | str) -> Executable:
             features=tuple(meta["features"]),
             fingerprint=meta["fingerprint"],
             notes=meta["notes"],
+            arch=arch,
             _keeper=package.keeper,
         )
     except ExecutableError:
@@ -198,6 +234,10 @@ def load(path: Path | str) -> Executable:
         raise ExecutableError(f"{path} cannot be used: {error}") from error
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, OSError) as error:
         raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
+
+
+def _kernel_file(arch: str | None) -> str:
+    return "kernels.so" if arch is None else "kernels.safetensors"
 
 
 def _check_versions(path: Path, versions: Mapping[str, str]) -> None:

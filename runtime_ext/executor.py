@@ -1,9 +1,11 @@
-"""What an executor is: it runs one program over one set of buffers."""
+"""What an executor is: it runs one program over one set of buffers, in some memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from tvm_ios.errors import UserError
 
@@ -36,6 +38,18 @@ class Span:
     launch: int
     begin: float
     end: float
+
+
+class Memory(Protocol):
+    """The buffers of one program, wherever they lie."""
+
+    def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
+        """Copy an array into a buffer."""
+        ...
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """A copy of what a buffer holds."""
+        ...
 
 
 class Executor(Protocol):

@@ -131,15 +131,30 @@ def open_package(path: Path, names: Collection[str]) -> Package:
             keeper = _Keeper()
             folder = keeper.folder
             _unpack(path, folder)
-        meta = _read_meta(path, folder)
+        package = Package(folder, _read_meta(path, folder), keeper)
+    except OSError as error:
+        raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
+    require_files(path, package, names)
+    return package
+
+
+def require_files(path: Path, package: Package, names: Collection[str]) -> None:
+    """Check that a package holds some files and that every byte of them is as written.
+
+    Raises
+    ------
+    ExecutableError
+        Naming the first file that does not fit.
+    """
+    digests = package.meta["files"]
+    try:
         for name in names:
-            if name not in meta["files"] or not (folder / name).is_file():
+            if name not in digests or not (package.folder / name).is_file():
                 raise ExecutableError(f"{path} lacks {name}; save it again")
-            if _digest(folder / name) != meta["files"][name]:
+            if _digest(package.folder / name) != digests[name]:
                 raise ExecutableError(f"{name} of {path} is damaged; save it again")
     except OSError as error:
         raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
-    return Package(folder, meta, keeper)
 
 
 class _Keeper:

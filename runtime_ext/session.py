@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import tvm_ffi
 
-from runtime_ext.buffers import allocate, allocate_bytes, share_constant, view
-from runtime_ext.executor import Executor, Span
-from runtime_ext.native_executor import NativeExecutor
-from runtime_ext.reference import ReferenceExecutor
+from runtime_ext.executor import Executor, Memory, Span
 from tvm_ios.errors import UserError
 from tvm_ios.memory_plan import MemoryPlan, check_plan
-from tvm_ios.program import Buffer, Program, Role
+from tvm_ios.program import Program, Role
 
 Array = np.ndarray[Any, Any]
+#: What runs a program; see :class:`Session`.
+ExecutorName = Literal["native", "reference", "poisoning", "cuda", "cuda-streams"]
 
 
 class SessionError(UserError):
@@ -53,7 +51,8 @@ class Session:
     program
         What to run.
     functions
-        For each kernel symbol a function of buffers, ``begin`` and ``end``.
+        For each kernel symbol a function of buffers, ``begin`` and ``end``; on a GPU a
+        :class:`runtime_ext.cuda.launchable.Launchable`.
     constants
         For each constant buffer, by name, its content. Equal constants of all sessions of a
         process share memory.
@@ -66,7 +65,10 @@ class Session:
     executor
         ``"native"`` runs each lane in a thread of its own, ``"reference"`` interleaves them
         at random on the calling thread, ``"poisoning"`` does so too and overwrites intermediate
-        buffers and scratch whenever nothing may need them.
+        buffers and scratch whenever nothing may need them. ``"cuda"`` runs each lane on a stream
+        of a GPU, captured once into a graph, and ``"cuda-streams"`` without a graph.
+    device
+        Number of the GPU.
     pin
         Bind lanes to CPUs (native only); by default if there are as many lanes as CPUs.
     seed
@@ -79,18 +81,21 @@ class Session:
         output lies in the arena.
     ProgramError
         If the plan is of another program.
+    CudaError
+        If there is no such GPU, or it cannot hold or run the program.
     """
 
     def __init__(
         self,
         program: Program,
-        functions: Mapping[str, Callable[..., Any]],
+        functions: Mapping[str, Any],
         constants: Mapping[str, Array],
         inputs: Sequence[Port] | None = None,
         outputs: Sequence[Port] | None = None,
         *,
         plan: MemoryPlan | None = None,
-        executor: Literal["native", "reference", "poisoning"] = "native",
+        executor: ExecutorName = "native",
+        device: int = 0,
         pin: bool | None = None,
         seed: int = 0,
     ) -> None:
@@ -101,26 +106,33 @@ class Session:
         missing = [symbol for symbol in program.kernels if symbol not in functions]
         if missing:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
-        wholes = _arena(program, plan, (*self.inputs, *self.outputs))
-        wholes |= {
-            n: _memory(buffer, constants)
-            for n, buffer in enumerate(program.buffers)
-            if buffer.part is None and n not in wholes
-        }
-        # Kernels of a part are given the whole.
-        arrays = [wholes[program.whole_of(n)] for n in range(len(program.buffers))]
-        tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
-        self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}
+        _check_plan(program, plan, (*self.inputs, *self.outputs))
+        _check_constants(program, constants)
         self._unset = {port.name for port in self.inputs}
         self._ran = False
         self._exclusive = _Exclusive()
+        self._memory: Memory
         self._executor: Executor
+        if executor in ("cuda", "cuda-streams"):
+            from runtime_ext.cuda.executor import run_on_device
+
+            captured = executor == "cuda"
+            self._memory, self._executor = run_on_device(
+                program, functions, constants, plan, device, captured=captured
+            )
+            return
+        # Where there is a GPU, tvm-ffi need not be.
+        from runtime_ext.host_memory import HostMemory
+        from runtime_ext.native_executor import NativeExecutor
+        from runtime_ext.reference import ReferenceExecutor
+
+        memory = self._memory = HostMemory(program, constants, plan)
         if executor == "native":
-            self._executor = NativeExecutor(program, functions, tensors, pin=pin)
+            self._executor = NativeExecutor(program, functions, memory.tensors, pin=pin)
         else:
             poison = executor == "poisoning"
             self._executor = ReferenceExecutor(
-                program, functions, tensors, seed=seed, poison=poison
+                program, functions, memory.tensors, seed=seed, poison=poison
             )
 
     def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
@@ -145,7 +157,7 @@ class Session:
                 raise SessionError(f"input {name!r} was given no value")
             for key, content in values.items():
                 port = _find(self.inputs, key, "input")
-                np.copyto(self._arrays[port.buffer], _checked(port, content))
+                self._memory.write(port.buffer, _checked(port, content))
                 self._unset.discard(port.name)
 
     def run(self, /, **inputs: Any) -> None:
@@ -182,7 +194,7 @@ class Session:
                 raise SessionError(f"there is no output {which}; there are {len(self.outputs)}")
             if not self._ran:
                 raise SessionError(f"output {port.name!r} is not known before a complete run")
-            return self._arrays[port.buffer].copy()
+            return self._memory.read(port.buffer)
 
     def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
         """Seconds a run: ``repeat`` samples, each the mean of ``number`` runs; raises as run."""
@@ -265,10 +277,10 @@ def _check_ports(program: Program, ports: Sequence[Port]) -> None:
             )
 
 
-def _arena(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> dict[int, Array]:
-    """One allocation, and in it the buffers that the plan names; no port may lie there."""
+def _check_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:
+    """Refuse a plan of another program, and one whose arena a port lies in."""
     if plan is None:
-        return {}
+        return
     check_plan(program, plan)
     numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
     for port in ports:
@@ -276,22 +288,20 @@ def _arena(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> 
             raise SessionError(
                 f"{port.name!r} lies in buffer {port.buffer!r}, whose memory others may take"
             )
-    memory = allocate_bytes(plan.nbytes)
-    return {n: view(memory, program.buffers[n].type, at) for n, at in plan.offsets.items()}
 
 
-def _memory(buffer: Buffer, constants: Mapping[str, Array]) -> Array:
-    if buffer.role is not Role.CONSTANT:
-        return allocate(buffer.type)
-    if buffer.name not in constants:
-        raise SessionError(f"constant {buffer.name!r} of the program was not given")
-    array = np.asarray(constants[buffer.name])
-    if (array.shape, str(array.dtype)) != (buffer.type.shape, buffer.type.dtype):
-        raise SessionError(
-            f"constant {buffer.name!r} is {array.dtype}{list(array.shape)}, not "
-            f"{buffer.type.dtype}{list(buffer.type.shape)}"
-        )
-    return share_constant(array)
+def _check_constants(program: Program, constants: Mapping[str, Array]) -> None:
+    for buffer in program.buffers:
+        if buffer.role is not Role.CONSTANT:
+            continue
+        if buffer.name not in constants:
+            raise SessionError(f"constant {buffer.name!r} of the program was not given")
+        array = np.asarray(constants[buffer.name])
+        if (array.shape, str(array.dtype)) != (buffer.type.shape, buffer.type.dtype):
+            raise SessionError(
+                f"constant {buffer.name!r} is {array.dtype}{list(array.shape)}, not "
+                f"{buffer.type.dtype}{list(buffer.type.shape)}"
+            )
 
 
 def _find(ports: Sequence[Port], name: str, what: str) -> Port:
@@ -303,7 +313,8 @@ def _find(ports: Sequence[Port], name: str, what: str) -> Port:
 
 
 def _checked(port: Port, value: Any) -> Array:
-    array = np.from_dlpack(value) if isinstance(value, tvm_ffi.Tensor) else np.asarray(value)
+    foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+    array = np.from_dlpack(value) if foreign else np.asarray(value)
     if array.shape != tuple(port.shape):
         raise SessionError(
             f"input {port.name!r} has shape {list(array.shape)}, not {list(port.shape)}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from graph_sketch import GraphSketch
 from hypothesis import given
 from hypothesis import strategies as st
 from random_units import Case, graphs, placements, random_inputs, unit_codes, unit_constants
@@ -17,8 +18,11 @@ from tvm_ios.happens_before import check_races
 from tvm_ios.lower import lower
 from tvm_ios.persistent import PersistentProgram
 from tvm_ios.persistent_lowering import lower_persistent
-from tvm_ios.program import Launch, Role, Wait
+from tvm_ios.placement import Share
+from tvm_ios.program import BufferType, Launch, PhaseCall, Role, UnitCode, Wait
+from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.search.rammer import co_schedule
 from tvm_ios.step_table import StepTable, StepWait, tabulate
 
 LANES = 4
@@ -169,11 +173,6 @@ def test_a_dropped_wait_is_found() -> None:
 
 def test_known_tables() -> None:
     """Two matrix rTasks beside four others, and then one on each vEU (Rammer, figure 9)."""
-    from graph_sketch import GraphSketch
-
-    from tvm_ios.placement import Share
-    from tvm_ios.program import BufferType, PhaseCall, UnitCode
-
     sketch = GraphSketch()
     graph = sketch.graph(sketch.op("conv", sketch.op("matmul", 0), sketch.op("relu", 0)))
     vector = BufferType((4,))
@@ -201,3 +200,30 @@ def test_known_tables() -> None:
     assert table.waits == (StepWait(1, 1), StepWait(0, 1))
     assert (table.barriers, table.polls) == (2, 2)
     assert program.to_program().lanes[0][1] == Wait(1, 1)
+
+
+def test_tables_stay_small_on_hundreds_of_veus() -> None:
+    """A chain over all vEUs: a list of waits an operator, not one for every pair of vEUs."""
+    units, tasks, veus = 30, 2000, 528
+    sketch = GraphSketch()
+    last = 0
+    for _ in range(units):
+        last = sketch.op("conv", last)
+    graph = sketch.graph(last)
+    vector = BufferType((4,))
+    code = UnitCode((vector,) * 2, 1, (), (PhaseCall("conv", tasks, (0, 1)),))
+    kernel = RKernel("default", (tasks,), (1e-6,), 1e-5)
+    found = co_schedule(graph, range(units), lambda unit: (kernel,), veus)
+    # Ranges of rTasks: a share a vEU and operator.
+    assert len(found.placement) == units * veus
+    program = lower_persistent(
+        graph,
+        Stage(Strategy.CO_SCHEDULE, (found.units,)),
+        found.placement,
+        dict.fromkeys(range(units), code),
+        lanes=veus,
+    )
+    table = tabulate(program)
+    assert len(table.steps) == units * veus
+    assert table.barriers == (units - 1) * veus
+    assert len(table.waits) == (units - 1) * veus

@@ -122,6 +122,9 @@ def ordered_launches(
 def _conflict(one: _Access, other: _Access) -> bool:
     if not (one.writes or other.writes):
         return False
+    if (one.lane, one.finished) == (other.lane, other.finished):
+        # A kernel that is given a buffer and its parts orders its own accesses.
+        return False
     a, b = one.launch, other.launch
     same_work = (a.unit, a.kernel, a.buffers) == (b.unit, b.kernel, b.buffers)
     return not same_work or (a.begin < b.end and b.begin < a.end)

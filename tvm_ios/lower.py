@@ -55,8 +55,10 @@ def lower(
         For each unit its code. The code's parameters are the unit's distinct data inputs in
         the unit's order, then any number of constants, then its outputs.
     merged
-        For each merge stage of several units its code: the units' distinct data inputs in the
-        order of first use, constants, and then the outputs of all units, unit by unit.
+        For each merge stage of several units its code: the distinct data inputs that the units
+        do not compute, in the order of first use, constants, and then the outputs of all units,
+        unit by unit. A co-scheduled stage may have such code too, one kernel that does what its
+        placement says; the placement is then not looked at.
     lanes
         Execution units to use.
     unit_latency
@@ -125,7 +127,7 @@ def lower_stages(
     builder = ProgramBuilder(graph, work, constant_name, parts)
     writer = LaneWriter(lanes)
     for position, (stage, stage_groups) in enumerate(zip(stages, groups, strict=True)):
-        if stage.strategy is Strategy.CO_SCHEDULE:
+        if stage.strategy is Strategy.CO_SCHEDULE and stage not in merged:
             placement = placements.get(position, ())
             reject_misfit(graph, stage, placement, code, lanes)
             _emit_placed(builder, writer, stage_groups[0], placement)
@@ -165,10 +167,10 @@ def _work_groups(
     code: Mapping[int, UnitCode],
     merged: Mapping[Stage, UnitCode],
 ) -> tuple[tuple[_Work, ...], ...]:
-    if stage.strategy is Strategy.MERGE and len(stage.groups) > 1:
-        if stage not in merged:
-            raise LoweringError(f"merged unit {work_name(graph, stage.units)!r} has no code")
+    if stage in merged:
         return (((stage.units, merged[stage]),),)
+    if stage.strategy is Strategy.MERGE and len(stage.groups) > 1:
+        raise LoweringError(f"merged unit {work_name(graph, stage.units)!r} has no code")
     for unit in stage.units:
         if unit not in code:
             raise LoweringError(f"unit {graph.operators[unit].name!r} has no code")

@@ -15,6 +15,7 @@ from tvm_ios.bare_graph import bare_graph, is_bare_graph
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.graph import OpGraph, bits
 from tvm_ios.json_text import JsonError, json_object
+from tvm_ios.onnx_batch import with_batch
 from tvm_ios.onnx_file import ModelError, read_onnx
 from tvm_ios.onnx_graph import graph_from_onnx
 from tvm_ios.onnx_simplify import simplify
@@ -73,7 +74,10 @@ def form_of(model: str) -> Form:
 
 
 def load_onnx(
-    model: str, random_weights: int | None = None, shapes: Shapes | None = None
+    model: str,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
 ) -> onnx.ModelProto:
     """A simplified ONNX model from a zoo name or a file, named after it.
 
@@ -86,10 +90,12 @@ def load_onnx(
         of the zoo is built with this seed.
     shapes
         Of inputs with dynamic dimensions.
+    batch
+        Another leading extent of all inputs.
 
     Raises
     ------
-    ModelError, InputShapeError, GraphError
+    ModelError, InputShapeError, BatchError, GraphError
         If there is no such model, it is malformed, or it cannot be scheduled.
     """
     form = form_of(model)
@@ -103,6 +109,8 @@ def load_onnx(
         proto.graph.name = path.stem
         if random_weights is not None:
             proto = randomize_constant_weights(proto, random_weights)
+    if batch is not None:
+        proto = with_batch(proto, batch)
     simple = simplify(proto, shapes)
     require_supported(model, simple)
     return simple

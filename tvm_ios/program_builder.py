@@ -168,7 +168,7 @@ class ProgramBuilder:
         done = mask_of(unit for units, _ in work for unit in units)
         for units, code in work:
             name = work_name(graph, units)
-            data, outputs = _tensors_of(graph, units)
+            data, outputs = tensors_of(graph, units)
             produced |= dict.fromkeys(outputs)
             constants = len(code.parameters) - len(data) - len(outputs)
             if constants < 0 or code.outputs != len(outputs):
@@ -216,7 +216,7 @@ class ProgramBuilder:
         return f"{work_name(self._graph, units)}/{index}"
 
     def _parameters(self, units: tuple[int, ...], code: UnitCode) -> tuple[int, ...]:
-        data, outputs = _tensors_of(self._graph, units)
+        data, outputs = tensors_of(self._graph, units)
         constants: list[int] = []
         for index in range(len(data), len(code.parameters) - len(outputs)):
             name = self._constant_name(units, index)
@@ -278,12 +278,13 @@ def work_name(graph: OpGraph, units: Iterable[int]) -> str:
     return "+".join(graph.operators[unit].name for unit in units)
 
 
-def _tensors_of(graph: OpGraph, units: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Distinct data inputs in the order of first use, and outputs."""
-    data = dict.fromkeys(
-        t for u in units for t in graph.operators[u].inputs if not graph.tensors[t].constant
-    )
-    return tuple(data), tuple(t for u in units for t in graph.operators[u].outputs)
+def tensors_of(graph: OpGraph, units: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Distinct data inputs from elsewhere in the order of first use, and outputs."""
+    outputs = tuple(t for u in units for t in graph.operators[u].outputs)
+    inputs = dict.fromkeys(t for u in units for t in graph.operators[u].inputs)
+    made = set(outputs)
+    data = (t for t in inputs if not graph.tensors[t].constant and t not in made)
+    return tuple(data), outputs
 
 
 def _type_text(kind: BufferType) -> str:

@@ -92,7 +92,7 @@ def policy_results(
     samples: Samples,
     errors: Mapping[str, tuple[float, float]],
 ) -> tuple[PolicyResult, ...]:
-    """One row a policy, ``tvm`` first.
+    """One row a policy, ``tvm`` first where it ran.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def policy_results(
         Of ``tvm`` and of each policy that was measured.
     """
     rows: list[PolicyResult] = []
-    for policy in ("tvm", *stages):
+    for policy in ("tvm", *stages) if "tvm" in samples else stages:
         runner = measured_as.get(policy, policy)
         rows.append(
             PolicyResult(
@@ -137,16 +137,17 @@ def kept_policy(best: str, contests: Sequence[Samples]) -> tuple[str, dict[str, 
     best
         The policy that may be kept.
     contests
-        Samples of each process; ``tvm`` need not be in all.
+        Samples of each process; ``tvm`` is in at most one.
     """
     names = dict.fromkeys(name for samples in contests for name in samples)
     pooled = {name: [s for c in contests for s in c.get(name, ())] for name in names}
     faster = all(ratio_of(samples, best, "sequential").median < 1 for samples in contests)
     kept = best if faster and ratio_of(pooled, best, "sequential").high < 1 else "sequential"
-    return kept, {
-        "sequential": ratio_of(pooled, kept, "sequential"),
-        "tvm": ratio_of(next(c for c in contests if "tvm" in c), kept, "tvm"),
-    }
+    ratios = {"sequential": ratio_of(pooled, kept, "sequential")}
+    for samples in contests:
+        if "tvm" in samples:
+            ratios["tvm"] = ratio_of(samples, kept, "tvm")
+    return kept, ratios
 
 
 def ratio_of(samples: Samples, first: str, second: str) -> PairedRatio:

@@ -72,6 +72,7 @@ class CudaKernelCompiler(UnitCompiler):
         self._cache = ArtefactCache(cache_dir, suffix="cubins")
         self._facts: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
         self._scheduled: dict[str, Any] = {}
+        self._fused: dict[str, Launchable] = {}
         super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}")
 
     def kernel(self, symbol: str) -> CudaKernel:
@@ -97,10 +98,16 @@ class CudaKernelCompiler(UnitCompiler):
         KeyError
             If no unit that was compiled has this symbol.
         """
+        if symbol in self._fused:
+            return self._fused[symbol]
         kernel, cubin = self._facts[self._key_of_symbol(symbol)][symbol]
         return Launchable(
             kernel.entry, kernel.grid, kernel.block, kernel.dynamic_shared_bytes, cubin
         )
+
+    def add(self, symbol: str, kernel: Launchable) -> None:
+        """Keep a kernel that was made of those of several units."""
+        self._fused[symbol] = kernel
 
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
         """Write a file of kernels for :func:`runtime_ext.cuda.launchable.read_kernels`."""

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from runtime_ext.cuda.driver import CudaError, Device, call, driver
+import numpy as np
+
+from runtime_ext.cuda.driver import CudaError, Device, call, driver, open_device
 from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
 from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.memory import DeviceMemory
 from runtime_ext.cuda.resources import Held, event, shared_module, stream
 from runtime_ext.executor import BusyError, KernelError, Span
+from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program, ProgramError
 
 
@@ -64,6 +69,8 @@ class CudaExecutor:
         device.use()
         self._modules = [shared_module(device, kernels[s].cubin) for s in program.kernels]
         self._calls = _calls(program, self._graph, kernels, addresses, self._modules)
+        for symbol, module in zip(program.kernels, self._modules, strict=True):
+            _require_resident(device, kernels[symbol], module)
         used = {node.lane for node in self._graph.nodes} | {self._graph.origin}
         self._streams = {lane: stream(device) for lane in used}
         self._begin = event(device)
@@ -78,6 +85,11 @@ class CudaExecutor:
     def origin(self) -> Any:
         """The stream on which runs begin and end."""
         return self._streams[self._graph.origin].handle
+
+    @property
+    def launches(self) -> int:
+        """How many there are in a run."""
+        return len(self._graph.nodes)
 
     def run(self) -> None:
         """Run the program once; returns when all of it has finished."""
@@ -208,6 +220,23 @@ class CudaExecutor:
             ) from error
 
 
+def run_on_device(
+    program: Program,
+    kernels: Mapping[str, Launchable],
+    constants: Mapping[str, np.ndarray[Any, Any]],
+    plan: MemoryPlan | None,
+    device: int,
+    *,
+    captured: bool = True,
+) -> tuple[DeviceMemory, CudaExecutor]:
+    """A program's memory on a GPU, given by its number, and an executor over it."""
+    opened = open_device(device)
+    memory = DeviceMemory(opened, program, constants, plan)
+    return memory, CudaExecutor(
+        program, kernels, memory.addresses, device=opened, captured=captured
+    )
+
+
 class _Call:
     """What the driver is told of one launch."""
 
@@ -249,6 +278,26 @@ def _calls(
         sizes = [program.buffers[b].type.nbytes for b in launch.buffers]
         calls.append(_Call(kernels[symbol], functions[launch.kernel], here, sizes))
     return calls
+
+
+def _require_resident(device: Device, kernel: Launchable, module: Any) -> None:
+    """Refuse a kernel whose blocks wait for each other if not all of them can run at once.
+
+    A part of a GPU, or a smaller one of the same architecture, would wait for ever.
+    """
+    if not kernel.cleared:
+        return
+    function = module.function(kernel.entry, kernel.shared_bytes)
+    threads, blocks = math.prod(kernel.block), math.prod(kernel.grid)
+    occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+    held = device.attribute("MULTIPROCESSOR_COUNT") * call(
+        occupancy, function, threads, kernel.shared_bytes
+    )
+    if blocks > held:
+        raise CudaError(
+            f"kernel '{kernel.entry}' needs {blocks} blocks at once and {device.name} holds "
+            f"{held}: compile the model for this device"
+        )
 
 
 class _Timed:

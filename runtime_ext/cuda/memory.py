@@ -28,7 +28,7 @@ class DeviceMemory:
     program
         Whose buffers.
     constants
-        For each constant buffer, by name, its content.
+        For each constant buffer, by name, its content; or None, and they are buffers like others.
     plan
         Where intermediate buffers and scratch lie in one arena; without it each has memory of
         its own.
@@ -45,7 +45,7 @@ class DeviceMemory:
         self,
         device: Device,
         program: Program,
-        constants: Mapping[str, Array],
+        constants: Mapping[str, Array] | None,
         plan: MemoryPlan | None = None,
     ) -> None:
         self.device = device
@@ -55,7 +55,7 @@ class DeviceMemory:
         end = 0 if plan is None else plan.nbytes
         self._constants: dict[int, DeviceBytes] = {}
         for number, buffer in enumerate(program.buffers):
-            if buffer.role is Role.CONSTANT:
+            if buffer.role is Role.CONSTANT and constants is not None:
                 self._constants[number] = shared_constant(device, constants[buffer.name])
             elif buffer.part is None and number not in places:
                 places[number] = -(-end // _ALIGNMENT) * _ALIGNMENT

@@ -14,7 +14,6 @@ from runtime_ext.kernels.build import build_kernel
 from runtime_ext.kernels.machine_code import link, object_code
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import (
-    CompiledUnit,
     UnitPlan,
     UnitSource,
     different,
@@ -26,7 +25,7 @@ from runtime_ext.kernels.unit_compiler import LogUse, Progress, UnitCompiler, Wo
 from runtime_ext.kernels.vector_unit import VectorUnit
 from tvm_ios.files import temporary_folder
 
-__all__ = ["CompiledUnit", "KernelCompiler", "LogUse", "Progress", "UnitSource"]
+__all__ = ["KernelCompiler", "LogUse", "Progress", "UnitSource"]
 
 
 class KernelCompiler(UnitCompiler):

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
+from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.spec import Spec
-from runtime_ext.kernels.unit import CompiledUnit, UnitPlan, UnitSource
+from runtime_ext.kernels.unit import UnitPlan, UnitSource
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
 Progress = Callable[[int, int], None]

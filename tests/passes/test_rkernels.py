@@ -14,7 +14,7 @@ from tvm import relax
 
 from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
-from runtime_ext import measure
+from runtime_ext import cpu_device
 from runtime_ext.build import BuiltModel, build
 from runtime_ext.executable import Executable, load
 from runtime_ext.scheduled_module import KERNEL, UNIT, read_scheduled_module
@@ -53,7 +53,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace clocks: a tile takes as many microseconds as its phase's number; what was asked."""
     asked: list[str] = []
 
-    def profile(program: Any, function: Any, buffers: Any) -> list[list[float]]:
+    def profile(program: Any, function: Any) -> list[list[float]]:
         (lane,) = program.lanes
         launches = [item for item in lane if isinstance(item, Launch)]
         asked.append(next(iter(program.kernels)))
@@ -62,8 +62,8 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def time(program: Any, function: Any) -> list[float]:
         return [3e-3, 1e-3, 2e-3]
 
-    monkeypatch.setattr(measure, "profile_phases", profile)
-    monkeypatch.setattr(measure, "time_program", time)
+    monkeypatch.setattr(cpu_device, "profile_phases", profile)
+    monkeypatch.setattr(cpu_device, "time_program", time)
     return asked
 
 
@@ -86,8 +86,8 @@ def test_equal_units_are_profiled_once_and_remembered(
     assert len(asked) == len(set(asked)) == forms
 
     again = searching(prepared, tmp_path)
-    monkeypatch.setattr(measure, "profile_phases", lambda *_: pytest.fail("it is in the log"))
-    monkeypatch.setattr(measure, "time_program", lambda *_: pytest.fail("it is in the log"))
+    monkeypatch.setattr(cpu_device, "profile_phases", lambda *_: pytest.fail("it is in the log"))
+    monkeypatch.setattr(cpu_device, "time_program", lambda *_: pytest.fail("it is in the log"))
     told: list[str] = []
     again.timer.measure_rkernels(lambda what, *_: told.append(what))
     assert {"compiling rKernels", "profiling rKernels"} <= set(told)

@@ -14,7 +14,7 @@ from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.tuning_tasks import tuning_tasks
-from runtime_ext import measure
+from runtime_ext import cpu_device
 from runtime_ext.build import build
 from runtime_ext.kernels.contraction_space import explicit, points, scheduled
 from runtime_ext.kernels.contraction_workload import contraction_workload
@@ -72,7 +72,7 @@ def test_the_faster_form_is_kept_for_each_unit(
         kernels = set(program.kernels)
         return [1e-3 if kernels & fast else 3e-3 if kernels & slow else 2e-3] * 3
 
-    monkeypatch.setattr(measure, "time_program", fake)
+    monkeypatch.setattr(cpu_device, "time_program", fake)
     tuned = searching(prepared, tmp_path, tmp_path / "log")
     tuned.timer.compile_units()
     assert tuned.timer.stages_measured == 4, "two units in two forms"
@@ -90,7 +90,9 @@ def test_the_faster_form_is_kept_for_each_unit(
     assert {f"k{key}_0" for key in default[first.name].kernels} <= set(built.program.kernels)
 
     # The measurement log remembers both forms.
-    monkeypatch.setattr(measure, "time_program", lambda *_: pytest.fail("it was measured before"))
+    monkeypatch.setattr(
+        cpu_device, "time_program", lambda *_: pytest.fail("it was measured before")
+    )
     again = searching(prepared, tmp_path, tmp_path / "log")
     again.timer.compile_units()
     assert again.timer.compiled((number[second.name],)) == chosen
@@ -108,7 +110,7 @@ def test_forms_of_the_log_are_rkernels(
     def fake(program: Program, function: Any) -> list[float]:
         return [2e-3 if set(program.kernels) & {f"k{key}_0" for key in usual.kernels} else 1e-3]
 
-    monkeypatch.setattr(measure, "time_program", fake)
+    monkeypatch.setattr(cpu_device, "time_program", fake)
     tuned = searching(prepared, tmp_path, tmp_path / "log")
     schedule, _ = tuned.schedule("sequential")
     first, second, *_ = tuned.timer.rkernels(number)
@@ -133,7 +135,7 @@ def test_merged_units_are_measured_in_both_forms_too(
     def fake(program: Program, function: Any) -> list[float]:
         return [2e-3 if set(program.kernels) & slow else 1e-3] * 3
 
-    monkeypatch.setattr(measure, "time_program", fake)
+    monkeypatch.setattr(cpu_device, "time_program", fake)
     tuned = searching(prepared, tmp_path, tmp_path / "log")
     chosen = tuned.timer.compiled(units)
     assert chosen.tuned

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tvm_ios.arena.best_fit import placements
 from tvm_ios.arena.bound import heaviest_antichain, sweep
-from tvm_ios.arena.lifetimes import Array, lifetimes
+from tvm_ios.arena.lifetimes import Array, Lifetimes, lifetimes
 from tvm_ios.arena.solver import solve
 from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program
@@ -59,25 +60,36 @@ def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> Plan
     """
     times = lifetimes(program)
     sizes, conflicts = times.sizes, times.conflicts()
-
-    def nbytes(offsets: Array) -> int:
-        return int((offsets + sizes).max(initial=0))
-
     bound = sweep(times)
-    best = np.zeros(0, np.int64)
-    for offsets in placements(times, conflicts):
-        best = min(best, offsets, key=nbytes) if len(best) else offsets
-        if nbytes(best) == bound:
-            break
-    else:
+    best = _best_fit(times, conflicts, bound)
+    if _nbytes(sizes, best) != bound:
         bound = int(sizes[list(heaviest_antichain(times))].sum())
-    proven = nbytes(best) == bound
+    proven = _nbytes(sizes, best) == bound
     if not proven:
         best, proven = solve(sizes, conflicts, best, bound, solver_limit)
+    return PlannedMemory(_plan(times, best), bound, proven, int(sizes.sum()))
+
+
+def plan_quickly(program: Program) -> MemoryPlan:
+    """The best of the best-fit orders, without a proof and without OR-Tools."""
+    times = lifetimes(program)
+    return _plan(times, _best_fit(times, times.conflicts(), sweep(times)))
+
+
+def _best_fit(times: Lifetimes, conflicts: Sequence[Array], bound: int) -> Array:
+    best = np.zeros(0, np.int64)
+    for offsets in placements(times, conflicts):
+        best = min(best, offsets, key=lambda o: _nbytes(times.sizes, o)) if len(best) else offsets
+        if _nbytes(times.sizes, best) == bound:
+            break
+    return best
+
+
+def _nbytes(sizes: Array, offsets: Array) -> int:
+    return int((offsets + sizes).max(initial=0))
+
+
+def _plan(times: Lifetimes, offsets: Array) -> MemoryPlan:
     numbers = map(int, times.buffers)
-    return PlannedMemory(
-        MemoryPlan(nbytes(best), dict(zip(numbers, map(int, best), strict=True))),
-        bound,
-        proven,
-        int(sizes.sum()),
-    )
+    nbytes = _nbytes(times.sizes, offsets)
+    return MemoryPlan(nbytes, dict(zip(numbers, map(int, offsets), strict=True)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tvm_ios.cli.bench import bench
+from tvm_ios.cli.bundle import bundle
 from tvm_ios.cli.doctor import doctor
 from tvm_ios.cli.explain import explain
 from tvm_ios.cli.help_pages import add_command
@@ -24,5 +25,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (models, stats, schedule, optimize, run, explain, bench, doctor, tune):
+for command in (models, stats, schedule, optimize, run, explain, bench, doctor, tune, bundle):
     add_command(app, command)

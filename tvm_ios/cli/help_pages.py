@@ -57,6 +57,13 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
             ("tvm-ios run out/ --input x.npz --output y.npz", "tvm-ios run out/ --repeat 100"),
             "`tvm-ios explain` says where the time goes.",
         ),
+        "bundle": HelpPage(
+            (
+                "tvm-ios bundle squeezenet --arch x86-64-v3 --lanes 8 -o squeezenet.bundle",
+                "tvm-ios bundle inception_v3 --target cuda --arch sm_90 --weights drawn",
+            ),
+            "`python MODEL.bundle/run.py` searches and measures on the other machine.",
+        ),
         "bench": HelpPage(
             ("tvm-ios bench squeezenet resnet50 --against onnxruntime,tvm -o bench.json",),
             "`tvm-ios explain` on what `--keep` kept says why a network is not faster.",

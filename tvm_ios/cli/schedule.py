@@ -23,6 +23,7 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
+    Arch,
     GroupsAStage,
     Lanes,
     MaxBlock,
@@ -30,6 +31,8 @@ from tvm_ios.cli.search_options import (
     Measure,
     MeasureMode,
     OperatorsAGroup,
+    Target,
+    TargetKind,
     TimeLimit,
     measuring_options,
 )
@@ -55,7 +58,7 @@ def schedule(
     cost: Annotated[
         str,
         typer.Option(
-            help="measured, a log (.jsonl) of measurements, or a device: v100, cpu.",
+            help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu.",
             autocompletion=complete_cost,
         ),
     ] = "v100",
@@ -66,6 +69,8 @@ def schedule(
         Path | None, typer.Option(help="Draw the schedule into this .svg or .png.")
     ] = None,
     shape: Shapes = None,
+    target: Target = TargetKind.llvm,
+    arch: Arch = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     measure: Measure = MeasureMode.lazy,
@@ -96,7 +101,15 @@ def schedule(
         log = Path(cost) if Path(cost).suffix == ".jsonl" else None
         if cost == "measured" or log is not None:
             options = measuring_options(
-                lanes, measure, max_measurements, time_limit, r, s, max_block
+                lanes,
+                measure,
+                max_measurements,
+                time_limit,
+                r,
+                s,
+                max_block,
+                target=target,
+                arch=arch,
             )
             found = _measured(model, policy, log, random_weights, fixed, options, update)
         else:

@@ -15,6 +15,9 @@ from tvm_ios.cli.completion import complete_policies
 if TYPE_CHECKING:
     from relay_passes.measured import MeasuringOptions
 
+#: As many as a stage has groups, at most.
+_STREAMS = 8
+
 
 class MeasureMode(StrEnum):
     """Which stages are measured."""
@@ -23,6 +26,29 @@ class MeasureMode(StrEnum):
     full = "full"
 
 
+class TargetKind(StrEnum):
+    """What is compiled for."""
+
+    llvm = "llvm"
+    cuda = "cuda"
+
+
+class Precision(StrEnum):
+    """In which a GPU computes."""
+
+    float32 = "float32"
+    tf32 = "tf32"
+
+
+Target = Annotated[TargetKind, typer.Option(help="llvm: a CPU; cuda: an NVIDIA GPU.")]
+Arch = Annotated[
+    str | None,
+    typer.Option(help="x86-64-v2, -v3 or -v4, or sm_90 and the like.  [this machine's, sm_90]"),
+]
+PrecisionOption = Annotated[
+    Precision | None,
+    typer.Option("--precision", help="Of a GPU's products: float32, or tf32.  [float32]"),
+]
 Policies = Annotated[
     str | None,
     typer.Option(
@@ -32,7 +58,7 @@ Policies = Annotated[
     ),
 ]
 Lanes = Annotated[
-    int | None, typer.Option(min=1, help="Threads; all CPUs of this process by default.")
+    int | None, typer.Option(min=1, help="Threads, or streams.  [all CPUs, 8 streams]")
 ]
 TuningLog = Annotated[
     Path | None, typer.Option("--log", help="A MetaSchedule database (folder) of tuned kernels.")
@@ -74,17 +100,24 @@ def policy_names(text: str | None) -> Sequence[str]:
 
 def measuring_options(
     lanes: int | None,
-    measure: MeasureMode,
+    measure: MeasureMode | None,
     max_measurements: int | None,
     time_limit: float | None,
     r: int,
     s: int,
     max_block: int,
     log: Path | None = None,
+    *,
+    target: TargetKind = TargetKind.llvm,
+    arch: str | None = None,
+    precision: Precision | None = None,
 ) -> MeasuringOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
     from runtime_ext.machine import available_lanes
+    from runtime_ext.targets import target_of
 
+    if target is TargetKind.cuda:
+        lanes = lanes or _STREAMS
     lanes = lanes or available_lanes()
     # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
     os.environ["TVM_NUM_THREADS"] = str(lanes)
@@ -94,7 +127,9 @@ def measuring_options(
 
     return MeasuringOptions(
         lanes=lanes,
+        target=target_of(target.value, arch, lanes),
         database=log,
+        precision="" if precision is None else precision.value,
         pruning=Pruning(r, s),
         max_block=max_block,
         budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),

@@ -195,6 +195,17 @@ def test_cleared_arguments_are_zero_before_every_launch() -> None:
     assert [running.result(start) for start in (7, 8, 9)] == [1, 1, 1]
 
 
+def test_blocks_that_wait_for_each_other_must_all_fit() -> None:
+    def wide(blocks: int) -> dict[str, Launchable]:
+        made = kernel("step", cleared=(0,))
+        return {"step": replace(made, grid=(blocks, 1, 1), block=(1024, 1, 1))}
+
+    # The stand-in has 132 multiprocessors of two such blocks.
+    Running(relay_race(1, 1), wide(264))
+    with pytest.raises(CudaError, match="needs 265 blocks at once and Stand-in holds 264"):
+        Running(relay_race(1, 1), wide(265))
+
+
 def test_a_range_of_tiles_is_refused() -> None:
     program = Program(((Launch(0, (0, 1), 0, 2, 0),),), ("step",), BUFFERS, ("u",))
     with pytest.raises(ProgramError, match="CUDA kernels run whole"):

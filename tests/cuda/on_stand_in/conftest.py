@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[:0] = map(str, Path(__file__).parents[1:3])
 
 
 @pytest.fixture(autouse=True)

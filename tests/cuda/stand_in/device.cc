@@ -76,6 +76,11 @@ CALL(cuDeviceGetName, char* name, int length, int) {
   return kSuccess;
 }
 
+CALL(cuDeviceGetPCIBusId, char* text, int length, int) {
+  std::strncpy(text, "0000:1b:00.0", length);
+  return kSuccess;
+}
+
 CALL(cuDeviceGetAttribute, int* value, int attribute, int) {
   static const std::map<int, int> known = {
       {16, 132}, {38, 1 << 16}, {75, 9}, {76, 0}};  // SMs, L2, compute capability
@@ -194,6 +199,12 @@ CALL(cuFuncSetAttribute, void* handle, int attribute, int value) {
     return kInvalidValue;
   }
   function->most_shared = value;
+  return kSuccess;
+}
+
+CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int threads, size_t) {
+  IN_CONTEXT;
+  *blocks = 2048 / threads;
   return kSuccess;
 }
 

@@ -1,0 +1,169 @@
+"""Blocks of networks as one persistent kernel each, compiled for a GPU; no GPU is needed.
+
+Rammer's search places the rTasks of a block's CUDA kernels on the vEUs that the GPU is for them,
+with estimated times of rTasks; the rProgram is then compiled.
+
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from report import write_result
+from rich.table import Table
+
+from relay_passes.load import load_model
+from relay_passes.prepare import prepare
+from runtime_ext.cuda.co_schedule import co_scheduled, estimated_rkernel
+from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.cuda.fused_kernel import footprint, vdevice
+from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.in_place import arrange
+from runtime_ext.kernels.unit import CompiledUnit
+from runtime_ext.machine import cache_folder
+from tvm_ios.blocks import cut_blocks
+from tvm_ios.cli.output import console
+from tvm_ios.devices import Device, load_device
+from tvm_ios.graph import OpGraph, bits
+from tvm_ios.occupancy import multiprocessor_of, resident_blocks
+from tvm_ios.program import UnitCode
+from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.search.rammer import co_schedule
+from tvm_ios.search.rprogram import RProgram
+
+NETWORKS = ("inception_v3", "nasnet_a")
+
+
+def measure(network: str, device: Device, precision: Any) -> dict[str, Any]:
+    """What becomes of the network's block of the most units."""
+    prepared = prepare(load_model(network).module, network)
+    graph = prepared.units
+    block = max(cut_blocks(graph), key=int.bit_count)
+    units = tuple(bits(block))
+    made = {unit: prepared.outliner.unit(unit) for unit in range(len(graph))}
+    memory = arrange(graph, [made[unit].function for unit in range(len(graph))])
+    of = multiprocessor_of(device)
+    compiler = CudaKernelCompiler(of.arch, cache_folder() / "kernels", precision)
+    begin = time.perf_counter()
+    forms = compiler.compile_rkernels(
+        {str(u): memory.source(made[u].function, made[u].data, made[u].outputs) for u in units}
+    )
+    compiled = time.perf_counter() - begin
+    code = {unit: forms[str(unit)] for unit in units}
+    kernels = {
+        call.symbol: compiler.kernel(call.symbol)
+        for unit in units
+        for form in code[unit].values()
+        for call in form.code.calls
+    }
+    begin = time.perf_counter()
+    program, chosen, veus = search(graph, units, code, kernels, device)
+    searched = time.perf_counter() - begin
+    begin = time.perf_counter()
+    stage = co_scheduled(
+        graph,
+        Stage(Strategy.CO_SCHEDULE, (program.units,)),
+        program.placement,
+        chosen,
+        kernels,
+        device,
+        veus=veus,
+        parts=memory.parts,
+    )
+    fused = stage.fused
+    kernel, table = fused.kernel, fused.table
+    alone = [kernels[c.symbol] for unit in units for c in chosen[unit].calls]
+    return {
+        "network": network,
+        "device": device.name,
+        "precision": precision,
+        "units": len(units),
+        "kernels": len(alone),
+        "distinct_kernels": len({k.symbol for k in alone}),
+        "veus": veus,
+        "threads": kernel.threads,
+        "registers": kernel.registers,
+        "registers_alone": max(k.registers for k in alone),
+        "local_bytes": kernel.local_bytes,
+        "shared_bytes": kernel.shared_bytes,
+        "shared_bytes_alone": max(k.shared_bytes for k in alone),
+        "blocks_per_processor": resident_blocks(footprint(kernel), of),
+        "rtasks": sum(kernels[c.symbol].blocks for u in units for c in chosen[u].calls),
+        "steps": len(table.steps) if table else 0,
+        "barriers": table.barriers if table else 0,
+        "waits": len(table.waits) if table else 0,
+        "polls": table.polls if table else 0,
+        "cubin_bytes": len(fused.cubin),
+        "seconds": {
+            "kernels": compiled,
+            "search": searched,
+            "persistent": time.perf_counter() - begin,
+        },
+        "estimated_us": max(program.clocks) * 1e6,
+    }
+
+
+def search(
+    graph: OpGraph,
+    units: Sequence[int],
+    forms: Mapping[int, Mapping[str, CompiledUnit]],
+    kernels: Mapping[str, CudaKernel],
+    device: Device,
+) -> tuple[RProgram, dict[int, UnitCode], int]:
+    """The rProgram, its code, and for how many vEUs: those that the kernels it names leave."""
+    veus = vdevice(kernels, device)
+    while True:
+        ways = {
+            unit: tuple(
+                estimated_rkernel(
+                    name, form.code, kernels, graph.operators[unit].flops, device, veus
+                )
+                for name, form in forms[unit].items()
+            )
+            for unit in units
+        }
+        program = co_schedule(graph, units, ways.__getitem__, veus)
+        chosen = {unit: forms[unit][program.kernels[unit].name].code for unit in units}
+        used = {call.symbol: kernels[call.symbol] for c in chosen.values() for call in c.calls}
+        if vdevice(used, device) <= veus:
+            return program, chosen, veus
+        # Kernels that were not chosen had taken more room; now only these may be.
+        forms = {
+            unit: {program.kernels[unit].name: forms[unit][program.kernels[unit].name]}
+            for unit in units
+        }
+        veus = vdevice(used, device)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print what was compiled, a column a block."""
+    table = Table("", *(f"{row['network']} ({row['precision']})" for row in rows))
+    for key in rows[0]:
+        if key not in ("network", "precision", "seconds"):
+            table.add_row(key.replace("_", " "), *(_text(row[key]) for row in rows))
+    for key in rows[0]["seconds"]:
+        table.add_row(f"seconds: {key}", *(_text(row["seconds"][key]) for row in rows))
+    console().print(table)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--device", default="h200", help="a GPU's device file")
+    parser.add_argument("--precision", default="float32")
+    given = parser.parse_args()
+    device = load_device(given.device)
+    rows = [measure(network, device, given.precision) for network in given.networks]
+    show(rows)
+    write_result("persistent_kernel", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+"""Writing a bundle: everything that a search elsewhere may need, compiled here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+
+from relay_passes.load import LoadedModel
+from relay_passes.measured import MeasuredSearch
+from relay_passes.relax.redraw import redraw_weights
+from relay_passes.tuning_tasks import merge_candidates
+from runtime_ext.buffers import content_key
+from runtime_ext.bundle.contents import OPERATORS, REFERENCE, UNITS, BundleError, write_about
+from runtime_ext.bundle.sources import copy_sources
+from runtime_ext.bundle.unit_forms import UnitForms
+from runtime_ext.bundle.weights import Draw, save_weights
+from runtime_ext.contest import machine_outputs, virtual_machine
+from runtime_ext.cpu_features import required_features
+from runtime_ext.machine import host_target
+from runtime_ext.native_executor import native_library_path
+from runtime_ext.scheduled_module import OUTPUT_NAMES
+from runtime_ext.tvm_baseline import compile_baseline
+from tvm_ios.array_files import Array, write_arrays
+from tvm_ios.files import make_folder, temporary_folder
+from tvm_ios.graph import OpGraph
+from tvm_ios.search.block import block_key, cut_into_blocks
+
+Progress = Callable[[str, int, int], None]
+
+_RUN = '''"""Searches, verifies and measures this bundle's model here: ``python run.py --help``."""
+
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER / "packages"))
+
+from runtime_ext.bundle.runner import main  # noqa: E402
+
+sys.exit(main(FOLDER, sys.argv[1:]))
+'''
+
+
+@dataclass(frozen=True)
+class BundleSummary:
+    """What a bundle came to.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    path
+        The folder.
+    units, kernels
+        How many; kernels of all forms and merge candidates.
+    merges, merge_candidates
+        Merge candidates of different code that are in the bundle, and that there are.
+    nbytes
+        Size of the folder.
+    glibc
+        The oldest glibc that its libraries run with; empty where they need none.
+    """
+
+    model: str
+    path: Path
+    units: int
+    kernels: int
+    merges: int
+    merge_candidates: int
+    nbytes: int
+    glibc: str
+
+
+def redrawn(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, dict[str, Draw]]:
+    """The model with weights that can be drawn again; they need not travel."""
+    module, drawn = redraw_weights(loaded.module, seed)
+    return LoadedModel(loaded.name, module, None), drawn
+
+
+def write_bundle(
+    loaded: LoadedModel,
+    search: MeasuredSearch,
+    path: Path,
+    *,
+    policies: Sequence[str],
+    drawn: Mapping[str, Draw],
+    max_merges: int,
+    progress: Progress,
+) -> BundleSummary:
+    """Compile what a search may ask for, and write a folder that runs it.
+
+    Parameters
+    ----------
+    loaded
+        The model.
+    search
+        Of it, for the target; nothing is measured.
+    path
+        The folder; a bundle there is replaced.
+    policies
+        What ``run.py`` tries unless told otherwise.
+    drawn
+        Constants that are drawn again.
+    max_merges
+        How many merge candidates, at most: those of few and small units first.
+    progress
+        Called with (what, done, total).
+
+    Raises
+    ------
+    BundleError
+        If something else is there.
+    """
+    require_replaceable(path)
+    graph, outliner = search.graph, search.prepared.outliner
+    merges = _merges(search)
+    chosen = sorted(merges, key=lambda units: (len(units), _flops(graph, units)))[:max_merges]
+    forms = _compiled(search, [units for first in chosen for units in merges[first]], progress)
+    arrays: dict[str, Array] = {}
+    constants = [
+        [_kept(arrays, c.value.numpy()) for c in outliner.unit(unit).constants]
+        for unit in range(len(graph))
+    ]
+    operators = _operators(search, arrays)
+    reference = _reference(loaded, graph, progress)
+    with temporary_folder(path.parent, f".{path.name}.") as room:
+        folder = room / "new"
+        folder.mkdir()
+        units = {
+            "graph": graph.to_json(),
+            "parts": [[t, [p.of, p.axis, p.begin, p.end]] for t, p in search.memory.parts.items()],
+            "constants": constants,
+            **forms.to_json(),
+        }
+        (folder / UNITS).write_text(json.dumps(units))
+        (folder / OPERATORS).write_text(json.dumps(operators))
+        write_arrays(folder / REFERENCE, reference)
+        draws = save_weights(folder, arrays, drawn)
+        facts = _kernels(search, forms, folder)
+        copy_sources("runtime_ext.bundle.runner", folder / "packages")
+        (folder / "run.py").write_text(_RUN)
+        limits = search.limits
+        about = {
+            "model": loaded.name,
+            "target": str(search.compiler.target),
+            "lanes": search.timer.lanes,
+            "precision": search.options.precision or "float32",
+            "versions": _versions(),
+            "policies": list(policies),
+            "limits": {
+                "r": limits.pruning.r,
+                "s": limits.pruning.s,
+                "max_block": limits.max_block,
+            },
+            "inputs": [graph.tensors[tensor].name for tensor in graph.inputs],
+            "outputs": list(zip(_output_names(search), graph.outputs, strict=True)),
+            "drawn": draws,
+            **facts,
+        }
+        write_about(folder, about)
+        _move(folder, path, room / "old")
+    return BundleSummary(
+        model=loaded.name,
+        path=path,
+        units=len(graph),
+        kernels=len(forms.symbols),
+        merges=len(chosen),
+        merge_candidates=len(merges),
+        nbytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        glibc=str(facts.get("glibc", "")),
+    )
+
+
+def require_replaceable(path: Path) -> None:
+    """Refuse to write over what is no bundle.
+
+    Raises
+    ------
+    BundleError
+        If something else is there.
+    """
+    make_folder(path.parent)
+    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not _is_bundle(path))):
+        raise BundleError(f"{path} exists and is not a bundle; choose another name")
+
+
+def _is_bundle(path: Path) -> bool:
+    return (path / "bundle.json").is_file() and (path / "run.py").is_file()
+
+
+def _move(folder: Path, path: Path, aside: Path) -> None:
+    """Put a folder where an older bundle may be; results that were measured there stay."""
+    if path.exists():
+        if (path / "results").is_dir():
+            shutil.copytree(path / "results", folder / "results")
+        os.rename(path, aside)
+    os.rename(folder, path)
+
+
+def _merges(search: MeasuredSearch) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+    """Merge candidates of each different block, and where they are in its twins."""
+    blocks = cut_into_blocks(search.graph, search.blocks)
+    twins: dict[str, list[tuple[int, ...]]] = {}
+    for block in blocks:
+        twins.setdefault(str(block_key(search.graph, block)), []).append(block.units)
+    found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for units in merge_candidates(search):
+        (equal,) = (same for same in twins.values() if set(units) <= set(same[0]))
+        places = [equal[0].index(unit) for unit in units]
+        found[units] = [tuple(twin[place] for place in places) for twin in equal]
+    return found
+
+
+def _flops(graph: OpGraph, units: Sequence[int]) -> int:
+    return sum(graph.operators[unit].flops for unit in units)
+
+
+def _compiled(
+    search: MeasuredSearch, merged: Sequence[tuple[int, ...]], progress: Progress
+) -> UnitForms:
+    wanted = [*((unit,) for unit in range(len(search.graph))), *merged]
+    sources = {str(place): search.source(units) for place, units in enumerate(wanted)}
+    singles = {str(unit): sources[str(unit)] for unit in range(len(search.graph))}
+    made = search.compiler.compile_forms(sources, lambda d, n: progress("compiling kernels", d, n))
+    others = search.compiler.compile_rkernels(
+        singles, lambda d, n: progress("compiling rKernels", d, n)
+    )
+    return UnitForms(
+        {units: made[str(place)] for place, units in enumerate(wanted)},
+        {int(unit): forms for unit, forms in others.items()},
+    )
+
+
+def _kernels(search: MeasuredSearch, forms: UnitForms, folder: Path) -> dict[str, Any]:
+    """Write the kernels and what runs them; what a reader has to know of these."""
+    if search.backend.executor == "cuda":
+        search.compiler.export(folder / "kernels.safetensors", forms.symbols)
+        return {"kind": "cuda"}
+    kernels = folder / "kernels.so"
+    search.compiler.export(kernels, forms.symbols)
+    library = native_library_path()
+    packages = folder / "packages" / "runtime_ext"
+    packages.mkdir(parents=True)
+    shutil.copyfile(library, packages / library.name)
+    return {
+        "kind": "cpu",
+        "features": required_features(search.compiler.target),
+        "glibc": _glibc(kernels, library),
+    }
+
+
+def _kept(arrays: dict[str, Array], array: Array) -> str:
+    key = content_key(array)
+    arrays.setdefault(key, array)
+    return key
+
+
+def _operators(search: MeasuredSearch, arrays: dict[str, Array]) -> dict[str, Any]:
+    """The graph of operators with its constants, for runners of other frameworks."""
+    extraction = search.prepared.outliner.extraction
+    constants = [
+        [number, _kept(arrays, extraction.values[number].value.numpy())]
+        for number, tensor in enumerate(extraction.graph.tensors)
+        if tensor.constant
+    ]
+    return {"graph": extraction.graph.to_json(), "constants": constants}
+
+
+def _reference(loaded: LoadedModel, graph: OpGraph, progress: Progress) -> dict[str, Array]:
+    """A random input, and what TVM's own build of the unscheduled model makes of it here."""
+    progress("computing the reference", 0, 1)
+    rng = np.random.default_rng(0)
+    inputs: dict[str, Array] = {}
+    for number in graph.inputs:
+        tensor = graph.tensors[number]
+        floating = np.dtype(tensor.dtype).kind == "f"
+        drawn = rng.standard_normal(tensor.shape) if floating else rng.integers(0, 2, tensor.shape)
+        inputs[tensor.name] = np.asarray(drawn).astype(tensor.dtype)
+    with temporary_folder() as folder:
+        compile_baseline(loaded.module, host_target(1), folder / "tvm.so")
+        outputs = machine_outputs(virtual_machine(folder / "tvm.so", list(inputs.values()))())
+    progress("computing the reference", 1, 1)
+    made = {f"input/{name}": value for name, value in inputs.items()}
+    return made | {f"output/{place}": value for place, value in enumerate(outputs)}
+
+
+def _output_names(search: MeasuredSearch) -> list[str]:
+    attributes = dict(search.prepared.module.attrs.items()) if search.prepared.module.attrs else {}
+    known = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
+    count = len(search.graph.outputs)
+    return [*known[:count], *(f"output{place}" for place in range(len(known), count))]
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "tvm": tvm.__version__,
+        "apache-tvm-ffi": metadata.version("apache-tvm-ffi"),
+        "numpy": np.__version__,
+    }
+
+
+def _glibc(*libraries: Path) -> str:
+    """The newest version of glibc whose symbols some libraries name."""
+    found = {
+        tuple(map(int, version.split(b".")))
+        for library in libraries
+        for version in re.findall(rb"GLIBC_([0-9]+\.[0-9]+)\x00", library.read_bytes())
+    }
+    return ".".join(map(str, max(found, default=())))

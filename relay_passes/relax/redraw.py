@@ -1,0 +1,38 @@
+"""Other weights for a module: random ones that can be drawn again, instead of being shipped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.ir import GenericConst
+
+from relay_passes.relax.fold_constants import constant
+from runtime_ext.buffers import content_key
+from runtime_ext.bundle.weights import Draw
+
+
+def redraw_weights(module: tvm.IRModule, seed: int) -> tuple[tvm.IRModule, dict[str, Draw]]:
+    """Replace the large constants of a module by random ones of equal mean and deviation.
+
+    Returns
+    -------
+    tuple
+        The module, and for each new constant, by content, how to draw it.
+    """
+    drawn: dict[str, Draw] = {}
+
+    def replace(old: Any) -> Any:
+        draw = Draw.like(old.value.numpy(), seed)
+        if draw is None:
+            return old
+        made = draw.array()
+        drawn[content_key(made)] = draw
+        return constant(made)
+
+    functions = {
+        variable: tvm_ffi.structural_map(function, (GenericConst, replace))
+        for variable, function in module.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs), drawn

@@ -1,0 +1,132 @@
+"""What a target brings: its compiler, the device that runs its code, and how sessions are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from runtime_ext.device import Device, Function
+from runtime_ext.machine import host_target
+from tvm_ios.errors import UserError
+from tvm_ios.program import Program
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.compiler import CudaKernelCompiler
+    from runtime_ext.kernels.library import KernelCompiler
+
+
+class NotMeasured(UserError):
+    """Something can only be measured on a device that is not here."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A compiler and where its code runs.
+
+    Attributes
+    ----------
+    compiler
+        Of units.
+    device
+        Times programs.
+    executor
+        Which one runs them.
+    here
+        Whether there is such a device on this machine.
+    """
+
+    compiler: KernelCompiler | CudaKernelCompiler
+    device: Device
+    executor: Literal["native", "cuda"]
+    here: bool
+
+
+def backend(
+    target: Any, lanes: int, cache: Path, *, database: Path | None = None, precision: str = ""
+) -> Backend:
+    """The backend of a target.
+
+    Parameters
+    ----------
+    target
+        A TVM target, or what makes one, of kind llvm or cuda; None for this machine.
+    lanes
+        Threads, or streams.
+    cache
+        Folder of compiled kernels.
+    database
+        A MetaSchedule database of tuned kernels, for a CPU.
+    precision
+        In which a GPU computes: float32, tf32 or float16; a CPU in float32 only.
+
+    Raises
+    ------
+    UserError
+        If the target is unknown, or the database or precision is none of it.
+    """
+    arch = cuda_arch(target)
+    if arch is not None:
+        if database is not None:
+            raise UserError("tuned kernels are for CPUs: leave out --log for a GPU")
+        return _cuda(arch, lanes, cache, precision or "float32")
+    if precision not in ("", "float32"):
+        raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
+    from runtime_ext.cpu_device import CpuDevice
+    from runtime_ext.kernels.library import KernelCompiler
+
+    compiler = KernelCompiler(target or host_target(lanes), lanes, cache, database=database)
+    return Backend(compiler, CpuDevice(lanes), "native", True)
+
+
+def cuda_arch(target: Any) -> str | None:
+    """The architecture of a CUDA target; None for another one."""
+    if isinstance(target, Mapping):
+        return str(target.get("arch", "sm_90")) if target.get("kind") == "cuda" else None
+    if target is None or isinstance(target, str) or target.kind.name != "cuda":
+        return None
+    return str(target.attrs["arch"])
+
+
+def _cuda(arch: str, lanes: int, cache: Path, precision: Any) -> Backend:
+    from runtime_ext.cuda.compiler import CudaKernelCompiler
+    from runtime_ext.cuda.driver import CudaError, open_device, runs_on
+    from runtime_ext.cuda.measure import Gpu
+
+    compiler = CudaKernelCompiler(arch, cache, precision)
+    try:
+        found = open_device()
+    except CudaError as error:
+        return Backend(compiler, AbsentGpu(arch, lanes, str(error)), "cuda", False)
+    if not runs_on(arch, found.compute_capability):
+        why = f"the GPU here is {found.name}"
+        return Backend(compiler, AbsentGpu(arch, lanes, why), "cuda", False)
+    return Backend(compiler, Gpu(lanes=lanes), "cuda", True)
+
+
+@dataclass(frozen=True)
+class AbsentGpu:
+    """A GPU that code is compiled for and that is not here; see :class:`Device`."""
+
+    name: str
+    lanes: int
+    why: str
+    splits: bool = False
+
+    def time_program(self, program: Program, function: Function) -> list[float]:
+        """Refuse.
+
+        Raises
+        ------
+        NotMeasured
+            Always.
+        """
+        raise NotMeasured(
+            f"stages can only be measured on an {self.name} GPU, and here is none ({self.why}): "
+            "give --cost a device or a log, or make a bundle and run it there"
+        )
+
+    def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
+        """Refuse, as :meth:`time_program`."""
+        return [self.time_program(program, function)]

@@ -1,0 +1,1 @@
+"""Bundles: kernels compiled on one machine, searched and measured on another without a compiler."""

@@ -1,0 +1,136 @@
+"""Programs of a bundle compared: what they compute, then how long they take."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from runtime_ext.bundle.contents import Bundle
+from runtime_ext.bundle.place import Place, RunningSession
+from runtime_ext.bundle.programs import bundled_program
+from runtime_ext.contest import Rules, hold_contest
+from runtime_ext.measure import Progress, StageTimer
+from tvm_ios.errors import UserError
+from tvm_ios.paired import PairedRatio
+from tvm_ios.schedule import Schedule
+from tvm_ios.verdict import (
+    PolicyResult,
+    compare_outputs,
+    kept_policy,
+    most_promising,
+    policy_results,
+)
+
+_RULES = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
+_ELSEWHERE = Rules(rounds=40, seconds=6.0, warm_up=1)
+
+
+def compare_policies(
+    bundle: Bundle,
+    place: Place,
+    timer: StageTimer,
+    schedules: Mapping[str, Schedule],
+    progress: Progress,
+) -> tuple[PolicyResult, ...]:
+    """Errors against the bundle's reference outputs, and latencies taken in turn.
+
+    Raises
+    ------
+    VerificationError
+        If a schedule computes something else.
+    """
+    measured_as = _twins(schedules)
+    different = list(dict.fromkeys(measured_as.values()))
+    sessions: dict[str, RunningSession] = {}
+    errors: dict[str, tuple[float, float]] = {}
+    try:
+        for done, policy in enumerate(different):
+            progress("building and verifying", done, len(different))
+            session = bundled_program(bundle, timer, schedules[policy]).session(place)
+            sessions[policy] = session
+            errors[policy] = verified(bundle, policy, session)
+        progress("building and verifying", len(different), len(different))
+        runners: dict[str, Callable[[], None]] = {p: s.run for p, s in sessions.items()}
+        samples = hold_contest(runners, _RULES, lambda n: progress("measuring", n, _RULES.rounds))
+    finally:
+        for session in sessions.values():
+            session.close()
+    stages = {policy: len(schedule.stages) for policy, schedule in schedules.items()}
+    return policy_results(stages, measured_as, samples, errors)
+
+
+def confirm(
+    bundle: Bundle,
+    schedules: Mapping[str, Path],
+    results: Sequence[PolicyResult],
+    log: Path,
+    lanes: int,
+    progress: Progress,
+) -> tuple[str, dict[str, PairedRatio]]:
+    """The policy to keep, and its ratio to ``sequential``, from three fresh processes."""
+    best = most_promising(results)
+    names = list(dict.fromkeys(("sequential", best)))
+    times = 3 if len(names) > 1 else 1
+    contests: list[Mapping[str, list[float]]] = []
+    for number in range(times):
+        progress("confirming", number, times)
+        # Who is loaded first lies elsewhere in memory.
+        order = list(reversed(names)) if number % 2 else names
+        task = {policy: str(schedules[policy]) for policy in order}
+        command = [sys.executable, str(bundle.folder / "run.py")]
+        command += ["--contest", json.dumps(task)]
+        command += ["--lanes", str(lanes), "--output", str(log.parent)]
+        done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
+        if done.returncode:
+            last = [f"it ended with {done.returncode}", *done.stderr.strip().splitlines()][-1]
+            raise UserError(f"the measurement in a fresh process failed: {last}")
+        contests.append(json.loads(done.stdout.splitlines()[-1]))
+    progress("confirming", times, times)
+    return kept_policy(best, contests)
+
+
+def contest(
+    bundle: Bundle, place: Place, timer: StageTimer, schedules: Mapping[str, Path]
+) -> dict[str, list[float]]:
+    """Samples of some saved schedules, in this process."""
+    sessions = {
+        name: bundled_program(bundle, timer, Schedule.load(path)).session(place)
+        for name, path in schedules.items()
+    }
+    for session in sessions.values():
+        session.run(**bundle.reference_inputs)
+    samples = hold_contest({name: s.run for name, s in sessions.items()}, _ELSEWHERE)
+    for session in sessions.values():
+        session.close()
+    return samples
+
+
+def verified(bundle: Bundle, policy: str, session: RunningSession) -> tuple[float, float]:
+    """Largest absolute and relative error of one run; refuses what is not rounding."""
+    session.run(**bundle.reference_inputs)
+    found = [session.get_output(place) for place in range(len(bundle.outputs))]
+    return compare_outputs(policy, found, bundle.reference_outputs)
+
+
+def results_json(results: Sequence[PolicyResult]) -> list[dict[str, object]]:
+    """As ``tvm-ios optimize --json`` has them."""
+    rows: list[dict[str, object]] = []
+    for row in results:
+        data = asdict(row)
+        data["latency_ms"] = data.pop("latency") * 1e3
+        rows.append(data)
+    return rows
+
+
+def _twins(schedules: Mapping[str, Schedule]) -> dict[str, str]:
+    """For each policy the first one with its schedule."""
+    first: dict[Schedule, str] = {}
+    return {
+        policy: first.setdefault(replace(s, policy="", device="", batch=0, latencies=()), policy)
+        for policy, s in schedules.items()
+    }

@@ -1,0 +1,145 @@
+"""What a bundle holds, read on the machine that runs it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.bundle.unit_forms import UnitForms
+from runtime_ext.bundle.weights import FILE as WEIGHTS
+from runtime_ext.bundle.weights import Weights, load_weights
+from tvm_ios.array_files import Array, read_arrays
+from tvm_ios.errors import UserError
+from tvm_ios.graph import OpGraph
+from tvm_ios.json_text import json_object, natural, naturals
+from tvm_ios.program import Part
+
+FORMAT, VERSION = "tvm-ios bundle", 1
+ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.json", "reference.npz"
+#: Written by every run; the rest of a bundle stays as it is.
+RESULTS = "results"
+
+
+class BundleError(UserError):
+    """A bundle that cannot be used here: one sentence with the reason."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Units, their code and everything that a search on another machine needs.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    about
+        Plain data of ``bundle.json``: the model's name, target, versions, limits, policies.
+    graph
+        Of units.
+    forms
+        The units' code.
+    parts
+        For each tensor that lies in another one's memory, where.
+    constants
+        For each unit the content keys of its function's parameters after the data.
+    weights
+        Their content.
+    inputs, outputs
+        The model's names and the tensors.
+    reference
+        An input of each name, and what TVM's own build made of them: ``input/NAME`` and
+        ``output/PLACE``.
+    """
+
+    folder: Path
+    about: Mapping[str, Any]
+    graph: OpGraph
+    forms: UnitForms
+    parts: Mapping[int, Part]
+    constants: tuple[tuple[str, ...], ...]
+    weights: Weights
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, int], ...]
+    reference: Mapping[str, Array]
+
+    @property
+    def reference_inputs(self) -> dict[str, Array]:
+        """By the model's names."""
+        return {name: self.reference[f"input/{name}"] for name in self.inputs}
+
+    @property
+    def reference_outputs(self) -> list[Array]:
+        """In the model's order."""
+        return [self.reference[f"output/{place}"] for place in range(len(self.outputs))]
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Read a bundle.
+
+    Raises
+    ------
+    BundleError
+        If the folder is none, or a file is missing or not as it was written.
+    """
+    try:
+        about = json_object((folder / ABOUT).read_bytes())
+    except FileNotFoundError as error:
+        raise BundleError(f"{folder} is no bundle: it lacks {ABOUT}") from error
+    except (OSError, ValueError) as error:
+        raise BundleError(f"cannot read {folder / ABOUT}: {error}") from error
+    if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
+        raise BundleError(f"{folder} is not a {FORMAT} of version {VERSION}: make it again")
+    try:
+        for name, wanted in about["files"].items():
+            if digest(folder / name) != wanted:
+                raise BundleError(f"{name} of {folder} is damaged: copy the bundle again")
+        units = json_object((folder / UNITS).read_bytes())
+        return Bundle(
+            folder=folder,
+            about=about,
+            graph=OpGraph.from_json(units["graph"]),
+            forms=UnitForms.from_json(units),
+            parts={natural(t): Part(*naturals(place)) for t, place in units["parts"]},
+            constants=tuple(tuple(map(str, keys)) for keys in units["constants"]),
+            weights=load_weights(folder, about["drawn"]),
+            inputs=tuple(map(str, about["inputs"])),
+            outputs=tuple((str(name), natural(tensor)) for name, tensor in about["outputs"]),
+            reference=read_arrays(folder / REFERENCE),
+        )
+    except OSError as error:
+        raise BundleError(f"{folder} cannot be read: {error.strerror or error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BundleError(f"{folder} lacks or misstates {error}: make it again") from error
+
+
+def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write ``bundle.json`` last, with the checksums of all other files."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    sums = {str(path.relative_to(folder)): digest(path) for path in files}
+    whole = {"format": FORMAT, "version": VERSION, **about, "files": sums}
+    (folder / ABOUT).write_text(json.dumps(whole, indent=1))
+
+
+def digest(file: Path) -> str:
+    """SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+__all__ = [
+    "ABOUT",
+    "OPERATORS",
+    "REFERENCE",
+    "RESULTS",
+    "UNITS",
+    "WEIGHTS",
+    "Bundle",
+    "BundleError",
+    "digest",
+    "read_bundle",
+    "write_about",
+]

@@ -1,0 +1,137 @@
+"""From a schedule to a program of bundled kernels, its constants and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime_ext.buffers import content_key
+from runtime_ext.bundle.contents import Bundle
+from runtime_ext.bundle.place import Place, RunningSession
+from runtime_ext.kernels.compiled_unit import CompiledUnit
+from runtime_ext.measure import StageTimer
+from runtime_ext.session import Port
+from tvm_ios.arena.planner import plan_quickly
+from tvm_ios.array_files import Array
+from tvm_ios.errors import UserError
+from tvm_ios.happens_before import check_races
+from tvm_ios.lower import lower
+from tvm_ios.merge_rule import plan_merge
+from tvm_ios.merged_weights import merged_weights
+from tvm_ios.program import Program
+from tvm_ios.program_builder import tensor_names
+from tvm_ios.schedule import Schedule, Strategy
+
+
+@dataclass(frozen=True)
+class BundledProgram:
+    """A schedule of a bundle, ready for a session.
+
+    Attributes
+    ----------
+    program
+        What runs.
+    constants
+        Packed weights by the names of their buffers.
+    inputs, outputs
+        As the model names them.
+    """
+
+    program: Program
+    constants: Mapping[str, Array]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    def session(self, place: Place) -> RunningSession:
+        """A new session."""
+        plan = plan_quickly(self.program)
+        return place.open_session(self.program, self.constants, self.inputs, self.outputs, plan)
+
+
+def bundled_program(bundle: Bundle, timer: StageTimer, schedule: Schedule) -> BundledProgram:
+    """Lower a schedule with the code that the timer chose.
+
+    Raises
+    ------
+    UserError
+        If the schedule is not one of the bundle's graph or names kernels that it has not.
+    """
+    graph = bundle.graph
+    schedule.validate(graph)
+    merged = {
+        stage: timer.compiled(tuple(sorted(stage.units)))
+        for stage in schedule.stages
+        if stage.strategy is Strategy.MERGE and len(stage.groups) > 1
+    }
+    gone = {unit for stage in merged for unit in stage.units}
+    code = {u: _form(bundle, timer, schedule, u) for u in range(len(graph)) if u not in gone}
+    packed = _Packed(bundle)
+    for unit, form in code.items():
+        packed.add((unit,), form)
+    for stage, form in merged.items():
+        packed.add(tuple(sorted(stage.units)), form)
+    program = lower(
+        graph,
+        schedule,
+        {unit: form.code for unit, form in code.items()},
+        {stage: form.code for stage, form in merged.items()},
+        lanes=timer.lanes,
+        unit_latency=timer.unit_latency if timer.unit_latencies else None,
+        constant_name=packed.name,
+        parts=bundle.parts,
+    )
+    check_races(program)
+    buffers = tensor_names(graph)
+
+    def port(tensor: int, name: str) -> Port:
+        made = graph.tensors[tensor]
+        return Port(name, buffers[tensor], made.shape, made.dtype)
+
+    return BundledProgram(
+        program,
+        packed.constants,
+        tuple(map(port, graph.inputs, bundle.inputs)),
+        tuple(port(tensor, name) for name, tensor in bundle.outputs),
+    )
+
+
+def _form(bundle: Bundle, timer: StageTimer, schedule: Schedule, unit: int) -> CompiledUnit:
+    name = schedule.kernels.get(unit)
+    if name is None:
+        return timer.compiled((unit,))
+    known = bundle.forms.rkernels[unit]
+    if name not in known:
+        raise UserError(
+            f"unit {bundle.graph.operators[unit].name!r} has no kernel {name!r} in the bundle, "
+            f"only {', '.join(known)}: search again"
+        )
+    return known[name]
+
+
+class _Packed:
+    """Constants as kernels want them, by content."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.constants: dict[str, Array] = {}
+        self._bundle = bundle
+        self._names: dict[tuple[tuple[int, ...], int], str] = {}
+
+    def add(self, units: tuple[int, ...], form: CompiledUnit) -> None:
+        """Pack the constants of one unit, or of merged ones."""
+        graph = self._bundle.graph
+        weights = [[self._bundle.weights[k] for k in self._bundle.constants[u]] for u in units]
+        tensors = graph.operators[units[0]].inputs
+        values, data = weights[0], sum(not graph.tensors[t].constant for t in tensors)
+        if len(units) > 1:
+            plan = plan_merge(graph, units)
+            assert plan is not None, "the bundle has their merged code"
+            values = list(merged_weights(plan, weights))
+        for place, use in enumerate(form.constants):
+            array = use.transform.apply(values[use.parameter - data])
+            key = content_key(array)
+            self.constants[key] = array
+            self._names[units, data + place] = key
+
+    def name(self, units: tuple[int, ...], parameter: int) -> str:
+        """The buffer of a parameter."""
+        return self._names[tuple(sorted(units)), parameter]

@@ -1,0 +1,191 @@
+"""What ``run.py`` of a bundle does: search, build, verify and measure on this machine.
+
+It may be killed at any time: the next run finds all measurements in the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.bundle.compare import compare_policies, confirm, contest, results_json
+from runtime_ext.bundle.contents import RESULTS, Bundle, read_bundle
+from runtime_ext.bundle.place import Place, open_place
+from runtime_ext.bundle.search import Found, bundle_search, limits_of, search_policies
+from tvm_ios import interrupts
+from tvm_ios.errors import UserError
+from tvm_ios.files import make_folder, write_atomically
+from tvm_ios.paired import PairedRatio
+from tvm_ios.verdict import PolicyResult
+
+
+def main(folder: Path, arguments: Sequence[str]) -> int:
+    """Run a bundle; gives the exit code: 0, 1 for a stated failure, 2 for a wrong command line."""
+    wanted = _parser().parse_args(arguments)
+    interrupts.listen()
+    try:
+        results = run_bundle(folder, wanted)
+    except KeyboardInterrupt:
+        interrupts.leave()
+    except (UserError, OSError) as error:
+        if wanted.debug:
+            raise
+        print(f"run.py: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    if wanted.json or wanted.contest or wanted.peers:
+        print(json.dumps(results))
+    else:
+        _print(results)
+    return 0
+
+
+def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
+    """What is written to ``results.json``; samples by policy for a contest.
+
+    Raises
+    ------
+    UserError
+        If the bundle cannot run here, or a schedule computes something else.
+    """
+    begin = time.perf_counter()
+    bundle = read_bundle(folder)
+    output = wanted.output or folder / RESULTS
+    make_folder(output)
+    place = open_place(bundle, wanted.lanes)
+    limits = limits_of(bundle, wanted.max_measurements, wanted.time_limit)
+    search = bundle_search(bundle, place, output, limits, _Progress())
+    if wanted.contest:
+        saved = {name: Path(path) for name, path in json.loads(wanted.contest).items()}
+        search.measured_baseline("sequential")
+        return contest(bundle, place, search.timer, saved)
+    report = search.progress or _Progress()
+    if wanted.peers:
+        from runtime_ext.bundle.peers import compare_peers
+
+        # Groups share the lanes by the latencies of their units, which the log has.
+        search.measured_baseline("sequential")
+        named = [pair.partition("=") for pair in wanted.schedules]
+        files = {name: Path(path) for name, _, path in named}
+        made = compare_peers(bundle, place, search.timer, files, wanted.peers.split(","), report)
+        write_atomically(output / "peers.json", json.dumps(made, indent=1).encode())
+        return made
+    policies = tuple(wanted.policy.split(",")) if wanted.policy else bundle.about["policies"]
+    found = search_policies(search, policies, output)
+    schedules = {policy: made.schedule for policy, made in found.items()}
+    results = compare_policies(bundle, place, search.timer, schedules, report)
+    files = {policy: output / f"schedule-{policy}.json" for policy in found}
+    kept, confirmed = confirm(
+        bundle, files, results, output / "log.jsonl", place.device.lanes, report
+    )
+    made = _results(bundle, place, found, results, kept, confirmed)
+    made["search"]["stages_measured"] = search.timer.stages_measured
+    made["seconds"] = time.perf_counter() - begin
+    write_atomically(output / "results.json", json.dumps(made, indent=1).encode())
+    return made
+
+
+def _results(
+    bundle: Bundle,
+    place: Place,
+    found: Mapping[str, Found],
+    results: Sequence[PolicyResult],
+    kept: str,
+    confirmed: Mapping[str, PairedRatio],
+) -> dict[str, Any]:
+    took = [made.took for made in found.values() if made.took is not None]
+    about = bundle.about
+    return {
+        "model": about["model"],
+        "batch": bundle.graph.batch,
+        "device": place.device.name,
+        "lanes": place.device.lanes,
+        "target": about["target"],
+        "made_with": about["versions"],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        **place.facts,
+        "policies": results_json(results),
+        "kept": kept,
+        "confirmed": {name: asdict(ratio) for name, ratio in confirmed.items()},
+        "search": {
+            "units": len(bundle.graph),
+            "states": sum(s.states for s in took),
+            "transitions": sum(s.transitions for s in took),
+            "candidates": max((s.candidates for s in took), default=0),
+            "complete": all(s.complete for s in took),
+        },
+    }
+
+
+def _print(results: Mapping[str, Any]) -> None:
+    print(f"{results['model']}, batch {results['batch']}, on {results['device']}")
+    print(f"{'policy':14} {'stages':>6} {'latency':>12} {'to sequential':>14} {'error':>9}")
+    for row in results["policies"]:
+        print(
+            f"{row['policy']:14} {row['stages']:6} {row['latency_ms']:9.3f} ms "
+            f"{row['ratio']:14.3f} {row['max_rel_error']:9.1e}"
+        )
+    ratio = results["confirmed"]["sequential"]
+    print(
+        f"kept {results['kept']}: in {ratio['pairs']} pairs of runs in fresh processes "
+        f"{ratio['median']:.3f} of sequential ({ratio['low']:.3f} to {ratio['high']:.3f})"
+    )
+
+
+class _Progress:
+    """One line a tenth of a piece of work, on stderr."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, int] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        interrupts.raise_if_received()
+        tenth = 10 * done // max(1, total)
+        if self._said.get(what) != tenth:
+            self._said[what] = tenth
+            print(f"{what}: {done} of {total}", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run.py",
+        description="Search schedules of this bundle's model by measuring on this machine, verify "
+        "and time them. Kill it at any time: the next run goes on where it was.",
+    )
+    parser.add_argument("--policy", metavar="NAMES", help="policies to try, between commas")
+    parser.add_argument("--lanes", type=_natural, help="threads, or streams")
+    parser.add_argument(
+        "--max-measurements", type=int, default=400, help="stages to measure for a policy, at most"
+    )
+    parser.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="of a policy's search, at most"
+    )
+    parser.add_argument("-o", "--output", type=Path, help="where results go  [results/ in here]")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument(
+        "--peers",
+        metavar="NAMES",
+        help="instead of a search compare saved schedules with PyTorch: torch, torch-nhwc, "
+        "torch-graph, torch-graph-nhwc, torch-compile, torch-max-autotune",
+    )
+    parser.add_argument(
+        "--schedules", nargs="+", metavar="NAME=FILE", default=[], help="for --peers, ours"
+    )
+    parser.add_argument("--contest", help=argparse.SUPPRESS)
+    return parser
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number

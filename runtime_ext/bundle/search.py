@@ -1,0 +1,75 @@
+"""The measured search on the machine that runs a bundle; its log makes it resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime_ext.bundle.contents import Bundle
+from runtime_ext.bundle.kernels import BundledKernels
+from runtime_ext.bundle.place import Place
+from runtime_ext.measure import Progress, StageTimer
+from runtime_ext.stage_search import SearchLimits, StageSearch
+from tvm_ios.blocks import cut_blocks
+from tvm_ios.cost.log import LogHeader, MeasurementLog
+from tvm_ios.schedule import Schedule
+from tvm_ios.search.endings import Pruning
+from tvm_ios.search.lazy import Budget, LazyStatistics
+
+
+@dataclass(frozen=True)
+class Found:
+    """A schedule, and what the search for it took (None for those that need none)."""
+
+    schedule: Schedule
+    took: LazyStatistics | None
+
+
+def limits_of(
+    bundle: Bundle, max_measurements: int | None, time_limit: float | None
+) -> SearchLimits:
+    """The limits that the bundle was made with, and a budget."""
+    about = bundle.about["limits"]
+    return SearchLimits(
+        pruning=Pruning(about["r"], about["s"]),
+        max_block=about["max_block"],
+        budget=Budget(max_measurements, time_limit),
+    )
+
+
+def bundle_search(
+    bundle: Bundle, place: Place, folder: Path, limits: SearchLimits, progress: Progress
+) -> StageSearch:
+    """A search whose measurements go into ``log.jsonl`` of a folder, or are found there."""
+    header = LogHeader(place.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
+    kernels = BundledKernels(bundle, place.function)
+    timer = StageTimer(
+        bundle.graph,
+        lambda units: units,
+        kernels,
+        place.device,
+        MeasurementLog(folder / "log.jsonl", header),
+        bundle.parts,
+    )
+    several = any(len(forms) > 1 for forms in bundle.forms.forms.values())
+    return StageSearch(
+        timer,
+        cut_blocks(bundle.graph, limits.max_block),
+        limits,
+        progress,
+        choose_forms=several,
+        mergeable=kernels.mergeable,
+    )
+
+
+def search_policies(
+    search: StageSearch, policies: tuple[str, ...], folder: Path
+) -> Mapping[str, Found]:
+    """The schedule of each policy, saved as ``schedule-POLICY.json``."""
+    found: dict[str, Found] = {}
+    for policy in dict.fromkeys(("sequential", *policies)):
+        made = search.measured_baseline(policy)
+        found[policy] = Found(*search.schedule(policy)) if made is None else Found(made, None)
+        found[policy].schedule.save(folder / f"schedule-{policy}.json", search.graph)
+    return found

@@ -1,0 +1,55 @@
+"""The Python files that a bundle's runner needs, found by their imports."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+#: The folder in which our packages lie.
+_ROOT = Path(__file__).parents[2]
+_PACKAGES = ("tvm_ios", "runtime_ext")
+
+
+def copy_sources(module: str, folder: Path) -> None:
+    """Copy a module and all of ours that it imports, anywhere in its code, into a folder."""
+    for path in _needed(module):
+        copy = folder / path.relative_to(_ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+
+
+def _needed(module: str) -> set[Path]:
+    found: set[Path] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        path = _file(name)
+        if path is None or path in found:
+            continue
+        found.add(path)
+        waiting += _imports(ast.parse(path.read_text()))
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+    return found
+
+
+def _file(module: str) -> Path | None:
+    if module.partition(".")[0] not in _PACKAGES:
+        return None
+    path = _ROOT / module.replace(".", "/")
+    choices = (path / "__init__.py", path.with_suffix(".py"))
+    return next((choice for choice in choices if choice.is_file()), None)
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            yield child.module
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        yield from _imports(child)

@@ -1,0 +1,107 @@
+"""The code of units, of their rKernels and of merge candidates as JSON, equal code once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
+from runtime_ext.kernels.transform import ParamTransform
+from tvm_ios.json_text import natural, naturals
+from tvm_ios.program import BufferType, PhaseCall, UnitCode
+
+
+@dataclass(frozen=True)
+class UnitForms:
+    """What a compiler made of the units that a search may put into a program.
+
+    Attributes
+    ----------
+    forms
+        For each unit, and for units that may be merged, the different forms; the default is last.
+    rkernels
+        For each unit its forms by the names of the rKernels.
+    """
+
+    forms: Mapping[tuple[int, ...], tuple[CompiledUnit, ...]]
+    rkernels: Mapping[int, Mapping[str, CompiledUnit]]
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Of all kernels."""
+        forms = [form for made in self.forms.values() for form in made]
+        forms += [form for made in self.rkernels.values() for form in made.values()]
+        return tuple(dict.fromkeys(call.symbol for form in forms for call in form.code.calls))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the inverse of :meth:`from_json`."""
+        codes: dict[str, Any] = {}
+
+        def entered(form: CompiledUnit) -> str:
+            codes.setdefault(form.key, _form_json(form))
+            return form.key
+
+        forms = [[units, [entered(form) for form in made]] for units, made in self.forms.items()]
+        rkernels = [
+            [unit, {name: entered(form) for name, form in made.items()}]
+            for unit, made in self.rkernels.items()
+        ]
+        return {"forms": forms, "rkernels": rkernels, "codes": codes}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> UnitForms:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If it is no such thing.
+        """
+        codes = {str(key): _form(str(key), code) for key, code in data["codes"].items()}
+        return UnitForms(
+            {naturals(units): tuple(codes[key] for key in keys) for units, keys in data["forms"]},
+            {
+                natural(unit): {str(name): codes[key] for name, key in made.items()}
+                for unit, made in data["rkernels"]
+            },
+        )
+
+
+def _form_json(form: CompiledUnit) -> dict[str, Any]:
+    code = form.code
+    return {
+        "parameters": _types_json(code.parameters),
+        "outputs": code.outputs,
+        "scratch": _types_json(code.scratch),
+        "calls": [[call.symbol, call.tiles, call.arguments] for call in code.calls],
+        "constants": [[use.parameter, use.transform.to_json()] for use in form.constants],
+        "kernels": form.kernels,
+        "tuned": sorted(form.tuned),
+    }
+
+
+def _form(key: str, data: Mapping[str, Any]) -> CompiledUnit:
+    code = UnitCode(
+        parameters=_types(data["parameters"]),
+        outputs=natural(data["outputs"]),
+        scratch=_types(data["scratch"]),
+        calls=tuple(
+            PhaseCall(str(symbol), natural(tiles), naturals(arguments))
+            for symbol, tiles, arguments in data["calls"]
+        ),
+    )
+    constants = tuple(
+        ConstantUse(natural(parameter), ParamTransform.from_json(steps))
+        for parameter, steps in data["constants"]
+    )
+    tuned = frozenset(map(str, data["tuned"]))
+    return CompiledUnit(code, constants, key, tuple(map(str, data["kernels"])), tuned)
+
+
+def _types_json(types: Sequence[BufferType]) -> list[Any]:
+    return [[kind.shape, kind.dtype] for kind in types]
+
+
+def _types(data: Any) -> tuple[BufferType, ...]:
+    return tuple(BufferType(naturals(shape), str(dtype)) for shape, dtype in data)

@@ -1,0 +1,174 @@
+"""Seconds of programs on a GPU, by the GPU's own clock.
+
+A sample is a captured graph of a run, fork and join included, repeated in the graph itself: the
+host then has no part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from runtime_ext.cuda.driver import call, open_device
+from runtime_ext.cuda.executor import CudaExecutor, run_on_device
+from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.memory import DeviceMemory
+from runtime_ext.cuda.resources import DeviceBytes, event
+from tvm_ios.program import Launch, Program
+
+#: Gives the kernel of a symbol.
+Function = Callable[[str], Launchable]
+
+_SAMPLES = 12
+#: Seconds of one sample, beside which the launch of a graph does not count.
+_SAMPLE_SECONDS = 1e-3
+#: So that graphs are captured in milliseconds; longer samples replay them.
+_MOST_NODES = 1000
+#: Of one sample when the cache is flushed before each.
+_FLUSHED_RUNS = 5
+#: Times the second-level cache: the host issues the next run while so much is being written.
+_FLUSHED_CACHES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU as measured searches use it.
+
+    Attributes
+    ----------
+    number
+        As CUDA counts them.
+    lanes
+        Streams.
+    flush
+        Whether each run begins with nothing of its data in the second-level cache.
+    """
+
+    number: int = 0
+    lanes: int = 8
+    flush: bool = False
+
+    #: A kernel runs whole.
+    splits = False
+
+    @property
+    def name(self) -> str:
+        """As NVIDIA calls it."""
+        return open_device(self.number).name
+
+    def time_program(self, program: Program, function: Function) -> list[float]:
+        """Samples, in seconds, of a program on random data."""
+        return time_program(program, function, device=self.number, flush=self.flush)
+
+    def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
+        """For each launch of a program of one lane samples of its seconds alone."""
+        (lane,) = program.lanes
+        return [
+            self.time_program(replace(program, lanes=((item,),)), function)
+            for item in lane
+            if isinstance(item, Launch)
+        ]
+
+
+def time_program(
+    program: Program, function: Function, *, device: int = 0, flush: bool = False
+) -> list[float]:
+    """Samples, in seconds a run, of a program on random data.
+
+    Parameters
+    ----------
+    program
+        What to time.
+    function
+        Gives the kernel of each of its symbols.
+    device
+        Number of the GPU.
+    flush
+        Overwrite the second-level cache before each run, outside the time.
+
+    Raises
+    ------
+    KernelError
+        If a kernel fails.
+    CudaError
+        If the GPU cannot hold the program, or there is none.
+    """
+    kernels: Mapping[str, Launchable] = {symbol: function(symbol) for symbol in program.kernels}
+    memory, executor = run_on_device(program, kernels, None, None, device)
+    try:
+        _fill(memory, program)
+        executor.run()
+        return _flushed(executor) if flush else _repeated(executor)
+    finally:
+        executor.close()
+
+
+def _repeated(executor: CudaExecutor) -> list[float]:
+    """Samples of runs back to back: their data is in the cache as far as it fits."""
+    (once,) = executor.benchmark(1, 1)
+    (once,) = executor.benchmark(max(1, math.ceil(_SAMPLE_SECONDS / max(once, 1e-6))), 1)
+    runs = max(1, math.ceil(_SAMPLE_SECONDS / max(once, 1e-7)))
+    inside = max(1, min(runs, _MOST_NODES // max(executor.launches, 1)))
+    replays = math.ceil(runs / inside)
+    graph = executor.capture(inside)
+    begin, end = (event(executor.device, timing=True) for _ in range(2))
+    samples: list[float] = []
+    for sample in range(_SAMPLES + 1):
+        call("cuEventRecord", begin.handle, executor.origin)
+        for _ in range(replays):
+            call("cuGraphLaunch", graph.handle, executor.origin)
+        call("cuEventRecord", end.handle, executor.origin)
+        call("cuStreamSynchronize", executor.origin)
+        # The first one warms the graph itself up.
+        if sample:
+            samples.append(_seconds(begin, end) / (inside * replays))
+    return samples
+
+
+def _flushed(executor: CudaExecutor) -> list[float]:
+    """Samples of runs that find nothing in the cache."""
+    size = _FLUSHED_CACHES * executor.device.l2_bytes
+    spill = DeviceBytes(executor.device, size)
+    graph = executor.capture(1)
+    pairs = [[event(executor.device, timing=True) for _ in range(2)] for _ in range(_FLUSHED_RUNS)]
+    samples: list[float] = []
+    for sample in range(_SAMPLES + 1):
+        for begin, end in pairs:
+            call("cuMemsetD8Async", spill.address, sample, size, executor.origin)
+            call("cuEventRecord", begin.handle, executor.origin)
+            call("cuGraphLaunch", graph.handle, executor.origin)
+            call("cuEventRecord", end.handle, executor.origin)
+        call("cuStreamSynchronize", executor.origin)
+        if sample:
+            samples.append(sum(_seconds(*pair) for pair in pairs) / len(pairs))
+    return samples
+
+
+def _seconds(begin: Any, end: Any) -> float:
+    return call("cuEventElapsedTime", begin.handle, end.handle) * 1e-3
+
+
+def _fill(memory: DeviceMemory, program: Program) -> None:
+    """Numbers that neither overflow nor are all alike, which would cost less power."""
+    for number, buffer in enumerate(program.buffers):
+        if buffer.part is None and buffer.type.nbytes:
+            kind = np.dtype(buffer.type.dtype)
+            size = buffer.type.nbytes // kind.itemsize
+            # Whatever its size, few different arrays are drawn.
+            data = _numbers(kind.str, 1 << (size - 1).bit_length())
+            address = memory.addresses[number]
+            call("cuMemcpyHtoD", address, data.ctypes.data, buffer.type.nbytes)
+
+
+@cache
+def _numbers(dtype: str, count: int) -> np.ndarray[Any, Any]:
+    kind = np.dtype(dtype)
+    if kind.kind != "f":
+        # Integers may be indices: zero is always one.
+        return np.zeros(count, kind)
+    return (np.random.default_rng(0).random(count, np.float32) - 0.5).astype(kind)

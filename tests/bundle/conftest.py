@@ -1,0 +1,33 @@
+"""One bundle for all tests that only read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relay_passes.bundle import redrawn, write_bundle
+from relay_passes.load import load_model
+from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.prepare import prepare
+from tvm_ios.search.endings import Pruning
+
+
+@pytest.fixture(scope="session")
+def folder(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the small Inception block, with few candidates so that it is made quickly."""
+    loaded, drawn = redrawn(load_model("inception_block"), 0)
+    prepared = prepare(loaded.module, loaded.name)
+    options = MeasuringOptions(lanes=2, cache=cache, pruning=Pruning(1, 3))
+    path = tmp_path_factory.mktemp("bundle") / "block"
+    made = write_bundle(
+        loaded,
+        MeasuredSearch(prepared, options),
+        path,
+        policies=("greedy", "ios-both"),
+        drawn=drawn,
+        max_merges=6,
+        progress=lambda *_: None,
+    )
+    assert (made.units, made.merges) == (17, 6)
+    return path

@@ -1,0 +1,188 @@
+"""A bundle runs where there is neither TVM nor a compiler, and goes on after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm_ffi
+import typing_extensions
+
+from relay_passes.load import load_model
+from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.prepare import prepare
+from runtime_ext.bundle.contents import BundleError, read_bundle
+from tvm_ios.cost.log import read_header
+from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.search.endings import Pruning
+
+
+def command(folder: Path, *arguments: object) -> list[str]:
+    """``run.py`` without site-packages."""
+    return [sys.executable, "-S", str(folder / "run.py"), *map(str, arguments)]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a Python that has NumPy and tvm-ffi, and nothing else."""
+    site = tmp_path_factory.mktemp("site")
+    for module in (np, tvm_ffi):
+        (path,) = module.__path__
+        (site / module.__name__).symlink_to(path)
+        libraries = Path(path).with_name(f"{module.__name__}.libs")
+        if libraries.exists():
+            (site / libraries.name).symlink_to(libraries)
+    (site / "typing_extensions.py").symlink_to(str(typing_extensions.__file__))
+    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    return {**kept, "PYTHONPATH": str(site)}
+
+
+def run(folder: Path, environment: dict[str, str], *arguments: object) -> dict[str, Any]:
+    """The results of a run."""
+    done = subprocess.run(
+        command(folder, *arguments, "--json"),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_it_holds_what_a_search_may_ask_for(folder: Path) -> None:
+    bundle = read_bundle(folder)
+    assert {units for units in bundle.forms.forms if len(units) == 1} == {
+        (unit,) for unit in range(len(bundle.graph))
+    }
+    assert all({"default"} <= made.keys() for made in bundle.forms.rkernels.values())
+    stored = (folder / "weights.safetensors").stat().st_size
+    assert stored < 40_000, "large weights are drawn, not stored"
+    for keys in bundle.constants:
+        for key in keys:
+            _ = bundle.weights[key]
+
+
+@pytest.mark.slow
+def test_it_runs_with_numpy_and_tvm_ffi_alone(
+    folder: Path, bare: dict[str, str], tmp_path: Path
+) -> None:
+    results = run(folder, bare, "--policy", "greedy,ios-both,rammer", "-o", tmp_path)
+    rows = {row["policy"]: row for row in results["policies"]}
+    assert list(rows) == ["sequential", "greedy", "ios-both", "rammer"]
+    assert all(row["max_rel_error"] < 1e-5 for row in rows.values())
+    assert results["kept"] in rows
+    assert json.loads((tmp_path / "results.json").read_text())["kept"] == results["kept"]
+
+    # The schedule is one of the model's, and the log answers a search at home.
+    prepared = prepare(load_model("inception_block").module, "inception_block")
+    Schedule.load(tmp_path / "schedule-ios-both.json").validate(prepared.units)
+
+    # All is in the log now.
+    again = run(folder, bare, "--policy", "ios-both", "-o", tmp_path)
+    assert again["search"]["stages_measured"] == 0
+
+
+@pytest.mark.slow
+def test_merged_units_compute_the_same(folder: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    """Whatever is faster here: a schedule that merges is built from the bundle and compared."""
+    bundle = read_bundle(folder)
+    made = subprocess.run(
+        [sys.executable, "-S", "-c", _PREFER_MERGING, str(folder), str(tmp_path)],
+        env=bare,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert made.returncode == 0, made.stderr
+    found = Schedule.load(tmp_path / "merged.json")
+    found.validate(bundle.graph)
+    assert any(stage.strategy is Strategy.MERGE for stage in found.stages)
+    assert float(made.stdout) < 1e-5
+
+
+#: Times all stages alike, so that fewer stages are better, and merging is the only way to these.
+_PREFER_MERGING = """
+import sys
+from pathlib import Path
+
+folder, output = map(Path, sys.argv[1:])
+sys.path.insert(0, str(folder / "packages"))
+import runtime_ext.cpu_device
+from runtime_ext.bundle.compare import verified
+from runtime_ext.bundle.contents import read_bundle
+from runtime_ext.bundle.place import open_place
+from runtime_ext.bundle.programs import bundled_program
+from runtime_ext.bundle.search import bundle_search, limits_of
+
+runtime_ext.cpu_device.time_program = lambda *_: [1e-3]
+bundle = read_bundle(folder)
+place = open_place(bundle, None)
+search = bundle_search(bundle, place, output, limits_of(bundle, None, None), lambda *_: None)
+schedule, _ = search.schedule("ios-merge")
+schedule.save(output / "merged.json", bundle.graph)
+session = bundled_program(bundle, search.timer, schedule).session(place)
+print(verified(bundle, "ios-merge", session)[1])
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on(folder: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    arguments = command(folder, "--policy", "ios-both", "-o", tmp_path)
+    with subprocess.Popen(arguments, env=bare, stderr=subprocess.DEVNULL) as process:
+        while not log.exists() or log.read_text().count("\n") < 10:
+            assert process.poll() is None, "it should still measure"
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    before = log.read_text()
+    before = before[: before.rindex("\n") + 1]
+    results = run(folder, bare, "--policy", "ios-both", "-o", tmp_path)
+    assert log.read_text().startswith(before)
+    measured = before.count("\n") - 1
+    assert results["search"]["stages_measured"] == log.read_text().count("\n") - 1 - measured
+
+
+@pytest.mark.slow
+def test_the_log_is_a_cost_at_home(folder: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    run(folder, bare, "--policy", "ios-both", "-o", tmp_path)
+    log = tmp_path / "log.jsonl"
+    loaded = load_model("inception_block")
+    target = read_bundle(folder).about["target"]
+    options = MeasuringOptions(lanes=2, target=json.loads(target), pruning=Pruning(1, 3))
+    search = MeasuredSearch(prepare(loaded.module, loaded.name), options)
+    made, _ = search.recorded("ios-parallel", log)
+    assert made.device == read_header(log).device
+    assert 0 < made.latency < 1
+
+
+def test_damage_and_wrong_use_are_one_sentence(
+    folder: Path, bare: dict[str, str], tmp_path: Path
+) -> None:
+    def sentence(*arguments: object) -> str:
+        done = subprocess.run(
+            command(tmp_path / "copy", *arguments), env=bare, capture_output=True, text=True
+        )
+        assert done.returncode == 1, done.stderr
+        (line,) = done.stderr.strip().splitlines()
+        return line
+
+    shutil.copytree(folder, tmp_path / "copy")
+    assert "there is no policy 'none'" in sentence("--policy", "none", "--max-measurements", 0)
+    units = tmp_path / "copy" / "units.json"
+    units.write_text(units.read_text().replace("conv", "vnoc", 1))
+    assert "units.json of" in sentence()
+    assert "is damaged" in sentence()
+    (tmp_path / "copy" / "bundle.json").write_text("{}")
+    assert "is not a tvm-ios bundle of version 1" in sentence()
+    with pytest.raises(BundleError, match="is no bundle"):
+        read_bundle(tmp_path)

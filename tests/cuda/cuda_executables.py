@@ -1,0 +1,63 @@
+"""A small executable for a GPU, whose kernel the stand-in can run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from random_units import VECTOR
+
+from runtime_ext.cuda.launchable import Launchable, write_kernels
+from runtime_ext.executable import Executable
+from runtime_ext.session import Port
+from tvm_ios.arena.planner import plan_memory
+from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role, Wait
+from tvm_ios.schedule import Schedule, sequential_stages
+
+#: The executable's own is not asked for when it is run.
+_TENSORS = (Tensor("a", (1,)), Tensor("b", (1,)))
+_GRAPH = OpGraph("model", (Operator("u", "unit", (0,), (1,)),), _TENSORS, (0,), (1,))
+SCHEDULE = Schedule(_GRAPH.fingerprint, sequential_stages(_GRAPH), policy="sequential").to_json(
+    _GRAPH
+)
+
+
+def add_two(folder: Path, cubin: bytes, arch: str = "sm_90") -> Executable:
+    """It adds two to x on one stream and to a constant on another one."""
+    buffers = (
+        Buffer("x", VECTOR, Role.INPUT),
+        Buffer("c", VECTOR, Role.CONSTANT),
+        Buffer("h0", VECTOR, Role.INTERMEDIATE),
+        Buffer("h1", VECTOR, Role.INTERMEDIATE),
+        Buffer("y", VECTOR, Role.OUTPUT),
+        Buffer("d", VECTOR, Role.OUTPUT),
+    )
+    program = Program(
+        (
+            (Launch(0, (0, 2), 0, 1, 0), Launch(0, (2, 4), 0, 1, 1)),
+            (Launch(0, (1, 3), 0, 1, 2), Wait(0, 1), Launch(0, (3, 5), 0, 1, 3)),
+        ),
+        ("step",),
+        buffers,
+        ("a", "b", "c", "d"),
+        (KernelUse(1, 2, (1,)),),
+    )
+    kernels = folder / "made.safetensors"
+    write_kernels(kernels, arch, {"step": Launchable("step", (1, 1, 1), (32, 1, 1), 0, cubin)})
+    return Executable(
+        program=program,
+        plan=plan_memory(program).plan,
+        kernels=kernels,
+        constants={"c": np.arange(12)},
+        inputs=(Port("input", "x", VECTOR.shape, VECTOR.dtype),),
+        outputs=tuple(
+            Port(name, buffer, VECTOR.shape, VECTOR.dtype)
+            for name, buffer in (("first", "y"), ("second", "d"))
+        ),
+        schedule=SCHEDULE,
+        target='{"kind": "cuda", "arch": "sm_90"}',
+        features=(),
+        fingerprint="none",
+        arch=arch,
+    )

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_executables import add_two
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_units import Case, cases, random_inputs
+from stand_in import KERNELS, kernels_of, seed
+
+from runtime_ext.cuda.driver import CudaError
+from runtime_ext.executable import load
+from runtime_ext.package import ExecutableError
+from runtime_ext.session import Session, SessionError
+from tvm_ios.arena.planner import plan_memory
+from tvm_ios.lower import lower
+
+
+def results(session: Session, runs: int = 3) -> list[bytes]:
+    for _ in range(runs):
+        session.run()
+    return [session.get_output(place).tobytes() for place in range(len(session.outputs))]
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases(whole=True), st.integers(1, 4), st.booleans(), st.integers(0, 9999))
+def test_a_gpu_computes_what_the_reference_does(
+    case: Case, lanes: int, planned: bool, number: int
+) -> None:
+    seed(number)
+    program = lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes)
+    plan = plan_memory(program).plan if planned else None
+    inputs = random_inputs(case.graph, number)
+    found: list[list[bytes]] = []
+    on_gpu: Any
+    for on_gpu in ("cuda", "cuda-streams"):
+        kernels = kernels_of(case, program)
+        session = Session(program, kernels, case.constants, plan=plan, executor=on_gpu)
+        session.set_input(**inputs)
+        found.append(results(session))
+        session.close()
+    reference = Session(program, case.functions(), case.constants, executor="reference")
+    reference.set_input(**inputs)
+    assert found == [results(reference, 1)] * 2
+
+
+@pytest.mark.parametrize("name", ["out", "out.tar"])
+def test_an_executable_is_saved_loaded_and_run(tmp_path: Path, name: str) -> None:
+    add_two(tmp_path, KERNELS).save(tmp_path / name)
+    loaded = load(tmp_path / name)
+    assert loaded.arch == "sm_90"
+    session = loaded.session()
+    for start in (0, 100):
+        session.run(input=np.full(12, start))
+        np.testing.assert_array_equal(session.get_output("first"), np.full(12, start + 2))
+        np.testing.assert_array_equal(session.get_output("second"), np.arange(12) + 2)
+    assert len(session.profile()) == 4
+    assert len(session.benchmark(2, 3)) == 3
+    session.close()
+    np.testing.assert_array_equal(session.get_output("second"), np.arange(12) + 2)
+    with pytest.raises(SessionError, match="has shape"):
+        session.set_input(input=np.zeros(3, "int64"))
+    with pytest.raises(ExecutableError, match="sm_90 cannot be run by the executor 'native'"):
+        loaded.session("native")
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    add_two(tmp_path, KERNELS, "sm_80").save(tmp_path / "out")
+    with pytest.raises(CudaError, match=r"compiled for sm_80 and Stand-in is sm_90; compile them"):
+        load(tmp_path / "out").session()
+    with pytest.raises(CudaError, match="no CUDA device 1; there are 1"):
+        add_two(tmp_path, KERNELS).session(device=1)
+
+
+def test_code_that_the_driver_refuses_is_said(tmp_path: Path) -> None:
+    add_two(tmp_path, b"no machine code").save(tmp_path / "out")
+    with pytest.raises(CudaError, match="cuModuleLoadData failed with CUDA_ERROR_INVALID_IMAGE"):
+        load(tmp_path / "out").session()

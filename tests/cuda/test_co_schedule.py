@@ -1,0 +1,246 @@
+"""From a module through Rammer's search to one kernel, run on the CPU and compared with TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fused_harness import OnCpu
+from passes.relax_sketch import RelaxSketch, inputs_of, module_of, run
+from tvm import relax
+
+from relay_passes.prepare import Prepared, apply_schedule, prepare
+from runtime_ext.buffers import content_key
+from runtime_ext.build import build
+from runtime_ext.cuda.co_schedule import (
+    CoScheduledStage,
+    co_scheduled,
+    estimated_rkernel,
+    rtask_code,
+)
+from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.launchable import read_kernels
+from runtime_ext.in_place import arrange
+from runtime_ext.session import Session
+from tvm_ios.devices import load_device
+from tvm_ios.graph import OpGraph
+from tvm_ios.happens_before import check_races
+from tvm_ios.lower import lower
+from tvm_ios.persistent_lowering import lower_persistent
+from tvm_ios.placement import Placement
+from tvm_ios.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
+from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.search.rammer import co_schedule
+
+op = relax.op
+VEUS = 6
+
+
+def inception(s: RelaxSketch, x: Any) -> Any:
+    """Branches of dependent convolutions, a pool, and a concatenation in which they lie."""
+    first = s.emit(op.nn.relu(s.bias(s.conv(x, 8, (1, 1)))))
+    second = s.emit(op.nn.relu(s.conv(s.conv(x, 8, (1, 1)), 12)))
+    third = s.conv(s.emit(op.nn.max_pool2d(x, (3, 3), padding=(1, 1))), 4, (1, 1))
+    return s.conv(s.emit(op.concat([first, second, third], axis=1)), 8)
+
+
+def separable(s: RelaxSketch, x: Any) -> Any:
+    """The sum of two separable convolutions and of what they read, as in a NASNet cell."""
+    a = s.conv(s.conv(s.emit(op.nn.relu(x)), 8, groups=8), 8, (1, 1))
+    b = s.conv(s.conv(s.emit(op.nn.relu(x)), 8, (5, 5), groups=8), 8, (1, 1))
+    pooled = s.emit(op.nn.avg_pool2d(x, (3, 3), padding=(1, 1)))
+    return s.emit(op.add(s.emit(op.add(a, b)), pooled))
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A network's units as CUDA kernels, and its rProgram."""
+
+    module: Any
+    graph: OpGraph
+    parts: Mapping[int, Part]
+    code: dict[int, UnitCode]
+    kernels: dict[str, CudaKernel]
+    constants: dict[str, np.ndarray]
+    names: dict[tuple[int, int], str]
+    placement: Placement
+    stage: Stage
+    prepared: Prepared
+    compiler: CudaKernelCompiler
+
+    def constant_name(self, units: tuple[int, ...], parameter: int) -> str:
+        return self.names[units[0], parameter]
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule(
+            self.graph.fingerprint, (self.stage,), "rammer", placements={0: self.placement}
+        )
+
+    def one_kernel(self) -> CoScheduledStage:
+        return co_scheduled(
+            self.graph,
+            self.stage,
+            self.placement,
+            self.code,
+            self.kernels,
+            load_device("h200"),
+            veus=VEUS,
+            constant_name=self.constant_name,
+            parts=self.parts,
+        )
+
+    def launched(self, stage: CoScheduledStage) -> Program:
+        def constant_name(units: tuple[int, ...], parameter: int) -> str:
+            first = len(stage.code.parameters) - stage.code.outputs - len(stage.constants)
+            unit, own = stage.constants[parameter - first]
+            assert units == self.stage.units
+            return self.constant_name((unit,), own)
+
+        return lower(
+            self.graph,
+            self.schedule,
+            self.code,
+            {self.stage: stage.code},
+            lanes=2,
+            constant_name=constant_name,
+            parts=self.parts,
+        )
+
+
+@pytest.fixture(scope="module", params=[inception, separable], ids=["inception", "separable"])
+def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    module = module_of([(1, 8, 9, 9)], request.param)
+    prepared = prepare(module)
+    graph = prepared.units
+    units = [prepared.outliner.unit(u) for u in range(len(graph))]
+    memory = arrange(graph, [u.function for u in units])
+    compiler = CudaKernelCompiler("sm_90", tmp_path_factory.mktemp("cuda"))
+    made = compiler.compile(
+        {str(i): memory.source(u.function, u.data, u.outputs) for i, u in enumerate(units)}
+    )
+    code = {i: made[str(i)].code for i in range(len(graph))}
+    constants: dict[str, np.ndarray] = {}
+    names: dict[tuple[int, int], str] = {}
+    for i, unit in enumerate(units):
+        for k, use in enumerate(made[str(i)].constants):
+            value = unit.constants[use.parameter - len(unit.data)].value.numpy()
+            packed = use.transform.apply(value)
+            names[i, len(unit.data) + k] = content_key(packed)
+            constants[content_key(packed)] = packed
+    symbols = {call.symbol for c in code.values() for call in c.calls}
+    kernels = {symbol: compiler.kernel(symbol) for symbol in symbols}
+    device = load_device("h200")
+
+    def rkernels(unit: int) -> Any:
+        flops = graph.operators[unit].flops
+        return (estimated_rkernel("default", code[unit], kernels, flops, device, VEUS),)
+
+    found = co_schedule(graph, range(len(graph)), rkernels, VEUS)
+    stage = Stage(Strategy.CO_SCHEDULE, (found.units,))
+    return Compiled(
+        module=module,
+        graph=graph,
+        parts=memory.parts,
+        code=code,
+        kernels=kernels,
+        constants=constants,
+        names=names,
+        placement=found.placement,
+        stage=stage,
+        prepared=prepared,
+        compiler=compiler,
+    )
+
+
+def test_one_launch_computes_the_network(compiled: Compiled, tmp_path: Path) -> None:
+    stage = compiled.one_kernel()
+    program = compiled.launched(stage)
+    check_races(program)
+    assert [len(lane) for lane in program.lanes] == [1, 0]
+    on_cpu = OnCpu(stage.fused.kernel.source, stage.fused, tmp_path)
+    seeds = iter(range(10))
+
+    def kernel(*arguments: Any) -> None:
+        *buffers, begin, end = arguments
+        assert (begin, end) == (0, 1)
+        arrays = [np.from_dlpack(b) for b in buffers]
+        for place in stage.fused.launchable.cleared:
+            arrays[place][:] = 0
+        on_cpu.launch(arrays, next(seeds))
+
+    inputs = inputs_of(compiled.module)
+    session = Session(
+        program,
+        {stage.fused.kernel.symbol: kernel},
+        compiled.constants,
+        executor="poisoning",
+    )
+    for _ in range(3):
+        session.run(**dict(zip((p.name for p in session.inputs), inputs, strict=True)))
+        expected = run(compiled.module, inputs)
+        for place, value in enumerate(expected):
+            found = session.get_output(place).reshape(value.shape)
+            np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-4)
+    session.close()
+
+
+def test_what_is_built_has_one_launch_and_clears_its_counts(
+    compiled: Compiled, tmp_path: Path
+) -> None:
+    module = apply_schedule(compiled.prepared, compiled.schedule)
+    model = build(module, compiler=compiled.compiler, lanes=2)
+    check_races(model.program)
+    (launch,) = (item for lane in model.program.lanes for item in lane)
+    assert isinstance(launch, Launch)
+    symbol = model.program.kernels[launch.kernel]
+    compiled.compiler.export(tmp_path / "kernels", [symbol])
+    _, kernels = read_kernels(tmp_path / "kernels")
+    assert kernels[symbol] == compiled.one_kernel().fused.launchable
+    (counts,) = kernels[symbol].cleared
+    assert model.program.buffers[launch.buffers[counts]].type == BufferType((VEUS,), "int32")
+    assert {b.name: b for b in model.program.buffers if b.role is Role.CONSTANT}.keys() == (
+        compiled.constants.keys()
+    )
+
+
+def test_the_same_rprogram_is_free_of_races_on_lanes(compiled: Compiled) -> None:
+    persistent = lower_persistent(
+        compiled.graph,
+        compiled.stage,
+        compiled.placement,
+        {u: rtask_code(c, compiled.kernels) for u, c in compiled.code.items()},
+        lanes=VEUS,
+        parts=compiled.parts,
+    )
+    assert not persistent.independent
+    program = persistent.to_program()
+    check_races(program)
+    usual = lower(
+        compiled.graph,
+        compiled.schedule,
+        {u: rtask_code(c, compiled.kernels) for u, c in compiled.code.items()},
+        lanes=VEUS,
+        parts=compiled.parts,
+    )
+    assert replace(program, lanes=((),)) == replace(usual, lanes=((),))
+
+
+def test_estimates_follow_the_device() -> None:
+    device = load_device("h200")
+    buffer = BufferType((1 << 23,))
+    code = UnitCode((buffer, buffer), 1, (), (PhaseCall("k", 1, (0, 1)),))
+    kernels: Any = {"k": SimpleNamespace(blocks=264)}
+    found = estimated_rkernel("default", code, kernels, 0, device, 132)
+    assert found.tasks == (264,)
+    # Two waves move all bytes at the device's bandwidth.
+    assert 2 * found.task_seconds[0] == pytest.approx(8 * 2**23 / device.bandwidth)
+    assert found.seconds == pytest.approx(device.launch_overhead + 2 * found.task_seconds[0])
+    busy = estimated_rkernel("default", code, kernels, 10**12, device, 132)
+    assert 2 * busy.task_seconds[0] == pytest.approx(10**12 / device.peak_flops)

@@ -1,0 +1,137 @@
+"""Programs on a real GPU: what the stand-in cannot know. Kernels are compiled by NVRTC."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+from nvrtc_kernels import LENGTH, compile_kernels
+
+from runtime_ext.cuda.clocks import clocks
+from runtime_ext.cuda.driver import CudaError, open_device
+from runtime_ext.cuda.executor import CudaExecutor, run_on_device
+from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.measure import time_program
+from runtime_ext.cuda.memory import DeviceMemory
+from tvm_ios.happens_before import ordered_launches
+from tvm_ios.lane_writer import LaneWriter
+from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role
+
+pytestmark = pytest.mark.gpu
+
+VECTOR = BufferType((LENGTH,), "int64")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _gpu() -> None:
+    try:
+        open_device()
+    except CudaError as error:
+        pytest.skip(str(error))
+    pytest.importorskip("cuda.bindings.nvrtc")
+
+
+@cache
+def cubin() -> bytes:
+    return compile_kernels("sm_{}{}".format(*open_device().compute_capability))
+
+
+def kernel(entry: str, shared_bytes: int = LENGTH * 8, cleared: tuple[int, ...] = ()) -> Launchable:
+    return Launchable(entry, (1, 1, 1), (LENGTH, 1, 1), shared_bytes, cubin(), cleared)
+
+
+def mixes(shared_bytes: int = LENGTH * 8) -> Mapping[str, Launchable]:
+    return {name: kernel(name, shared_bytes) for name in ("mix0", "mix1", "mix2")}
+
+
+def random_program(seed: int) -> Program:
+    """One to five lanes; every two launches that conflict are ordered."""
+    random = Random(seed)
+    lanes, count, units = random.randint(1, 5), random.randint(3, 8), random.randint(5, 60)
+    writer = LaneWriter(lanes)
+    for unit in range(units):
+        target, *sources = random.sample(range(count), random.randint(1, 3))
+        launch = Launch(len(sources), (*sources, target), 0, 1, unit)
+        writer.phase([(random.randrange(lanes), launch)], sources, [target])
+    return Program(
+        writer.lanes(),
+        ("mix0", "mix1", "mix2"),
+        tuple(Buffer(f"b{n}", VECTOR, Role.OUTPUT) for n in range(count)),
+        tuple(f"u{n}" for n in range(units)),
+        tuple(KernelUse(1, sources + 1, (sources,)) for sources in range(3)),
+    )
+
+
+def simulate(program: Program, values: list[np.ndarray]) -> None:
+    for *_, launch in ordered_launches(program):
+        target = launch.buffers[-1]
+        # As in the source: one buffer is a, b and x, or its first argument both a and b.
+        a, b = (*launch.buffers[:-1], launch.buffers[0], launch.buffers[0])[:2]
+        mixed = values[target] * 7 + np.roll(values[a], -1) * 5 + np.roll(values[b], -2) * 3 + 1
+        values[target] = mixed % 1000003
+
+
+@pytest.mark.parametrize("captured", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_random_programs(seed: int, captured: bool) -> None:
+    program = random_program(seed)
+    memory, executor = run_on_device(program, mixes(), {}, None, 0, captured=captured)
+    values = [np.arange(LENGTH) + n for n in range(len(program.buffers))]
+    for buffer, value in zip(program.buffers, values, strict=True):
+        memory.write(buffer.name, value)
+    for _ in range(5):
+        executor.run()
+        simulate(program, values)
+        for buffer, value in zip(program.buffers, values, strict=True):
+            np.testing.assert_array_equal(memory.read(buffer.name), value)
+    spans = executor.profile()
+    assert len(spans) == executor.launches
+    assert all(0 <= s.begin <= s.end for s in spans)
+    executor.close()
+
+
+def test_large_shared_memory_and_cleared_arguments() -> None:
+    program = random_program(0)
+    memory, executor = run_on_device(program, mixes(200 << 10), {}, None, 0)
+    executor.run()
+    launches = tuple(Launch(0, (0, 1), 0, 1, 0) for _ in range(3))
+    counting = Program((launches,), ("count",), program.buffers[:2], ("u",))
+    device = open_device()
+    counts = DeviceMemory(device, counting, {})
+    executor = CudaExecutor(
+        counting, {"count": kernel("count", cleared=(0,))}, counts.addresses, device=device
+    )
+    for _ in range(3):
+        executor.run()
+        assert counts.read("b1")[0] == 1
+    assert memory.addresses[0] % 256 == 0
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_programs_are_timed(flush: bool) -> None:
+    program = random_program(1)
+    samples = time_program(program, mixes().__getitem__, flush=flush)
+    assert len(samples) == 12
+    assert all(1e-7 < s < 1 for s in samples)
+    assert "sm_mhz" in clocks(open_device())
+
+
+def test_a_kernel_that_fails_names_its_unit() -> None:
+    # In another process, for the context is lost.
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "import test_on_gpu as t\n"
+        "program = t.Program(((t.Launch(0, (0,), 0, 1, 0), t.Launch(1, (0,), 0, 1, 1)),),\n"
+        "    ('mix0', 'broken'), t.random_program(0).buffers[:1], ('fine', 'the bad one'))\n"
+        "kernels = {'mix0': t.kernel('mix0'), 'broken': t.kernel('broken')}\n"
+        "try: t.run_on_device(program, kernels, {}, None, 0)[1].run()\n"
+        "except RuntimeError as error: print(error)"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert "unit 'the bad one' failed in kernel 'broken' on lane 0" in done.stdout, done.stderr

@@ -1,0 +1,142 @@
+"""``tvm-ios bundle``: compile here, search and measure elsewhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tvm_ios.cli.output import (
+    Debug,
+    Json,
+    Model,
+    RandomWeights,
+    Shapes,
+    console,
+    input_shapes,
+    print_json,
+    progress_bars,
+    reports_errors,
+)
+from tvm_ios.cli.search_options import (
+    Arch,
+    GroupsAStage,
+    Lanes,
+    MaxBlock,
+    OperatorsAGroup,
+    Policies,
+    PrecisionOption,
+    Target,
+    TargetKind,
+    TuningLog,
+    measuring_options,
+    policy_names,
+)
+
+if TYPE_CHECKING:
+    from relay_passes.bundle import BundleSummary
+
+
+class Ship(StrEnum):
+    """How weights travel."""
+
+    stored = "stored"
+    drawn = "drawn"
+
+
+@reports_errors
+def bundle(
+    model: Model,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The folder.  [MODEL.bundle]")
+    ] = None,
+    target: Target = TargetKind.llvm,
+    arch: Arch = None,
+    precision: PrecisionOption = None,
+    lanes: Lanes = None,
+    policy: Policies = None,
+    weights: Annotated[
+        Ship,
+        typer.Option(
+            help="stored: in the bundle; drawn: random ones instead, which run.py draws again."
+        ),
+    ] = Ship.stored,
+    max_merges: Annotated[
+        int, typer.Option(min=0, help="Merge candidates to compile, at most; small ones first.")
+    ] = 300,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Another batch size, of ONNX models.")
+    ] = None,
+    shape: Shapes = None,
+    random_weights: RandomWeights = None,
+    log: TuningLog = None,
+    r: OperatorsAGroup = 3,
+    s: GroupsAStage = 8,
+    max_block: MaxBlock = 40,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Compile a model here, to search, verify and measure it on a machine without a compiler.
+
+    The folder holds the kernels of all units, of their rKernels and of what may be merged, the
+    weights, an input with the output that TVM's own build makes of it, and run.py, which needs
+    Python 3.11, NumPy, and apache-tvm-ffi for a CPU or cuda-bindings for a GPU. What run.py brings
+    back in results/ is a log for --cost, schedules for --schedule, and the measurements.
+    """
+    policies, fixed = policy_names(policy), input_shapes(shape)
+    options = measuring_options(
+        lanes, None, None, None, r, s, max_block, log, target=target, arch=arch, precision=precision
+    )
+    from relay_passes.bundle import redrawn, require_replaceable, write_bundle
+    from relay_passes.load import load_model
+    from relay_passes.measured import MeasuredSearch
+    from relay_passes.prepare import prepare, require_computed_outputs
+
+    path = output or Path(f"{Path(model).stem}.bundle")
+    require_replaceable(path)
+    with progress_bars() as update:
+        loaded = load_model(model, random_weights=random_weights, shapes=fixed, batch=batch)
+        drawn = {}
+        if weights is Ship.drawn:
+            loaded, drawn = redrawn(loaded, random_weights or 0)
+        prepared = prepare(loaded.module, loaded.name)
+        require_computed_outputs(prepared)
+        done = write_bundle(
+            loaded,
+            MeasuredSearch(prepared, options, update),
+            path,
+            policies=policies,
+            drawn=drawn,
+            max_merges=max_merges,
+            progress=update,
+        )
+    if as_json:
+        print_json(_json(done))
+    else:
+        _print(done)
+
+
+def _json(done: BundleSummary) -> dict[str, Any]:
+    return {
+        "model": done.model,
+        "bundle": str(done.path),
+        "units": done.units,
+        "kernels": done.kernels,
+        "merges": done.merges,
+        "merge_candidates": done.merge_candidates,
+        "bytes": done.nbytes,
+        "glibc": done.glibc,
+    }
+
+
+def _print(done: BundleSummary) -> None:
+    out = console()
+    out.print(
+        f"[bold]{done.model}[/bold]: {done.units} units, {done.kernels} kernels, "
+        f"{done.merges} of {done.merge_candidates} merge candidates, {done.nbytes / 2**20:.1f} MiB"
+    )
+    if done.glibc:
+        out.print(f"runs with glibc {done.glibc} or newer")
+    out.print(f"there: python {done.path}/run.py")

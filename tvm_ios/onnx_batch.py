@@ -1,0 +1,55 @@
+"""Another batch size for an ONNX model of fixed shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, shape_inference
+
+from tvm_ios.errors import UserError
+
+
+class BatchError(UserError):
+    """A model whose batch cannot be changed: one sentence that says where."""
+
+
+def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """A model whose inputs have another leading extent; the given one is not changed.
+
+    Targets of reshapes that begin with the old batch begin with the new one.
+
+    Raises
+    ------
+    BatchError
+        If the inputs have different leading extents, or an operator does not fit the new one.
+    """
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    graph: Any = changed.graph
+    weights = {initializer.name: initializer for initializer in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in weights]
+    extents = {v.type.tensor_type.shape.dim[0].dim_value for v in inputs}
+    if len(extents) != 1:
+        raise BatchError(f"{graph.name} has inputs of different batches: {sorted(extents)}")
+    (old,) = extents
+    if old == batch:
+        return changed
+    for value in inputs:
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    for node in graph.node:
+        if node.op_type == "Reshape" and node.input[1] in weights:
+            target = weights[node.input[1]]
+            shape = numpy_helper.to_array(target).copy()
+            if shape.size and shape[0] == old:
+                shape[0] = batch
+                target.CopyFrom(numpy_helper.from_array(np.asarray(shape), target.name))
+    del graph.value_info[:]
+    for value in graph.output:
+        value.type.tensor_type.ClearField("shape")
+    try:
+        return shape_inference.infer_shapes(changed, check_type=True, strict_mode=True)
+    except shape_inference.InferenceError as error:
+        reason = str(error).partition("\n")[0]
+        raise BatchError(f"{graph.name} has no batch of {batch}: {reason}") from error
