@@ -13,14 +13,18 @@ from kernel_harness import make_unit
 from test_convolution import convolution
 from tvm import relax
 
+from relay_passes.load import load_model
+from relay_passes.prepare import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.gemm_tile import best_tile, coarse_tile, fine_tile, tile_count
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.launchable import read_kernels
 from runtime_ext.cuda.nvrtc import compile_cubin
+from runtime_ext.in_place import arrange
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import Blocking, Contraction, Window
 from runtime_ext.kernels.unit import UnitSource
+from tvm_ios import zoo
 from tvm_ios.errors import UserError
 
 CONVOLUTION = convolution((1, 64, 9, 9), (40, 64, 3, 3), (1, 1, 1, 1))
@@ -87,12 +91,31 @@ def test_refusals(arch: str, precision: str, said: str, tmp_path: Path) -> None:
 
 def test_an_operator_that_tvm_has_no_code_for_is_named(tmp_path: Path) -> None:
     function = make_unit([(4, 5)], [], lambda emit, x: relax.op.cumsum(x, axis=1))
-    with pytest.raises(UserError, match="no CUDA code for the operator relax.cumsum"):
+    with pytest.raises(UserError, match=r"no CUDA code for the operator relax\.cumsum"):
         CudaKernelCompiler("sm_90", tmp_path).compile({"u": UnitSource(function, ("", ""))})
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("network", zoo.names())
+def test_every_network_compiles(network: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    prepared = prepare(load_model(network).module, network)
+    made = [prepared.outliner.unit(u) for u in range(len(prepared.units))]
+    memory = arrange(prepared.units, [unit.function for unit in made])
+    sources = {
+        str(i): memory.source(unit.function, unit.data, unit.outputs) for i, unit in enumerate(made)
+    }
+    folder = tmp_path_factory.getbasetemp() / "cuda-kernels-of-all"
+    compiler = CudaKernelCompiler("sm_90", folder)
+    for unit in compiler.compile(sources).values():
+        for call in unit.code.calls:
+            kernel = compiler.kernel(call.symbol)
+            assert kernel.written
+            assert compiler.gpu.blocks_per_processor(kernel) >= 1
+            assert kernel.local_bytes <= 64, f"{kernel.entry} spills"
+
+
 def test_bad_code_is_one_sentence() -> None:
-    with pytest.raises(UserError, match="does not compile for sm_90: .*error"):
+    with pytest.raises(UserError, match=r"does not compile for sm_90: .*error"):
         compile_cubin('extern "C" __global__ void f() { nonsense(); }', "sm_90")
 
 
