@@ -19,8 +19,8 @@ from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.in_place import arrange
 from runtime_ext.kernels.generic import Generic
 from runtime_ext.machine import cache_folder
-from tvm_ios.cli.output import console
 from tvm_ios import zoo
+from tvm_ios.cli.output import console
 
 
 def measure(network: str, compiler: CudaKernelCompiler) -> dict[str, Any]:
@@ -29,8 +29,7 @@ def measure(network: str, compiler: CudaKernelCompiler) -> dict[str, Any]:
     made = [prepared.outliner.unit(u) for u in range(len(graph))]
     memory = arrange(graph, [unit.function for unit in made])
     sources = {
-        str(i): memory.source(unit.function, unit.data, unit.outputs)
-        for i, unit in enumerate(made)
+        str(i): memory.source(unit.function, unit.data, unit.outputs) for i, unit in enumerate(made)
     }
     begin = time.perf_counter()
     units = compiler.compile(sources)
@@ -109,9 +108,7 @@ def main() -> None:
     parser.add_argument("--every", action="store_true", help="show every kernel")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results")
     options = parser.parse_args()
-    compiler = CudaKernelCompiler(
-        options.arch, cache_folder() / "cuda-kernels", options.precision
-    )
+    compiler = CudaKernelCompiler(options.arch, cache_folder() / "cuda-kernels", options.precision)
     networks: list[dict[str, Any]] = []
     for network in options.networks or zoo.names():
         networks.append(measure(network, compiler))

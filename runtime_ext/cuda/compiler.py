@@ -62,9 +62,7 @@ class CudaKernelCompiler(UnitCompiler):
         precision: Precision = "float32",
     ) -> None:
         if precision not in ("float32", "tf32", "float16"):
-            raise UserError(
-                f"the precision {precision!r} is unknown: use float32, tf32 or float16"
-            )
+            raise UserError(f"the precision {precision!r} is unknown: use float32, tf32 or float16")
         if precision != "float32" and int(arch.strip("sm_a")) < _TENSOR_CORES:
             raise UserError(f"{precision} needs tensor cores of sm_80 or later, not {arch}")
         self.arch, self.precision = arch, precision

@@ -149,7 +149,7 @@ class _Writer:
 
     def sum(self, parameters: list[Any]) -> Any:
         """The kernel that adds up the parts of a split reduction, four neighbours a thread."""
-        spec, statements = self.spec, self.spec.statements
+        statements = self.spec.statements
         widths = [self._width(s) for s in statements]
         items = [self.rows * s.count // w for s, w in zip(statements, widths, strict=True)]
         blocks = [ceil(n / THREADS) for n in items]
@@ -194,9 +194,7 @@ class _Writer:
         whole = self.spec.groups == 1 or self.parts[0].count % WIDE == 0
         return statement_width(statement) if whole else 1
 
-    def _store_partial(
-        self, code: ThreadCode, place: _Place, results: Results
-    ) -> None:
+    def _store_partial(self, code: ThreadCode, place: _Place, results: Results) -> None:
         width = self.blocks * self.tile.columns
 
         def store_row(i: Index, row: Index) -> None:
@@ -241,7 +239,9 @@ class _Writer:
         part: _Part,
     ) -> None:
         spec, columns = self.spec, self.tile.columns
-        group, block = divide(code, "group", place.block - part.first_block, part.blocks, spec.groups)
+        group, block = divide(
+            code, "group", place.block - part.first_block, part.blocks, spec.groups
+        )
 
         def store(column: Index, value: Any, count: int) -> None:
             own = code.bind("own", block * columns + column)

@@ -39,7 +39,11 @@ def gpu_of(arch: str) -> Gpu:
         If none has.
     """
     devices = (load_device(name) for name in device_names())
-    gpus = [Gpu(d.multiprocessor.arch, d.processors, d.multiprocessor) for d in devices if d.multiprocessor]
+    gpus = [
+        Gpu(device.multiprocessor.arch, device.processors, device.multiprocessor)
+        for device in devices
+        if device.multiprocessor is not None
+    ]
     found = [gpu for gpu in gpus if gpu.arch == arch.removesuffix("a")]
     if not found:
         known = ", ".join(sorted({gpu.arch for gpu in gpus}))

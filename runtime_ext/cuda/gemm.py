@@ -123,8 +123,12 @@ def _spread(own: Index, at: Index, extent: int, count: int) -> Index:
     So the threads of a warp read shared memory without conflicts of banks.
     """
     width = min(WIDE, count)
-    run, rest = (own // width, own % width) if isinstance(own, int) else (
-        tirx.floordiv(own, width),
-        tirx.floormod(own, width),
+    run, rest = (
+        (own // width, own % width)
+        if isinstance(own, int)
+        else (
+            tirx.floordiv(own, width),
+            tirx.floormod(own, width),
+        )
     )
     return run * (extent * width // count) + at * width + rest

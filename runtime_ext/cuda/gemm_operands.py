@@ -208,4 +208,3 @@ def pixel_of(code: ThreadCode, spec: Contraction, row: Index) -> tuple[Index, In
     line, x = divide(code, "line", row, width, spec.batch * height)
     image, y = divide(code, "image", line, height, spec.batch)
     return image, y, x
-

@@ -123,9 +123,7 @@ def depth_of(spec: Contraction) -> int:
 def is_vector_product(spec: Contraction) -> bool:
     """Whether so few results share a weight that reading the weights is all the work."""
     window = spec.window
-    return (
-        rows_of(spec) <= _VECTOR_ROWS and window.kernel == (1, 1) and not has_borders(window)
-    )
+    return rows_of(spec) <= _VECTOR_ROWS and window.kernel == (1, 1) and not has_borders(window)
 
 
 def has_borders(window: Window) -> bool:
@@ -164,7 +162,9 @@ def _time(estimate: tuple[float, Blocking]) -> tuple[float, int]:
     return cycles, blocking.tiles
 
 
-def _estimates(spec: Contraction, processors: int, precision: str) -> Iterator[tuple[float, Blocking]]:
+def _estimates(
+    spec: Contraction, processors: int, precision: str
+) -> Iterator[tuple[float, Blocking]]:
     """The cycles of every tile that makes sense."""
     rows, slabs = rows_of(spec), ceil(depth_of(spec) / _DEPTH)
     vectors = is_vector_product(spec)
@@ -174,9 +174,7 @@ def _estimates(spec: Contraction, processors: int, precision: str) -> Iterator[t
         yield _cycles(spec, blocking, processors, precision, vectors), blocking
 
 
-def _blockings(
-    shapes: Iterable[tuple[int, int]], splits: Iterable[int]
-) -> Iterator[Blocking]:
+def _blockings(shapes: Iterable[tuple[int, int]], splits: Iterable[int]) -> Iterator[Blocking]:
     for (height, width), split in product(shapes, splits):
         yield Blocking(height, width, _DEPTH, split)
 
@@ -205,5 +203,3 @@ def _cycles(
         moved = 2.0 * 4 * tile.splits * rows_of(spec) * sum(spec.parts)
         cycles += _LAUNCH + moved / _CACHE_BYTES
     return round(cycles, 1)
-
-

@@ -34,7 +34,7 @@ class VectorResults:
         with self.code.branch(row < self.tile.rows):
             use(0, row)
 
-    def each_column(self, _: Index, use: UseColumns) -> None:
+    def each_column(self, i: Index, use: UseColumns) -> None:
         """The four columns of this thread."""
         code, tile = self.code, self.tile
         across = tile.columns // WIDE
@@ -77,7 +77,9 @@ def vector_results(
     with code.unrolled("i", rows * WIDE) as i:
         code.store(acc, i, constant(0.0, 1), 1)
     origins = [
-        spec.data.offset + channel + image * spec.data.strides[0]
+        spec.data.offset
+        + channel
+        + image * spec.data.strides[0]
         + y * spec.window.strides[0] * spec.data.strides[1]
         + x * spec.window.strides[1] * spec.data.strides[2]
         for image, y, x in (pixel_of(code, spec, row) for row in range(rows))

@@ -31,13 +31,14 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
             f"TVM has no CUDA code for the operator {spec.name}: express it in others"
         ) from error
     with target:
-        module = dlight.ApplyDefaultSchedule(
+        schedule: Any = dlight.ApplyDefaultSchedule(
             dlight.gpu.Matmul(),
             dlight.gpu.GEMV(),
             dlight.gpu.Reduction(),
             dlight.gpu.GeneralReduction(),
             dlight.gpu.Fallback(),
-        )(tvm.IRModule({"main": made}))
+        )
+        module = schedule(tvm.IRModule({"main": made}))
     parts, scratch = split_root(module["main"], device=True)
     return Phases(tuple(Phase(_kernel(part), 1, part.arguments) for part in parts), scratch)
 

@@ -64,7 +64,7 @@ def compile_cubin(source: str, arch: str) -> Cubin:
         code, said = _by_nvcc(nvcc, source, arch)
     else:
         raise UserError(
-            "there is no CUDA compiler: install the extra tvm-ios[cuda], which brings NVRTC, or nvcc"
+            "there is no CUDA compiler: install the extra tvm-ios[cuda], which has NVRTC, or nvcc"
         )
     found = (_USED.search(said), _STACK.search(said), _SHARED.search(said))
     registers, local, shared = (int(m.group(1)) if m else 0 for m in found)

@@ -24,9 +24,7 @@ def pointwise(spec: Pointwise, buffers: list[Any]) -> Any:
     blocks = [ceil(count / THREADS) for count in items]
     code = ThreadCode(sum(blocks))
     begin = 0
-    for statement, vector, count, own in zip(
-        spec.statements, vectors, items, blocks, strict=True
-    ):
+    for statement, vector, count, own in zip(spec.statements, vectors, items, blocks, strict=True):
         inside = None
         if len(blocks) > 1:
             inside = tirx.all(code.block >= begin, code.block < begin + own)

@@ -51,6 +51,7 @@ struct __align__(2) half {
     return value;
   }
 };
+__device__ inline half __float2half_rn(float value) { return half(value); }
 struct __align__(4) half2 { half x, y; };
 struct __align__(8) half4 { half x, y, z, w; };
 __device__ inline half2 make_half2(half x, half y) {

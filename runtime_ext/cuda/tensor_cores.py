@@ -161,9 +161,7 @@ class WarpTiles:
     ) -> None:
         """For each pair of neighbouring columns of a row of the thread."""
         tiles, lower = (
-            divmod(i, 2)
-            if isinstance(i, int)
-            else (tirx.floordiv(i, 2), tirx.floormod(i, 2))
+            divmod(i, 2) if isinstance(i, int) else (tirx.floordiv(i, 2), tirx.floormod(i, 2))
         )
         for n in range(self._across):
 

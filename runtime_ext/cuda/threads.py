@@ -27,7 +27,8 @@ class ThreadCode(Code):
     def __init__(self, blocks: int, threads: int = THREADS) -> None:
         super().__init__()
         self.blocks, self.threads = blocks, threads
-        self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("thread", "int32")
+        self.block: Index = tirx.Var("block", "int32")
+        self.thread: Index = tirx.Var("thread", "int32")
 
     def shared(self, name: str, elements: int, dtype: str = "float32") -> Any:
         """Memory of the whole block."""
@@ -68,9 +69,7 @@ class ThreadCode(Code):
             (self.thread, "threadIdx.x", self.threads),
             (self.block, "blockIdx.x", self.blocks),
         ):
-            axis = tirx.IterVar(
-                tvm.ir.Range(0, extent), var, tirx.IterVar.ThreadIndex, tag
-            )
+            axis = tirx.IterVar(tvm.ir.Range(0, extent), var, tirx.IterVar.ThreadIndex, tag)
             body = tirx.AttrStmt(axis, "thread_extent", _int(extent), body)
         return tirx.PrimFunc(list(buffers), body).with_attr("tirx.noalias", True)
 

@@ -171,7 +171,9 @@ def _leaves(expr: Any) -> list[Any]:
 def replace_variables(expr: Any, by: dict[Any, Any]) -> Any:
     """An operator's call with other arguments."""
     if isinstance(expr, relax.Call):
-        return relax.Call(expr.op, [replace_variables(a, by) for a in expr.args], expr.attrs, expr.ty_args)
+        return relax.Call(
+            expr.op, [replace_variables(a, by) for a in expr.args], expr.attrs, expr.ty_args
+        )
     if isinstance(expr, relax.Tuple):
         return relax.Tuple([replace_variables(f, by) for f in expr.fields])
     return by.get(expr, expr) if isinstance(expr, relax.Var) else expr
@@ -183,7 +185,9 @@ def _outline(call: Any, arguments: list[Any]) -> Any:
     params = [relax.Var(f"p{i}", a.ty) for i, a in enumerate(arguments)]
     with builder.function("kernel", params, private=True):
         with builder.dataflow():
-            result = builder.emit(replace_variables(call, dict(zip(arguments, params, strict=True))))
+            result = builder.emit(
+                replace_variables(call, dict(zip(arguments, params, strict=True)))
+            )
             result = builder.emit_output(result)
         builder.emit_func_output(result)
     return builder.finalize()["kernel"]

@@ -36,15 +36,21 @@ class Unit:
 
 
 class Bench:
-    """Units in all their forms, compiled together."""
+    """Units in all their forms, or in one, compiled together."""
 
     def __init__(
-        self, units: Mapping[str, Unit], folder: Path, precision: Precision = "float32"
+        self,
+        units: Mapping[str, Unit],
+        folder: Path,
+        precision: Precision = "float32",
+        only: str | None = None,
     ) -> None:
         self.units, self.precision = units, precision
         self.compiler = CudaKernelCompiler("sm_90", folder / "cache", precision)
         sources = {name: UnitSource(u.function, u.layouts) for name, u in units.items()}
-        self.forms = self.compiler.compile_rkernels(sources)
+        self.forms = self.compiler.compile_rkernels(
+            sources, only=None if only is None else dict.fromkeys(sources, only)
+        )
         symbols = {
             call.symbol
             for forms in self.forms.values()

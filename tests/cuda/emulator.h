@@ -26,6 +26,7 @@ struct half {
   half(float x) : value(static_cast<_Float16>(x)) {}
   operator float() const { return static_cast<float>(value); }
 };
+inline half __float2half_rn(float value) { return half(value); }
 struct half2 {
   half x, y;
 };

@@ -1,4 +1,4 @@
-"""Run the CUDA C++ of kernels on the CPU, thread by thread, to know that it computes what it should.
+"""Run the CUDA C++ of kernels on the CPU, thread by thread, to know what it computes.
 
 Every launch runs twice, with threads and blocks in opposite orders: a missing barrier or a race
 between blocks gives other bits. Buffers lie between guards: reading beyond one gives no number,
@@ -87,7 +87,9 @@ class _Guarded:
 def _for_cpu(kernel: CudaKernel) -> str:
     """The kernel, and a function that runs it on given addresses."""
     assert kernel.source.startswith(PRELUDE)
-    code = re.sub(r"__shared__ alignas\((\d+)\)", r"alignas(\1) static", kernel.source[len(PRELUDE) :])
+    code = re.sub(
+        r"__shared__ alignas\((\d+)\)", r"alignas(\1) static", kernel.source[len(PRELUDE) :]
+    )
     count = len(kernel.parameters)
     signature = re.search(rf"{kernel.entry}\(([^()]*)\) \{{", code)
     assert signature is not None

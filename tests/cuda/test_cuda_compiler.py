@@ -1,0 +1,183 @@
+"""What the compiler of CUDA kernels promises besides right results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_harness import Bench, Unit
+from emulator import Emulator
+from kernel_harness import make_unit
+from test_convolution import convolution
+from tvm import relax
+
+from relay_passes.load import load_model
+from relay_passes.prepare import prepare
+from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.cuda.gemm_tile import best_tile, coarse_tile, fine_tile, tile_count
+from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.launchable import read_kernels
+from runtime_ext.cuda.nvrtc import compile_cubin
+from runtime_ext.in_place import arrange
+from runtime_ext.kernels.expression import ACC, Access
+from runtime_ext.kernels.spec import Blocking, Contraction, Window
+from runtime_ext.kernels.unit import UnitSource
+from tvm_ios import zoo
+from tvm_ios.errors import UserError
+
+CONVOLUTION = convolution((1, 64, 9, 9), (40, 64, 3, 3), (1, 1, 1, 1))
+
+
+def source() -> dict[str, UnitSource]:
+    return {"unit": UnitSource(CONVOLUTION, ("NHWC", "NHWC"))}
+
+
+def test_what_was_compiled_is_found_again(tmp_path: Path) -> None:
+    first = CudaKernelCompiler("sm_90", tmp_path)
+    unit = first.compile(source())["unit"]
+    assert first.compiled == 1
+    again = CudaKernelCompiler("sm_90", tmp_path)
+    assert again.compile(source())["unit"] == unit
+    assert again.compiled == 0
+    for call in unit.code.calls:
+        kernel, same = first.kernel(call.symbol), again.kernel(call.symbol)
+        assert replace(kernel, scheduled=None) == replace(same, scheduled=None)
+        assert CudaKernel.from_json(kernel.to_json()) == replace(kernel, scheduled=None)
+        assert len(kernel.parameters) == len(call.arguments) == len(same.scheduled.params)
+        assert again.function(call.symbol) == first.function(call.symbol)
+
+
+def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
+    CudaKernelCompiler("sm_90", tmp_path).compile(source())
+    for file in tmp_path.glob("*.cubins"):
+        file.write_bytes(file.read_bytes()[:-7])
+    again = CudaKernelCompiler("sm_90", tmp_path)
+    again.compile(source())
+    assert again.compiled == 1
+
+
+def test_precision_and_architecture_are_part_of_the_key(tmp_path: Path) -> None:
+    keys = {
+        CudaKernelCompiler(arch, tmp_path, precision).compile(source())["unit"].key
+        for arch, precision in (("sm_90", "float32"), ("sm_90", "tf32"), ("sm_80", "float32"))
+    }
+    assert len(keys) == 3
+
+
+def test_kernels_travel_in_a_file(tmp_path: Path) -> None:
+    compiler = CudaKernelCompiler("sm_90", tmp_path)
+    symbols = [call.symbol for call in compiler.compile(source())["unit"].code.calls]
+    compiler.export(tmp_path / "kernels", symbols)
+    arch, kernels = read_kernels(tmp_path / "kernels")
+    assert arch == "sm_90"
+    assert kernels == {symbol: compiler.function(symbol) for symbol in symbols}
+    assert all(kernel.cubin.startswith(b"\x7fELF") for kernel in kernels.values())
+
+
+@pytest.mark.parametrize(
+    ("arch", "precision", "said"),
+    [
+        ("sm_12", "float32", "no device file has the architecture 'sm_12'"),
+        ("sm_90", "float8", "use float32, tf32 or float16"),
+        ("sm_70", "tf32", "sm_80 or later"),
+    ],
+)
+def test_refusals(arch: str, precision: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        CudaKernelCompiler(arch, tmp_path, precision)  # type: ignore[arg-type]
+
+
+def test_an_operator_that_tvm_has_no_code_for_is_named(tmp_path: Path) -> None:
+    function = make_unit([(4, 5)], [], lambda emit, x: relax.op.cumsum(x, axis=1))
+    with pytest.raises(UserError, match=r"no CUDA code for the operator relax\.cumsum"):
+        CudaKernelCompiler("sm_90", tmp_path).compile({"u": UnitSource(function, ("", ""))})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", zoo.names())
+def test_every_network_compiles(network: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    prepared = prepare(load_model(network).module, network)
+    made = [prepared.outliner.unit(u) for u in range(len(prepared.units))]
+    memory = arrange(prepared.units, [unit.function for unit in made])
+    sources = {
+        str(i): memory.source(unit.function, unit.data, unit.outputs) for i, unit in enumerate(made)
+    }
+    folder = tmp_path_factory.getbasetemp() / "cuda-kernels-of-all"
+    compiler = CudaKernelCompiler("sm_90", folder)
+    for unit in compiler.compile(sources).values():
+        for call in unit.code.calls:
+            kernel = compiler.kernel(call.symbol)
+            assert kernel.written
+            assert compiler.gpu.blocks_per_processor(kernel) >= 1
+            assert kernel.local_bytes <= 64, f"{kernel.entry} spills"
+
+
+def test_bad_code_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"does not compile for sm_90: .*error"):
+        compile_cubin('extern "C" __global__ void f() { nonsense(); }', "sm_90")
+
+
+def test_aligned_reads_are_wide(tmp_path: Path) -> None:
+    compiler = CudaKernelCompiler("sm_90", tmp_path)
+    for call in compiler.compile(source())["unit"].code.calls:
+        text = compiler.kernel(call.symbol).source
+        assert "*(float4*)(b0_ptr" in text or "*(float4*)(b" in text
+        assert "make_float4(b" not in text
+
+
+def contraction(pixels: int, depth: int, channels: int) -> Contraction:
+    window = Window((1, pixels), (1, pixels), (1, 1), (1, 1), (0, 0), (1, 1))
+    at = Access(0, 0, (0, 0, depth, 1))
+    return Contraction(
+        ((pixels, depth), (channels, depth)),
+        1, window, depth, 1, at, ACC, 1, (channels,), Blocking(1, 1), (),
+    )  # fmt: skip
+
+
+def test_deep_and_small_problems_are_split_and_large_ones_not() -> None:
+    assert best_tile(contraction(49, 4608, 512), 132, "float32").tiles > 1
+    assert best_tile(contraction(12544, 64, 256), 132, "float32").tiles == 1
+    assert best_tile(contraction(1, 2048, 1000), 132, "float32").pixels == 1
+
+
+@pytest.mark.parametrize("shape", [(49, 4608, 512), (784, 576, 96), (3136, 64, 64)])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
+def test_coarse_and_fine_tiles(shape: tuple[int, int, int], precision: str) -> None:
+    spec = contraction(*shape)
+    own = best_tile(spec, 132, precision)
+    spec = replace(spec, blocking=own)
+
+    def blocks(blocking: Blocking) -> int:
+        return tile_count(spec, blocking) * blocking.tiles
+
+    coarse, fine = coarse_tile(spec, 132, precision), fine_tile(spec, 132, precision)
+    assert coarse is not None or fine is not None
+    assert coarse is None or blocks(coarse) < blocks(own)
+    assert fine is None or blocks(fine) > blocks(own)
+
+
+def test_the_emulator_finds_a_missing_barrier(tmp_path: Path) -> None:
+    compiler = CudaKernelCompiler("sm_90", tmp_path)
+    unit = compiler.compile(source())["unit"]
+    kernel = compiler.kernel(unit.code.calls[0].symbol)
+    assert kernel.source.count("__syncthreads();") == 2
+    broken = replace(kernel, source=kernel.source.replace("__syncthreads();", ";"))
+    rng = np.random.default_rng(0)
+    buffers = [rng.standard_normal(p.shape).astype("float32") for p in kernel.parameters]
+    Emulator([kernel], tmp_path).launch(kernel, [b.copy() for b in buffers])
+    with pytest.raises(AssertionError, match="races on buffer"):
+        Emulator([broken], tmp_path).launch(broken, buffers)
+
+
+def test_the_emulator_finds_a_store_beyond_a_buffer(tmp_path: Path) -> None:
+    function = make_unit([(1, 5, 3, 3)], [], lambda emit, x: relax.op.nn.relu(x))
+    bench = Bench({"relu": Unit(function, ("NHWC", "NHWC"))}, tmp_path)
+    bench.check("relu")
+    (kernel,) = bench.kernels.values()
+    assert "< 45" in kernel.source
+    broken = replace(kernel, source=kernel.source.replace("< 45", "< 47"))
+    buffers = [np.ones(p.shape, "float32") for p in kernel.parameters]
+    with pytest.raises(AssertionError, match="writes beyond buffer"):
+        Emulator([broken], tmp_path).launch(broken, buffers)
