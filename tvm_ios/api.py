@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios import models
 from tvm_ios.files import temporary_folder
 from tvm_ios.models import Shapes, form_of, load_graph
 from tvm_ios.optimized import Optimized
@@ -171,11 +172,24 @@ def load_units(
     """
     if not form_of(model).needs_tvm:
         return load_graph(model, random_weights, shapes)
+    return _prepared(model, random_weights, shapes).units
+
+
+def load_operators(
+    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+) -> OpGraph:
+    """The graph of operators of any model, before units are formed; else as :func:`load_units`."""
+    if not form_of(model).needs_tvm:
+        return models.load_operators(model, random_weights, shapes)
+    return _prepared(model, random_weights, shapes).outliner.extraction.graph
+
+
+def _prepared(model: str, random_weights: int | None, shapes: Shapes | None) -> Prepared:
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare
 
     loaded = load_model(model, random_weights=random_weights, shapes=shapes)
-    return prepare(loaded.module, loaded.name).units
+    return prepare(loaded.module, loaded.name)
 
 
 @dataclass(frozen=True)

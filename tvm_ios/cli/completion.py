@@ -38,6 +38,13 @@ def complete_runners(incomplete: str) -> list[str]:
     return _joined(RUNNERS, incomplete)
 
 
+def complete_memory_schedulers(incomplete: str) -> list[str]:
+    """The last of some memory schedulers joined by commas."""
+    from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
+
+    return _joined(MEMORY_SCHEDULERS, incomplete)
+
+
 def complete_policies(incomplete: str) -> list[str]:
     """The last of some policies joined by commas."""
     from tvm_ios.api import POLICIES
