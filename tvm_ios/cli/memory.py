@@ -22,7 +22,6 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import names_in, require_known
-from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:
     from tvm_ios.graph import OpGraph
@@ -73,6 +72,7 @@ def memory(
     """
     from tvm_ios.api import load_operators, load_units
     from tvm_ios.memory.comparison import best_of, compare_schedulers
+    from tvm_ios.memory.fitting import require_fit
     from tvm_ios.memory.footprint import Counting
     from tvm_ios.memory.operators import with_biases
     from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
@@ -95,8 +95,7 @@ def memory(
             update,
         )
     best = best_of(rows)
-    if allowed is not None:
-        _require_fit(graph, best, max(row.found.bound for row in rows), allowed)
+    require_fit(graph.name, best.arena, max(row.found.bound for row in rows), allowed)
     if plot is not None:
         _plot(rows, best, allowed, plot)
     if as_json:
@@ -110,19 +109,6 @@ def _bytes(text: str | None) -> int | None:
         return None if text is None else parse_bytes(text)
     except ByteSizeError as error:
         raise typer.BadParameter(str(error), param_hint="'--budget'") from error
-
-
-def _require_fit(graph: OpGraph, best: ScheduledMemory, bound: int, budget: int) -> None:
-    needed = best.arena.plan.nbytes
-    if needed <= budget:
-        return
-    lacking = (
-        f"{graph.name} does not fit into {kib(budget)} KiB: the best order ({best.name}) needs "
-        f"{kib(needed)} KiB, {kib(needed - budget)} more"
-    )
-    if bound > budget:
-        raise UserError(f"{lacking}, and no order needs less than {kib(bound)} KiB")
-    raise UserError(f"{lacking}; a longer --time-limit may find a better one")
 
 
 def _curves(rows: tuple[ScheduledMemory, ...], best: ScheduledMemory) -> list[ScheduledMemory]:
