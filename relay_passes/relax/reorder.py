@@ -51,4 +51,5 @@ def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) 
     body = relax.SeqExpr([block], old.body.body)
     main = relax.Function(old.params, body, old.ret_ty, old.is_pure, old.attrs)
     functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
-    return tvm.IRModule(functions, attrs=module.attrs)
+    # Which gives the new sequence its type.
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))

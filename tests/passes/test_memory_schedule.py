@@ -10,7 +10,7 @@ import pytest
 import tvm
 from ir_text import filecheck
 from onnx_sketch import relative_error
-from relax_sketch import RelaxSketch, inputs_of, merge_first, module_of, run
+from relax_sketch import RelaxSketch, inputs_of, module_of, run
 from test_build import outputs_of
 from tvm import relax
 
@@ -21,6 +21,7 @@ from runtime_ext.build import BuiltModel, build
 from tvm_ios.errors import UserError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.models import load_onnx
+from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.search.stage_memory import MemoryBudgetError
 
@@ -150,21 +151,37 @@ def test_the_arena_of_the_executable_shrinks_and_no_bit_changes(module: tvm.IRMo
         assert np.array_equal(ours, theirs)
 
 
-def test_merged_and_concurrent_stages_stay_whole() -> None:
+def test_merged_and_concurrent_stages_move_as_wholes() -> None:
+    """Two merged convolutions, then a wide one beside a pool, which the best order has first."""
+
     def body(s: RelaxSketch, x: Any) -> Any:
-        parts = [s.emit(op.nn.relu(s.conv(x, 4, (n, n)))) for n in (1, 3)]
-        wide = s.conv(s.emit(op.nn.max_pool2d(x, (1, 1))), 32)
-        return s.emit(op.concat([*parts, s.conv(wide, 2)], axis=1))
+        twins = [s.conv(x, 8, (1, 1)), s.conv(x, 8, (1, 1))]
+        wide, pool = s.conv(x, 64), s.emit(op.nn.max_pool2d(x, (3, 3), padding=(1, 1)))
+        narrow = s.emit(op.add(s.conv(wide, 1), s.conv(pool, 1)))
+        return s.emit(op.nn.softmax(s.emit(op.concat([*twins, narrow], axis=1)), axis=1))
 
     module = module_of([(1, 6, 8, 8)], body)
     prepared = prepare(module)
-    plain = apply_schedule(prepared, merge_first(prepared))
-    made = MemorySchedule()(plain)
-    before, after = schedule_of(plain), schedule_of(made)
-    assert before is not None
-    assert after is not None
-    assert set(after.stages) == set(before.stages)
-    after.validate(prepared.units)
+    units = prepared.units
+    channels = [units.tensors[op.outputs[0]].shape[1] for op in units.operators]
+    first, second = (unit for unit, count in enumerate(channels) if count == 8)
+    wide, pool = channels.index(64), channels.index(6)
+    stages = [
+        Stage(Strategy.MERGE, ((first,), (second,))),
+        Stage(Strategy.CONCURRENT, ((wide,), (pool,))),
+    ]
+    rest = [unit for unit in range(len(units)) if unit not in (first, second, wide, pool)]
+    stages += [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in rest]
+    given = Schedule(
+        units.fingerprint, tuple(stages), "by hand", latencies=(1.0, 2.0, *(3.0,) * len(rest))
+    )
+    made = MemorySchedule()(apply_schedule(prepared, given))
+    moved = schedule_of(made)
+    assert moved is not None
+    moved.validate(units)
+    assert moved.stages[0] == stages[1]
+    assert moved.latencies[0] == 2.0
+    assert set(moved.stages) == set(stages)
     inputs = inputs_of(module)
     assert relative_error(outputs_of(build(made, lanes=2), inputs), run(module, inputs)) <= 1e-4
 
