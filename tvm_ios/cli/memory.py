@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from tvm_ios.byte_sizes import ByteSizeError, kib, parse_bytes
+from tvm_ios.byte_sizes import kib
 from tvm_ios.cli.completion import complete_memory_schedulers
 from tvm_ios.cli.output import (
     Debug,
@@ -21,7 +21,7 @@ from tvm_ios.cli.output import (
     progress_bars,
     reports_errors,
 )
-from tvm_ios.cli.search_options import names_in, require_known
+from tvm_ios.cli.search_options import bytes_of, names_in, require_known
 
 if TYPE_CHECKING:
     from tvm_ios.graph import OpGraph
@@ -80,7 +80,7 @@ def memory(
 
     names = tuple(MEMORY_SCHEDULERS) if scheduler is None else names_in(scheduler)
     require_known(names, MEMORY_SCHEDULERS, "--scheduler")
-    allowed = _bytes(budget)
+    allowed = bytes_of(budget, "--budget")
     if plot is not None:
         require_picture(plot)
     fixed = input_shapes(shape)
@@ -102,13 +102,6 @@ def memory(
         print_json(_json(graph, rows, best))
     else:
         _print(graph, rows, best, allowed)
-
-
-def _bytes(text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_bytes(text)
-    except ByteSizeError as error:
-        raise typer.BadParameter(str(error), param_hint="'--budget'") from error
 
 
 def _curves(rows: tuple[ScheduledMemory, ...], best: ScheduledMemory) -> list[ScheduledMemory]:

@@ -13,7 +13,7 @@ from tvm_ios.search.endings import Pruning
 from tvm_ios.search.network import renumbered
 from tvm_ios.search.policies import Mergeable, strategies_of
 from tvm_ios.search.priced_block import BlockSolution, PricedBlock
-from tvm_ios.search.stage_memory import MemoryBudgetError, blocks_memory
+from tvm_ios.search.stage_memory import MemoryBudgetError, blocks_memory, stages_peak
 
 #: Called with the blocks done so far and all of them.
 Progress = Callable[[int, int], None]
@@ -47,7 +47,7 @@ def pareto_front(
     The fastest schedule is found, then the fastest that needs less memory than that one, and so
     on until nothing is left. Each is the fastest of all schedules of the search that need as
     little as it does; what a stage needs is counted as in :mod:`tvm_ios.search.stage_memory`.
-    Stages are priced once, and only blocks that need too much are solved anew.
+    Stages are priced once.
 
     Parameters
     ----------
@@ -75,34 +75,52 @@ def pareto_front(
         if progress is not None:
             progress(done, len(parts))
 
-    solved: dict[tuple[str, int | None], BlockSolution] = {}
+    solved: dict[tuple[str, int], BlockSolution] = {}
 
-    def solution(key: str, left: int | None) -> BlockSolution:
+    def solution(key: str, left: int) -> BlockSolution:
+        # More than every stage needs is no limit.
+        left = min(left, priced[key].most)
         if (key, left) not in solved:
             solved[key, left] = priced[key].solve(left)
         return solved[key, left]
 
-    def schedule(found: Sequence[BlockSolution]) -> Schedule:
+    def schedule(budget: int) -> Schedule:
         stages: list[Stage] = []
-        for key, block, one in zip(keys, parts, found, strict=True):
+        latencies: list[float] = []
+        for key, block, around in zip(keys, parts, memory, strict=True):
+            found = solution(key, budget - around.outside)
             twin = dict(zip(priced[key].block.units, block.units, strict=True))
-            stages += [renumbered(stage, twin) for stage in one.stages]
-        latencies = tuple(seconds for one in found for seconds in one.latencies)
-        return Schedule(graph.fingerprint, tuple(stages), policy, device, batch, latencies)
+            stages += [renumbered(stage, twin) for stage in found.stages]
+            latencies += found.latencies
+        return Schedule(graph.fingerprint, tuple(stages), policy, device, batch, tuple(latencies))
 
+    return descend(graph, schedule, sum(tensor.nbytes for tensor in graph.tensors))
+
+
+def descend(
+    graph: OpGraph, schedule: Callable[[int], Schedule], budget: int
+) -> tuple[FrontPoint, ...]:
+    """The front, from a search that finds the fastest schedule within a budget.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    schedule
+        The search; :class:`MemoryBudgetError` if nothing fits.
+    budget
+        Bytes to begin with.
+    """
     points: list[FrontPoint] = []
-    now = [solution(key, None) for key in keys]
     while True:
-        peaks = [one.need + around.outside for one, around in zip(now, memory, strict=True)]
-        point = FrontPoint(schedule(now), max(peaks))
-        if points and point.schedule.latency <= points[-1].schedule.latency * (1 + _TIE):
+        try:
+            made = schedule(budget)
+        except MemoryBudgetError:
+            if not points:
+                raise
+            return tuple(points)
+        if points and made.latency <= points[-1].schedule.latency * (1 + _TIE):
             # As fast, and smaller.
             points.pop()
-        points.append(point)
-        try:
-            now = [
-                one if peak < point.peak else solution(key, point.peak - 1 - around.outside)
-                for one, peak, key, around in zip(now, peaks, keys, memory, strict=True)
-            ]
-        except MemoryBudgetError:
-            return tuple(points)
+        points.append(FrontPoint(made, stages_peak(graph, made.stages)))
+        budget = points[-1].peak - 1

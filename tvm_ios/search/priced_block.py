@@ -13,7 +13,7 @@ from tvm_ios.search.block import Block
 from tvm_ios.search.endings import EndingSpace, Integers, Pruning, enumerate_endings
 from tvm_ios.search.ios import STRATEGIES, Seconds, solve_space
 from tvm_ios.search.policies import Mergeable, candidate_stages, generate_stage
-from tvm_ios.search.stage_memory import BlockMemory, largest_need, within_budget
+from tvm_ios.search.stage_memory import BlockMemory, within_budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,6 @@ class BlockSolution:
         In the order of execution, with seconds each.
     states, transitions, endings
         How much was searched.
-    need
-        Bytes of the stage that needs most, without what is live around the block; 0 if no
-        memory was counted.
     """
 
     cost: float
@@ -39,7 +36,6 @@ class BlockSolution:
     states: int
     transitions: int
     endings: int
-    need: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,6 +87,11 @@ class PricedBlock:
         needs = None if memory is None else memory.needs(space)
         return PricedBlock(block, space, latency, chosen, needs)
 
+    @property
+    def most(self) -> int:
+        """Bytes that no stage needs more than; 0 where no memory is counted."""
+        return 0 if self.needs is None else int(self.needs.max(initial=0))
+
     def solve(self, budget: int | None = None) -> BlockSolution:
         """The fastest stages, none of which needs more than a budget.
 
@@ -103,9 +104,6 @@ class PricedBlock:
         if budget is not None and self.needs is not None:
             space = within_budget(space, self.needs, budget)
         solution = solve_space(space, self.latency, self.strategies)
-        need = 0
-        if self.needs is not None:
-            need = largest_need(self.space, self.needs, [stage.mask for stage in solution.stages])
         return BlockSolution(
             cost=solution.cost,
             stages=tuple(self.block.stage(stage) for stage in solution.stages),
@@ -113,5 +111,4 @@ class PricedBlock:
             states=solution.states,
             transitions=solution.transitions,
             endings=solution.endings,
-            need=need,
         )

@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tvm_ios.byte_sizes import kib
 from tvm_ios.graph import OpGraph, mask_of
+from tvm_ios.schedule import Stage
 from tvm_ios.search.block import Block
 from tvm_ios.search.down_sets import Masks, SearchError
 from tvm_ios.search.endings import EndingSpace, Integers
@@ -120,6 +122,36 @@ class BlockMemory:
         return begun & ~finished
 
 
+def stages_peak(graph: OpGraph, stages: Sequence[Stage]) -> int:
+    """Bytes of the stage of a schedule that needs most.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    stages
+        In the order of execution.
+    """
+    last = [-1] * len(graph.tensors)
+    for place, stage in enumerate(stages):
+        for unit in stage.units:
+            for tensor in (*graph.operators[unit].inputs, *graph.operators[unit].outputs):
+                last[tensor] = place
+    ports = {*graph.inputs, *graph.outputs}
+    largest = live = 0
+    for place, stage in enumerate(stages):
+        made = {t for u in stage.units for t in graph.operators[u].outputs} - ports
+        live += sum(graph.tensors[t].nbytes for t in made)
+        largest = max(largest, live)
+        read = {t for u in stage.units for t in graph.operators[u].inputs} - ports
+        live -= sum(
+            graph.tensors[t].nbytes
+            for t in read | made
+            if last[t] == place and graph.producer[t] is not None
+        )
+    return largest
+
+
 def least_need(space: EndingSpace, needs: Integers) -> int:
     """Bytes that every schedule of a space needs in some stage."""
     least = np.zeros(len(space.states), np.int64)
@@ -128,28 +160,6 @@ def least_need(space: EndingSpace, needs: Integers) -> int:
         need = np.maximum(needs[edges], least[space.rest[edges]])
         least[begin:end] = np.minimum.reduceat(need, space.starts[begin:end] - edges.start)
     return int(least[-1])
-
-
-def largest_need(space: EndingSpace, needs: Integers, stages: list[int]) -> int:
-    """Bytes that some stages of a block need.
-
-    Parameters
-    ----------
-    space, needs
-        Of the block.
-    stages
-        Bit sets of units, in the order of execution.
-    """
-    number = {mask: place for place, mask in enumerate(space.states.tolist())}
-    largest = state = 0
-    for stage in stages:
-        state |= stage
-        place = number[state]
-        edges = range(int(space.starts[place]), int(space.starts[place + 1]))
-        ending = space.index_of(stage)
-        edge = next(edge for edge in edges if int(space.ending[edge]) == ending)
-        largest = max(largest, int(needs[edge]))
-    return largest
 
 
 def within_budget(space: EndingSpace, needs: Integers, budget: int) -> EndingSpace:
@@ -165,7 +175,7 @@ def within_budget(space: EndingSpace, needs: Integers, budget: int) -> EndingSpa
     if (least := least_need(space, needs)) > budget:
         raise MemoryBudgetError(
             "no schedule fits into the memory budget: the tensors between units need at least "
-            f"{least - budget} bytes more"
+            f"{kib(least - budget)} KiB more"
         )
     reached = np.zeros(len(space.states), np.bool_)
     reached[0] = True
