@@ -52,7 +52,7 @@ class FusedGraph:
     def predecessors(self) -> tuple[int, ...]:
         """For each node the bit set of nodes that it reads from."""
         before = (
-            self.nodes_of(mask for op in sequence for mask in (self.problem.predecessors[op],))
+            self.nodes_of(self.problem.predecessors[operator] for operator in sequence)
             for sequence in self.sequences
         )
         return tuple(mask & ~(1 << node) for node, mask in enumerate(before))
