@@ -52,7 +52,7 @@ class FusedGraph:
     def predecessors(self) -> tuple[int, ...]:
         """For each node the bit set of nodes that it reads from."""
         before = (
-            self.nodes_of(mask for op in sequence for mask in (self.problem.predecessors[op],))
+            self.nodes_of(self.problem.predecessors[operator] for operator in sequence)
             for sequence in self.sequences
         )
         return tuple(mask & ~(1 << node) for node, mask in enumerate(before))
@@ -167,9 +167,9 @@ class FusedGraph:
             Not among them.
         """
         problem = self.problem
-        done = mask_of(op for other in bits(state) for op in self.sequences[other])
-        for operator in self.sequences[node]:
-            done |= problem.ancestors[operator] & ~self.members[node]
+        done = 0
+        for other in bits(state | self.ancestors[node]):
+            done |= self.members[other]
         level, steps = 0, list[tuple[int, int]]()
         for operator in self.sequences[node]:
             change, rise = operator_step(problem, done, operator)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.minimum_cut import fewest_live
+from tvm_ios.memory.soft_budget import peak_from
 from tvm_ios.memory.state_search import StateSearch
 
 #: States between two looks at the clock.
@@ -29,12 +30,6 @@ class Answer:
 def least_peak(graph: FusedGraph, start: Sequence[int], bound: int, until: float) -> Answer:
     """Find the order of nodes with the smallest peak.
 
-    The threshold begins at a bound and rises to the next footprint that was refused whenever
-    nothing is left within it; it is therefore always a bound. The state with the fewest live
-    bytes of all lies on a best order and divides the graph; before it a search from the
-    beginning finds states with fewer and fewer bytes, after it one from the end does, but either
-    way may be the fast one, so that both take turns.
-
     Parameters
     ----------
     graph
@@ -46,17 +41,40 @@ def least_peak(graph: FusedGraph, start: Sequence[int], bound: int, until: float
     until
         When to stop at the latest, by :func:`time.perf_counter`.
     """
-    peak = graph.problem.footprints(graph.unfold(start)).peak
-    middle = fewest_live(graph, 0, graph.all_nodes, largest=True)
+    return least_peak_between(graph, 0, graph.all_nodes, start, bound, until)
+
+
+def least_peak_between(
+    graph: FusedGraph, low: int, high: int, start: Sequence[int], bound: int, until: float
+) -> Answer:
+    """Order some nodes with the smallest peak.
+
+    The threshold begins at a bound and rises to the next footprint that was refused whenever
+    nothing is left within it; it is therefore always a bound. The state with the fewest live
+    bytes of all lies on a best order and divides the graph; before it a search from the
+    beginning finds states with fewer and fewer bytes, after it one from the end does, but either
+    way may be the fast one, so that both take turns.
+
+    Parameters
+    ----------
+    graph
+        Of nodes.
+    low, high
+        The states where orders begin and end: bit sets of executed nodes.
+    start, bound, until
+        As for :func:`least_peak`.
+    """
+    peak = peak_from(graph, low, start)
+    middle = fewest_live(graph, low, high, largest=True)
     nodes: list[int] = []
-    for low, high in ((0, middle), (middle, graph.all_nodes)):
-        if low == high:
+    for begin, end in ((low, middle), (middle, high)):
+        if begin == end:
             continue
-        found, bound = _search(graph, low, high, bound, peak, until)
+        found, bound = _search(graph, begin, end, bound, peak, until)
         if found is None:
             return Answer(tuple(start), peak, min(bound, peak))
         nodes += found
-    return Answer(tuple(nodes), bound, bound)
+    return Answer(tuple(nodes), peak_from(graph, low, nodes), bound)
 
 
 def _search(

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from tvm_ios.memory.optimal import schedule_optimal
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
+from tvm_ios.memory.serenity import schedule_serenity
 
 #: Finds an order of a problem within about so many seconds.
 MemoryScheduler = Callable[[MemoryProblem, float], MemoryOrder]
@@ -24,4 +26,10 @@ def schedule_rpo(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
 
 
 #: What they are called on the command line, in the order of tables.
-MEMORY_SCHEDULERS: Mapping[str, MemoryScheduler] = MappingProxyType({"rpo": schedule_rpo})
+MEMORY_SCHEDULERS: Mapping[str, MemoryScheduler] = MappingProxyType(
+    {
+        "rpo": schedule_rpo,
+        "serenity": schedule_serenity,
+        "optimal": schedule_optimal,
+    }
+)

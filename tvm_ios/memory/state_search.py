@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tvm_ios.graph import bits, mask_of
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.minimum_cut import fewest_live
 
+#: How many states are looked at to find one with no more live bytes than another.
+_LOCAL_STATES = 16
 
-@dataclass(slots=True)
+
+class _Found(NamedTuple):
+    """A state, and how it was reached from another one."""
+
+    moves: tuple[int, ...]
+    state: int
+    live: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Reached:
     """What is known of a state.
 
@@ -23,32 +35,28 @@ class _Reached:
         The nodes that can be run (backwards: that can have been run last).
     origin, moves
         From which state it was reached, and by which nodes.
-    above
-        The state next to it on its chain: of those that it was reached from, the nearest that has
-        fewer live bytes.
-    dropped
-        Whether another state is at least as good as this one and all that came from it.
     """
 
     live: int
     ready: int
     origin: int | None
     moves: tuple[int, ...]
-    above: int | None
-    dropped: bool = False
 
 
 class StateSearch:
     """A search from one state to another whose threshold may be raised and never lowered.
 
-    Three things keep it small; all rest on two facts: the live bytes are a submodular function of
-    the state, and what a node adds to them only falls as more has been executed.
+    A state is put in the place of another only if the goal can be reached from both or from
+    neither. That rests on two facts: the live bytes are a submodular function of the state, and
+    what a node adds to them only falls as more has been executed.
 
     - A node that does not add to the live bytes, and fits, is run at once.
     - From state A, let Y be reached with no more live bytes than A, and no state between them have
-      fewer than Y. Then whatever leads from A to the goal also leads there from Y, so that all
-      else that was reached from A is dropped. If a state between them has fewer, it is a minimum
-      cut, it can be reached as well, and takes the place of Y.
+      fewer than Y. Then Y takes the place of A: a way X1, X2, ... from A to the goal is also a way
+      X1 + Y, X2 + Y, ... from Y, with no more bytes anywhere. If a state between them has fewer
+      than Y, the minimum cut between them has the fewest; it can be reached as well and takes the
+      place of A instead. Such a Y is looked for in the vicinity of each state, and everywhere for
+      the one where the search began, which then begins anew.
     - What did not fit is looked at again when the threshold is raised.
 
     Parameters
@@ -58,28 +66,22 @@ class StateSearch:
     low, high
         Where orders begin and end: bit sets of executed nodes.
     backward
-        Whether to search from the end; then "adding" a node means to take it back.
+        Whether to search from the end; then nodes are taken back instead of run.
     """
 
     def __init__(self, graph: FusedGraph, low: int, high: int, *, backward: bool = False) -> None:
         self.graph, self.backward = graph, backward
-        self._low, self._high = low, high
-        start, self._goal = (high, low) if backward else (low, high)
+        self._within = high & ~low
+        self._root, self._goal = (high, low) if backward else (low, high)
         #: Nodes that must have been moved before one can be, and those that it may free.
         self._needs = graph.successors if backward else graph.predecessors
         self._frees = graph.predecessors if backward else graph.successors
-        self._reached: dict[int, _Reached] = {}
-        self._fewest: list[tuple[int, int, int]] = []
-        self._deepest: list[tuple[int, int, int]] = []
-        self._refused: list[tuple[int, int]] = []
-        self._waiting: set[int] = set()
-        self._turn = 0
-        self._reached[start] = _Reached(graph.live(start), self._ready(start), None, (), None)
-        self._open(start)
+        self._done: list[int] = []
+        self._begin(_Found((), self._root, graph.live(self._root), self._ready(self._root)))
 
     @property
     def states(self) -> int:
-        """How many states have been reached."""
+        """How many states are known."""
         return len(self._reached)
 
     @property
@@ -88,12 +90,10 @@ class StateSearch:
         return self._goal in self._reached
 
     def next_threshold(self) -> int | None:
-        """The smallest footprint that was refused, if anything was: no order needs fewer bytes.
+        """The smallest footprint that was refused, if any was: no order needs fewer bytes.
 
         Holds when :meth:`run` has nothing left to look at.
         """
-        while self._refused and not self._counts(self._refused[0][1]):
-            heapq.heappop(self._refused)
         return self._refused[0][0] if self._refused else None
 
     def run(self, threshold: int, most: int) -> bool:
@@ -124,21 +124,20 @@ class StateSearch:
 
     def order(self) -> tuple[int, ...]:
         """The nodes from the beginning to the end, once the goal has been found."""
-        moves = self._moves(None, self._goal)
-        return tuple(reversed(moves)) if self.backward else moves
+        moves = [*self._done, *self._way(self._goal)]
+        return tuple(reversed(moves)) if self.backward else tuple(moves)
 
-    def _next(self) -> int | None:
-        """Fewest bytes and deepest in turn."""
-        while self._fewest or self._deepest:
-            self._turn ^= 1
-            heap = self._deepest if self._turn else self._fewest
-            if not heap:
-                continue
-            state = heapq.heappop(heap)[2]
-            if state in self._waiting and self._counts(state):
-                self._waiting.discard(state)
-                return state
-        return None
+    def _begin(self, root: _Found) -> None:
+        """Forget everything but one state."""
+        self._root = root.state
+        self._done += root.moves
+        self._reached = {root.state: _Reached(root.live, root.ready, None, ())}
+        self._fewest: list[tuple[int, int, int]] = []
+        self._deepest: list[tuple[int, int, int]] = []
+        self._refused: list[tuple[int, int]] = []
+        self._waiting: set[int] = set()
+        self._turn = False
+        self._open(root.state)
 
     def _open(self, state: int) -> None:
         self._waiting.add(state)
@@ -146,40 +145,107 @@ class StateSearch:
         heapq.heappush(self._fewest, (live, depth, state))
         heapq.heappush(self._deepest, (depth, live, state))
 
-    def _counts(self, state: int) -> bool:
-        """Whether nothing at least as good takes the place of a state."""
-        at: int | None = state
-        while at is not None:
-            if self._reached[at].dropped:
-                return False
-            at = self._reached[at].above
-        return True
+    def _next(self) -> int | None:
+        """Fewest bytes and deepest in turn."""
+        while self._fewest or self._deepest:
+            self._turn = not self._turn
+            heap = self._deepest if self._turn else self._fewest
+            if heap and (state := heapq.heappop(heap)[2]) in self._waiting:
+                self._waiting.remove(state)
+                return state
+        return None
 
     def _expand(self, state: int, threshold: int) -> None:
         known = self._reached[state]
-        moves, *closed = self._close(state, known.live, known.ready, threshold)
-        if moves:
-            self._reach(state, moves, *closed)
+        at = _Found((), state, known.live, known.ready)
+        best, refused = self._descend(at, threshold)
+        if best is None:
+            assert refused is not None
+            heapq.heappush(self._refused, (refused, state))
             return
-        refused: int | None = None
-        for node in bits(known.ready):
-            change, rise = self._step(state, node)
-            if known.live + rise > threshold:
-                refused = min(refused or known.live + rise, known.live + rise)
-                continue
-            after = state ^ 1 << node
-            ready = self._ready_after(after, node, known.ready)
-            moves, *closed = self._close(after, known.live + change, ready, threshold)
-            self._reach(state, [node, *moves], *closed)
-            if not self._counts(state):
-                return
+        if best.state != state:
+            self._reach(state, best)
+            return
+        children, refused = self._children(at, threshold)
         if refused is not None:
             heapq.heappush(self._refused, (refused, state))
+        for child in children:
+            if self._reach(state, child):
+                return
 
-    def _close(
-        self, state: int, live: int, ready: int, threshold: int
-    ) -> tuple[list[int], int, int, int]:
-        """Run at once what adds nothing: these nodes, and the state, live bytes, ready nodes."""
+    def _reach(self, origin: int, found: _Found) -> bool:
+        """Note a state; whether the search began anew from it or a better one."""
+        if found.state in self._reached:
+            return False
+        self._reached[found.state] = _Reached(found.live, found.ready, origin, found.moves)
+        if found.live > self._reached[self._root].live:
+            self._open(found.state)
+            return False
+        self._begin(self._fewest_between(self._root, self._way(found.state), found))
+        return True
+
+    def _descend(self, at: _Found, threshold: int) -> tuple[_Found | None, int | None]:
+        """A state that takes the place of another, as far as it is near; or the same.
+
+        Returns
+        -------
+        found, refused
+            None if nothing leads to the goal within the threshold, and then the smallest
+            footprint that was refused.
+        """
+        while True:
+            at = self._close(at, threshold)
+            if at.state == self._goal:
+                return at, None
+            lower, refused = self._lower(at, threshold)
+            if lower is None:
+                return (at, None) if refused is None else (None, refused)
+            at = lower
+
+    def _lower(self, at: _Found, threshold: int) -> tuple[_Found | None, int | None]:
+        """A state near another that takes its place, or what all that is near was refused."""
+        heap = [(at.live, 0, at)]
+        seen, refused = {at.state}, set[int]()
+        for count in range(_LOCAL_STATES):
+            if not heap:
+                return None, min(refused)
+            origin = heapq.heappop(heap)[2]
+            children, smallest = self._children(origin, threshold)
+            if smallest is not None:
+                refused.add(smallest)
+            for number, child in enumerate(children):
+                if child.state in seen:
+                    continue
+                seen.add(child.state)
+                moves = origin.moves[len(at.moves) :] + child.moves
+                child = child._replace(moves=moves)
+                if child.state == self._goal:
+                    return child._replace(moves=at.moves + moves), None
+                if child.live <= at.live:
+                    best = self._fewest_between(at.state, moves, child)
+                    return best._replace(moves=at.moves + best.moves), None
+                full = child._replace(moves=at.moves + moves)
+                heapq.heappush(heap, (child.live, -(count * len(self._needs) + number), full))
+        return None, None
+
+    def _children(self, at: _Found, threshold: int) -> tuple[list[_Found], int | None]:
+        """The states after one more node, and the smallest footprint of a node that did not fit."""
+        children: list[_Found] = []
+        refused: int | None = None
+        for node in bits(at.ready):
+            change, rise = self._step(at.state, node)
+            need = at.live + rise
+            if need > threshold:
+                refused = need if refused is None else min(refused, need)
+                continue
+            after = at.state ^ 1 << node
+            ready = self._ready_after(after, node, at.ready)
+            children.append(self._close(_Found((node,), after, at.live + change, ready), threshold))
+        return children, refused
+
+    def _close(self, at: _Found, threshold: int) -> _Found:
+        """Run at once what adds nothing."""
+        _, state, live, ready = at
         moves: list[int] = []
         count = -1
         while count < len(moves):
@@ -191,61 +257,24 @@ class StateSearch:
                     live += change
                     state ^= 1 << node
                     ready = self._ready_after(state, node, ready)
-        return moves, state, live, ready
+        return _Found(at.moves + tuple(moves), state, live, ready)
 
-    def _reach(self, origin: int, moves: Sequence[int], state: int, live: int, ready: int) -> None:
-        if state in self._reached:
-            return
-        self._reached[state] = _Reached(live, ready, origin, tuple(moves), origin)
-        if self._reached[origin].live < live or not self._commit(state):
-            self._open(state)
-
-    def _commit(self, state: int) -> bool:
-        """Put a state, or a better one, in the place of those above it with no fewer live bytes.
-
-        Returns
-        -------
-        bool
-            False if a better one is known already and does not count; then nothing is done.
-        """
-        made = self._reached[state]
-        top = made.above
-        assert top is not None
-        while (above := self._reached[top].above) is not None:
-            if self._reached[above].live < made.live:
-                break
-            top = above
-        low, high = (state, top) if self.backward else (top, state)
+    def _fewest_between(self, begin: int, moves: tuple[int, ...], end: _Found) -> _Found:
+        """The state with the fewest live bytes from one to another, as reached from the first."""
+        low, high = (end.state, begin) if self.backward else (begin, end.state)
         best = fewest_live(self.graph, low, high, largest=not self.backward)
-        if best != state:
-            if best in self._reached and not self._counts(best):
-                return False
-            between = best ^ top
-            moves = tuple(node for node in self._moves(top, state) if between >> node & 1)
-            if best in self._reached:
-                self._reached[best].origin, self._reached[best].moves = top, moves
-                self._reached[best].above = above
-                self._reached[top].dropped = True
-                return True
-            live = self.graph.live(best)
-            self._reached[best] = _Reached(live, self._ready(best), top, moves, top)
-            return self._commit(best)
-        self._reached[top].dropped = True
-        made.above = above
-        if above is None:
-            for heap in (self._fewest, self._deepest, self._refused):
-                heap.clear()
-            self._waiting.clear()
-        self._open(state)
-        return True
+        between = best ^ begin
+        way = tuple(node for node in moves if between >> node & 1)
+        if best == end.state:
+            return end._replace(moves=way)
+        return _Found(way, best, self.graph.live(best), self._ready(best))
 
-    def _moves(self, begin: int | None, end: int) -> tuple[int, ...]:
-        """The nodes that lead from one state to another."""
+    def _way(self, state: int) -> tuple[int, ...]:
+        """The nodes that lead to a state from where the search began."""
         parts: list[tuple[int, ...]] = []
-        at = end
-        while at != begin and (origin := self._reached[at].origin) is not None:
-            parts.append(self._reached[at].moves)
-            at = origin
+        while (origin := self._reached[state].origin) is not None:
+            parts.append(self._reached[state].moves)
+            state = origin
         return tuple(node for part in reversed(parts) for node in part)
 
     def _step(self, state: int, node: int) -> tuple[int, int]:
@@ -254,19 +283,16 @@ class StateSearch:
         change, rise = self.graph.step(state ^ 1 << node, node)
         return -change, rise - change
 
-    def _is_ready(self, state: int, node: int) -> bool:
-        undone = state if self.backward else ~state
-        return not self._needs[node] & undone
-
     def _ready(self, state: int) -> int:
-        left = state & ~self._low if self.backward else self._high & ~state
-        return mask_of(node for node in bits(left) if self._is_ready(state, node))
+        undone = state if self.backward else ~state
+        left = undone & self._within
+        return mask_of(node for node in bits(left) if not self._needs[node] & undone)
 
     def _ready_after(self, state: int, node: int, ready: int) -> int:
         """The ready nodes of a state in which a node of the ready ones has just been moved."""
         ready ^= 1 << node
         undone = state if self.backward else ~state
-        for other in bits(self._frees[node] & (self._high & ~self._low)):
+        for other in bits(self._frees[node] & self._within):
             if not self._needs[other] & undone:
                 ready |= 1 << other
         return ready
