@@ -78,7 +78,7 @@ def _grown(graph: FusedGraph, source: int, most: int) -> Iterator[int]:
 
 
 def _is_isolated(graph: FusedGraph, inside: int) -> bool:
-    """Whether nodes outside are before all of it, after all, or parallel to all and share nothing."""
+    """Whether nodes outside are before all of it, after all, or parallel and share nothing."""
     some_before = some_after = shared = 0
     all_before = all_after = graph.all_nodes
     for node in bits(inside):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from tvm_ios.memory.hmcos import schedule_hmcos
 from tvm_ios.memory.optimal import schedule_optimal
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
@@ -30,6 +31,7 @@ MEMORY_SCHEDULERS: Mapping[str, MemoryScheduler] = MappingProxyType(
     {
         "rpo": schedule_rpo,
         "serenity": schedule_serenity,
+        "hmcos": schedule_hmcos,
         "optimal": schedule_optimal,
     }
 )
