@@ -49,6 +49,6 @@ def test_the_solvers_agree_on_many(problem: MemoryProblem) -> None:
 
 
 def test_an_unknown_solver_is_named() -> None:
+    problem = MemoryProblem((), Buffers((), ()), ())
     with pytest.raises(SolverError, match="no solver 'gurobi': use one of cp-sat, highs"):
-        problem = MemoryProblem((), Buffers((), ()), ())
         solve_order(unfused(problem), 0, 0, (), 0.0, solver="gurobi")

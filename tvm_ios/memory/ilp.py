@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.integer_program import IntegerProgram, integer_program
-from tvm_ios.memory.least_peak import Answer
-from tvm_ios.memory.soft_budget import peak_from
+from tvm_ios.memory.orders import Answer, peak_from
 
 
 class SolverError(UserError):
@@ -107,9 +110,9 @@ def _highs(
 ) -> tuple[Sequence[int] | None, int]:
     del known  # scipy's interface takes no start.
     try:
-        import numpy as np
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import coo_array
+        # Without stubs for the checker.
+        optimize: Any = importlib.import_module("scipy.optimize")
+        sparse: Any = importlib.import_module("scipy.sparse")
     except ImportError as error:
         raise SolverError(
             "the solver HiGHS comes with scipy, which is not installed: "
@@ -121,17 +124,17 @@ def _highs(
     ]
     entries = [(i, v, c) for i, (row, _, _) in enumerate(rows) for v, c in row.items()]
     number, variable, value = (np.asarray(column) for column in zip(*entries, strict=True))
-    matrix = coo_array((value, (number, variable)), shape=(len(rows), program.variables))
-    limits = LinearConstraint(
+    matrix = sparse.coo_array((value, (number, variable)), shape=(len(rows), program.variables))
+    limits = optimize.LinearConstraint(
         matrix.tocsr(), np.asarray([r[1] for r in rows]), np.asarray([r[2] for r in rows])
     )
     ones, zeros = np.ones(program.variables), np.zeros(program.variables)
     least, most, objective = zeros.copy(), ones.copy(), zeros.copy()
     least[0], most[0], objective[0] = program.lowest, program.highest, 1
-    result = milp(
+    result: Any = optimize.milp(
         objective,
         integrality=ones,
-        bounds=Bounds(least, most),
+        bounds=optimize.Bounds(least, most),
         constraints=limits,
         options={"time_limit": seconds, "mip_rel_gap": 0},
     )

@@ -21,6 +21,9 @@ from tvm_ios.memory.buffers import Buffer
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.problem import is_live
 
+#: Coefficients by variable, and what their sum is at most.
+Row = tuple[dict[int, int], int]
+
 
 @dataclass
 class IntegerProgram:
@@ -45,9 +48,9 @@ class IntegerProgram:
     unit: int
     lowest: int
     highest: int
-    rows: list[tuple[dict[int, int], int]] = field(default_factory=list)
-    exactly_one: list[list[int]] = field(default_factory=list)
-    x: dict[tuple[int, int], int] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list[Row])
+    exactly_one: list[list[int]] = field(default_factory=list[list[int]])
+    x: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     variables: int = 1
 
     def new(self) -> int:
@@ -141,7 +144,7 @@ class _Writer:
 
     def _store(self, buffer: Buffer, stored: list[list[tuple[int, list[int]]]]) -> int:
         """Write when a buffer is stored; returns its bytes if it always is."""
-        program, graph = self.program, self.graph
+        program = self.program
         writers = list(bits(buffer.writers & self.within))
         readers = list(bits(buffer.users & self.within))
         at_start = is_live(buffer, self.low)
@@ -182,7 +185,6 @@ class _Writer:
                 if at_start:
                     for u in readers:
                         program.at_most(-1, (-1, [*self._x(u, 0, t - 1), variable]))
-        del graph
         return 0
 
     def _precede(self) -> None:

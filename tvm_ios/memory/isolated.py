@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from tvm_ios.graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph
-from tvm_ios.memory.least_peak import Answer, least_peak_between
+from tvm_ios.memory.least_peak import least_peak_between
 from tvm_ios.memory.minimum_cut import fewest_live
+from tvm_ios.memory.orders import Answer
 
 #: Seconds that ordering one sub-graph may take.
 _ORDER_LIMIT = 0.5

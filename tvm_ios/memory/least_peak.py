@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.minimum_cut import fewest_live
-from tvm_ios.memory.soft_budget import peak_from
+from tvm_ios.memory.orders import Answer, peak_from
 from tvm_ios.memory.state_search import StateSearch
 
 #: States between two looks at the clock.
 _SLICE = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An order of nodes, its peak, and the bytes that no order is below.
-
-    It is the best one if both are equal.
-    """
-
-    nodes: tuple[int, ...]
-    peak: int
-    bound: int
 
 
 def least_peak(graph: FusedGraph, start: Sequence[int], bound: int, until: float) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ortools.graph.python.max_flow import SimpleMaxFlow
 
@@ -33,7 +34,7 @@ def fewest_live(graph: FusedGraph, low: int, high: int, *, largest: bool) -> int
     if len(place) < 2:
         ends = (high, low) if largest else (low, high)
         return min(ends, key=graph.live)
-    flow = SimpleMaxFlow()
+    flow: Any = SimpleMaxFlow()
     numbers = {b for node in place for b in graph.touched[node]}
     infinite = 1 + sum(graph.buffers[b].nbytes for b in numbers)
     fresh = 2 + len(place)

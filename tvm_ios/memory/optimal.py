@@ -6,7 +6,7 @@ import time
 
 from tvm_ios.memory.fusion import fuse
 from tvm_ios.memory.least_peak import least_peak
-from tvm_ios.memory.orders import MemoryOrder, largest_need
+from tvm_ios.memory.orders import MemoryOrder, largest_need, peak_from, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 
 
@@ -14,7 +14,10 @@ def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     """Search the states of the fused graph exactly."""
     begin = time.perf_counter()
     graph = fuse(problem, begin + time_limit / 4)
-    start = range(len(graph))
+    start = min(
+        (reverse_post_order(graph), tuple(range(len(graph)))),
+        key=lambda nodes: peak_from(graph, 0, nodes),
+    )
     answer = least_peak(graph, start, largest_need(problem), begin + time_limit)
     order = graph.unfold(answer.nodes)
     return MemoryOrder(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tvm_ios.graph import bits
+from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.problem import MemoryProblem
+
+if TYPE_CHECKING:
+    from tvm_ios.memory.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +43,20 @@ class MemoryOrder:
     fused_operators: int
 
 
-def reverse_post_order(problem: MemoryProblem) -> tuple[int, ...]:
-    """The order in which deep-learning compilers commonly run a graph.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An order of nodes, its peak, and the bytes that no order is below.
+
+    It is the best one if both are equal.
+    """
+
+    nodes: tuple[int, ...]
+    peak: int
+    bound: int
+
+
+def reverse_post_order(graph: MemoryProblem | FusedGraph) -> tuple[int, ...]:
+    """The order in which deep-learning compilers commonly run a graph, of operators or of nodes.
 
     A depth-first search that starts at operators without predecessors and follows consumers, both
     in the order of their numbers; an operator is left after all that read from it, and the order
@@ -46,11 +64,11 @@ def reverse_post_order(problem: MemoryProblem) -> tuple[int, ...]:
     """
     left: list[int] = []
     seen = 0
-    for root in range(len(problem)):
-        if problem.predecessors[root]:
+    for root in range(len(graph)):
+        if graph.predecessors[root]:
             continue
         seen |= 1 << root
-        path = [(root, bits(problem.successors[root]))]
+        path = [(root, bits(graph.successors[root]))]
         while path:
             operator, readers = path[-1]
             fresh = next((reader for reader in readers if not seen >> reader & 1), None)
@@ -59,7 +77,7 @@ def reverse_post_order(problem: MemoryProblem) -> tuple[int, ...]:
                 path.pop()
             else:
                 seen |= 1 << fresh
-                path.append((fresh, bits(problem.successors[fresh])))
+                path.append((fresh, bits(graph.successors[fresh])))
     return tuple(reversed(left))
 
 
@@ -75,3 +93,24 @@ def largest_need(problem: MemoryProblem) -> int:
         ),
         default=0,
     )
+
+
+def peak_from(graph: FusedGraph | Hierarchy, low: int, nodes: Sequence[int]) -> int:
+    """The largest stable footprint of some nodes in order.
+
+    Parameters
+    ----------
+    graph
+        Of which these are nodes.
+    low
+        The nodes executed before.
+    nodes
+        In order.
+    """
+    live, peak = graph.live(low), 0
+    for node in nodes:
+        change, rise = graph.step(low, node)
+        peak = max(peak, live + rise)
+        live += change
+        low |= 1 << node
+    return peak

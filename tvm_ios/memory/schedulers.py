@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from tvm_ios.memory.fusion_ilp import schedule_fusion_ilp
 from tvm_ios.memory.hmcos import schedule_hmcos
 from tvm_ios.memory.optimal import schedule_optimal
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
@@ -32,6 +33,7 @@ MEMORY_SCHEDULERS: Mapping[str, MemoryScheduler] = MappingProxyType(
         "rpo": schedule_rpo,
         "serenity": schedule_serenity,
         "hmcos": schedule_hmcos,
+        "fusion-ilp": schedule_fusion_ilp,
         "optimal": schedule_optimal,
     }
 )

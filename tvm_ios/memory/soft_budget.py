@@ -4,55 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tvm_ios.graph import bits, mask_of
+from tvm_ios.memory.fused_graph import FusedGraph
+from tvm_ios.memory.orders import Answer, peak_from
+
+if TYPE_CHECKING:
+    from tvm_ios.memory.hierarchy import Hierarchy
 
 #: Seconds that one step of the dynamic program may take at first.
 _STEP_LIMIT = 0.25
-
-
-class Nodes(Protocol):
-    """What the dynamic program needs to know of a graph; bit sets and bytes."""
-
-    @property
-    def predecessors(self) -> Sequence[int]:
-        """For each node the bit set of nodes that it reads from."""
-        ...
-
-    @property
-    def successors(self) -> Sequence[int]:
-        """For each node the bit set of nodes that read from it."""
-        ...
-
-    def live(self, state: int, /) -> int:
-        """The transient footprint of a set of executed nodes."""
-        ...
-
-    def step(self, state: int, node: int, /) -> tuple[int, int]:
-        """Bytes after and while a node runs, above the transient footprint before it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Budgeted:
-    """What came of it.
-
-    Attributes
-    ----------
-    nodes
-        An order, the best one if `proven`.
-    peak
-        Its bytes.
-    bound
-        Bytes that no order is below.
-    """
-
-    nodes: tuple[int, ...]
-    peak: int
-    bound: int
 
 
 class _Flag(Enum):
@@ -62,7 +25,9 @@ class _Flag(Enum):
     TIMEOUT = "timeout"
 
 
-def soft_budget(graph: Nodes, low: int, start: Sequence[int], bound: int, until: float) -> Budgeted:
+def soft_budget(
+    graph: FusedGraph | Hierarchy, low: int, start: Sequence[int], bound: int, until: float
+) -> Answer:
     """Order some nodes with the smallest peak (SERENITY, Algorithms 1 and 2).
 
     States above the budget are pruned. It begins at the peak of the order that is known; a run
@@ -90,7 +55,7 @@ def soft_budget(graph: Nodes, low: int, start: Sequence[int], bound: int, until:
         found = _dynamic_program(graph, low, mask_of(start), budget, limit, until)
         if isinstance(found, tuple):
             peak = peak_from(graph, low, found)
-            return Budgeted(found, peak, peak)
+            return Answer(found, peak, peak)
         if found is _Flag.NO_SOLUTION:
             bound = budget + 1
         else:
@@ -99,32 +64,11 @@ def soft_budget(graph: Nodes, low: int, start: Sequence[int], bound: int, until:
             limit, too_slow, budget = 2 * limit, peak + 1, peak
         else:
             budget = (bound + too_slow) // 2
-    return Budgeted(tuple(start), peak, min(bound, peak))
-
-
-def peak_from(graph: Nodes, low: int, nodes: Sequence[int]) -> int:
-    """The largest stable footprint of some nodes in order.
-
-    Parameters
-    ----------
-    graph
-        Of which these are nodes.
-    low
-        The nodes executed before.
-    nodes
-        In order.
-    """
-    live, peak = graph.live(low), 0
-    for node in nodes:
-        change, rise = graph.step(low, node)
-        peak = max(peak, live + rise)
-        live += change
-        low |= 1 << node
-    return peak
+    return Answer(tuple(start), peak, min(bound, peak))
 
 
 def _dynamic_program(
-    graph: Nodes, low: int, within: int, budget: int, limit: float, until: float
+    graph: FusedGraph | Hierarchy, low: int, within: int, budget: int, limit: float, until: float
 ) -> tuple[int, ...] | _Flag:
     """The order with the smallest peak, if that is within the budget.
 
