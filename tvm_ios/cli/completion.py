@@ -21,7 +21,7 @@ def complete_policy(incomplete: str) -> list[str]:
     """Policies of schedules."""
     from tvm_ios.api import POLICIES
 
-    return _starting(POLICIES, incomplete)
+    return _starting((*POLICIES, "memory"), incomplete)
 
 
 def complete_cost(incomplete: str) -> list[str]:

@@ -42,6 +42,7 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
             (
                 "tvm-ios schedule inception_v3 --cost v100 --plot schedule.svg",
                 "tvm-ios schedule squeezenet --cost measured -o schedule.json",
+                "tvm-ios schedule squeezenet --pareto",
             ),
             "`tvm-ios optimize` searches, builds and measures in one go.",
         ),
@@ -102,7 +103,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
                     "reuse",
                     "groups",
                 ),
-                *("scheduler", "units", "in_place", "zero_copy_concat"),
+                *("scheduler", "units", "in_place", "zero_copy_concat", "pareto"),
             ),
             "Search",
         ),

@@ -257,7 +257,6 @@ def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> 
         "policy": made.policy,
         "cost": cost,
         "latency_ms": made.latency * 1e3,
-        "memory_bytes": stages_peak(graph, made.stages),
         "stages": [
             {
                 "strategy": stage.strategy.value,
@@ -267,6 +266,7 @@ def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> 
             for stage, seconds in zip(made.stages, latencies, strict=True)
         ],
         "search": search,
+        "memory_bytes": stages_peak(graph, made.stages),
     }
 
 
