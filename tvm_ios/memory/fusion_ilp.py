@@ -47,7 +47,7 @@ def schedule_fusion_ilp(
     start = reverse_post_order(graph)
     count = max(1, -(-len(graph) // _PART)) if parts is None else parts
     ends = partition(graph, count, start)
-    lows = [0, *ends[:-1]]
+    lows = [0, *ends][: len(ends)]
     pieces = [
         tuple(n for n in start if (high & ~low) >> n & 1)
         for low, high in zip(lows, ends, strict=True)

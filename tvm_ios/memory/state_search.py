@@ -10,9 +10,6 @@ from tvm_ios.graph import bits, mask_of
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.minimum_cut import fewest_live
 
-#: How many states are looked at to find one with no more live bytes than another.
-_LOCAL_STATES = 16
-
 
 class _Found(NamedTuple):
     """A state, and how it was reached from another one."""
@@ -55,8 +52,8 @@ class StateSearch:
       fewer than Y. Then Y takes the place of A: a way X1, X2, ... from A to the goal is also a way
       X1 + Y, X2 + Y, ... from Y, with no more bytes anywhere. If a state between them has fewer
       than Y, the minimum cut between them has the fewest; it can be reached as well and takes the
-      place of A instead. Such a Y is looked for in the vicinity of each state, and everywhere for
-      the one where the search began, which then begins anew.
+      place of A instead. Such a Y is looked for right after each state, and everywhere for the
+      one where the search began, which then begins anew.
     - What did not fit is looked at again when the threshold is raised.
 
     Parameters
@@ -157,16 +154,15 @@ class StateSearch:
 
     def _expand(self, state: int, threshold: int) -> None:
         known = self._reached[state]
-        at = _Found((), state, known.live, known.ready)
-        best, refused = self._descend(at, threshold)
-        if best is None:
-            assert refused is not None
-            heapq.heappush(self._refused, (refused, state))
-            return
-        if best.state != state:
-            self._reach(state, best)
+        at = self._close(_Found((), state, known.live, known.ready), threshold)
+        if at.moves:
+            self._reach(state, at)
             return
         children, refused = self._children(at, threshold)
+        for child in children:
+            if child.live <= at.live:
+                self._reach(state, self._fewest_between(state, child.moves, child))
+                return
         if refused is not None:
             heapq.heappush(self._refused, (refused, state))
         for child in children:
@@ -183,50 +179,6 @@ class StateSearch:
             return False
         self._begin(self._fewest_between(self._root, self._way(found.state), found))
         return True
-
-    def _descend(self, at: _Found, threshold: int) -> tuple[_Found | None, int | None]:
-        """A state that takes the place of another, as far as it is near; or the same.
-
-        Returns
-        -------
-        found, refused
-            None if nothing leads to the goal within the threshold, and then the smallest
-            footprint that was refused.
-        """
-        while True:
-            at = self._close(at, threshold)
-            if at.state == self._goal:
-                return at, None
-            lower, refused = self._lower(at, threshold)
-            if lower is None:
-                return (at, None) if refused is None else (None, refused)
-            at = lower
-
-    def _lower(self, at: _Found, threshold: int) -> tuple[_Found | None, int | None]:
-        """A state near another that takes its place, or what all that is near was refused."""
-        heap = [(at.live, 0, at)]
-        seen, refused = {at.state}, set[int]()
-        for count in range(_LOCAL_STATES):
-            if not heap:
-                return None, min(refused)
-            origin = heapq.heappop(heap)[2]
-            children, smallest = self._children(origin, threshold)
-            if smallest is not None:
-                refused.add(smallest)
-            for number, child in enumerate(children):
-                if child.state in seen:
-                    continue
-                seen.add(child.state)
-                moves = origin.moves[len(at.moves) :] + child.moves
-                child = child._replace(moves=moves)
-                if child.state == self._goal:
-                    return child._replace(moves=at.moves + moves), None
-                if child.live <= at.live:
-                    best = self._fewest_between(at.state, moves, child)
-                    return best._replace(moves=at.moves + best.moves), None
-                full = child._replace(moves=at.moves + moves)
-                heapq.heappush(heap, (child.live, -(count * len(self._needs) + number), full))
-        return None, None
 
     def _children(self, at: _Found, threshold: int) -> tuple[list[_Found], int | None]:
         """The states after one more node, and the smallest footprint of a node that did not fit."""
