@@ -25,8 +25,8 @@ from rich.table import Table
 from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import prepare
+from runtime_ext.cpu_device import random_buffers
 from runtime_ext.machine import available_lanes
-from runtime_ext.measure import random_buffers
 from runtime_ext.native_executor import NativeExecutor
 from tvm_ios.cli.output import console
 from tvm_ios.lower import lower_stages

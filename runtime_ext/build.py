@@ -149,18 +149,22 @@ def build(
             constants[key] = packed
             constant_names[i, len(op.inputs) + k] = key
 
-    def unit_latency(unit: int, count: int) -> float:
-        assert latencies is not None
-        # Other rKernels of a unit are close enough to say how many lanes it is worth.
-        return latencies[usual[str(unit)].key][count - 1]
+    # Other rKernels of a unit are close enough to say how many lanes it is worth.
+    known = {
+        i: found for i in range(len(graph)) if (found := (latencies or {}).get(usual[str(i)].key))
+    }
 
-    known = latencies is not None and all(u.key in latencies for u in usual.values())
+    def unit_latency(unit: int, count: int) -> float:
+        # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.
+        return known[unit][count - 1] if unit in known else 1 / count
+
+    side_by_side = (unit for s in read.stages if len(s.groups) > 1 for unit in s.units)
     program = lower_stages(
         graph,
         read.stages,
         {i: compiled[str(i)].code for i in range(len(graph))},
         lanes=lanes,
-        unit_latency=unit_latency if known else None,
+        unit_latency=unit_latency if known and all(u in known for u in side_by_side) else None,
         constant_name=lambda units, parameter: constant_names[units[0], parameter],
         parts=memory.parts,
         placements=read.placements,

@@ -1,20 +1,15 @@
-"""Measured costs: stages are built as small programs and timed on the native executor."""
+"""Measured costs: stages are built as small programs and timed on a device."""
 
 from __future__ import annotations
 
 import copy
-import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import tvm
-
-from runtime_ext.kernels.library import CompiledUnit, KernelCompiler, UnitSource
-from runtime_ext.native_executor import NativeExecutor
-from runtime_ext.rkernel_profile import profile_phases, task_seconds
-from tvm_ios.cost.log import MeasurementLog
+from runtime_ext.device import Device, Kernels
+from runtime_ext.kernels.compiled_unit import CompiledUnit
+from runtime_ext.rkernel_profile import task_seconds
+from tvm_ios.cost.log import MeasurementLog, quietest
 from tvm_ios.cost.stage_key import stage_key
 from tvm_ios.graph import OpGraph
 from tvm_ios.lower import lower_stages
@@ -25,15 +20,11 @@ from tvm_ios.schedule import Stage, Strategy
 from tvm_ios.search.rammer import co_schedule
 from tvm_ios.search.rprogram import RProgram
 
-#: Gives the source of one unit, or of several merged ones.
-Source = Callable[[tuple[int, ...]], UnitSource]
+#: Gives what the kernels' maker takes for one unit, or for several merged ones.
+Source = Callable[[tuple[int, ...]], Any]
 #: Called with what is done, how much of it, and how much there is.
 Progress = Callable[[str, int, int], None]
 
-_SAMPLES = 12
-#: Seconds of one sample: long enough that the clock and the start of the lanes do not count.
-_SAMPLE_SECONDS = 4e-4
-_WARM_UP_SECONDS = 2e-3
 #: A stage without launches, such as a concatenation in place; logs hold positive numbers.
 _NOTHING_SECONDS = 1e-9
 
@@ -46,11 +37,11 @@ class StageTimer:
     graph
         The graph of units.
     source
-        Relax functions and layouts of units and merged units.
-    compiler
-        Makes their kernels.
-    lanes
-        Threads.
+        What ``kernels`` takes for units and merged units.
+    kernels
+        Makes their code.
+    device
+        Where it is timed.
     log
         Where samples are kept; equal stages of any model are measured once.
     parts
@@ -64,17 +55,18 @@ class StageTimer:
         self,
         graph: OpGraph,
         source: Source,
-        compiler: KernelCompiler,
-        lanes: int,
+        kernels: Kernels,
+        device: Device,
         log: MeasurementLog,
         parts: Mapping[int, Part] = NO_PARTS,
     ) -> None:
         self.graph = graph
-        self.lanes = lanes
+        self.device = device
+        self.lanes = device.lanes
         self.parts = parts
         self.stages_measured = 0
         self._source = source
-        self._compiler = compiler
+        self.kernels = kernels
         self._log = log
         self._compiled: dict[tuple[int, ...], CompiledUnit] = {}
         self._latency: dict[str, tuple[float, ...]] = {}
@@ -95,10 +87,10 @@ class StageTimer:
             if progress is not None:
                 progress("timing units", done, len(keys))
             stage = Stage(Strategy.CONCURRENT, ((unit,),))
-            self._latency[key] = tuple(
-                self._median(stage, lanes, f"unit {self.graph.operators[unit].name}")
-                for lanes in range(1, self.lanes + 1)
-            )
+            label = f"unit {self.graph.operators[unit].name}"
+            counts = range(1, self.lanes + 1) if self.device.splits else [self.lanes]
+            latencies = [self._median(stage, lanes, label) for lanes in counts]
+            self._latency[key] = tuple(latencies if self.device.splits else latencies * self.lanes)
         if progress is not None:
             progress("timing units", len(keys), len(keys))
 
@@ -186,13 +178,13 @@ class StageTimer:
             if progress is not None:
                 progress("compiling kernels", done, total)
 
-        made = self._compiler.compile_forms(sources, report)
+        made = self.kernels.compile_forms(sources, report)
         for i, units in enumerate(wanted):
             forms = made[str(i)]
             self._compiled[units] = forms[0]
             if len(forms) > 1:
                 self._compiled[units] = self._fastest(units, forms)
-                self._compiler.keep(forms, self._compiled[units])
+                self.kernels.keep(forms, self._compiled[units])
 
     def _fastest(self, units: tuple[int, ...], forms: Sequence[CompiledUnit]) -> CompiledUnit:
         """The form of a unit, or of merged ones, that takes least time alone on all lanes."""
@@ -217,7 +209,7 @@ class StageTimer:
             if progress is not None:
                 progress("compiling rKernels", done, total)
 
-        made = self._compiler.compile_rkernels(sources, report)
+        made = self.kernels.compile_rkernels(sources, report)
         self._forms |= {self.unit_key(self.graph, unit): made[str(unit)] for unit in units}
 
     def _rkernel(self, unit: int, name: str, form: CompiledUnit) -> RKernel:
@@ -227,7 +219,7 @@ class StageTimer:
             stage = Stage(Strategy.CONCURRENT, ((unit,),))
             code = {unit: form.code}
             program = lower_stages(self.graph, (stage,), code, lanes=1, parts=self.parts)
-            return profile_phases(program, self._compiler.function, random_buffers(program))
+            return self.device.profile_phases(program, self.kernels.function)
 
         return RKernel(
             name=name,
@@ -262,10 +254,10 @@ class StageTimer:
         return self._logged(self._key(stage, lanes), lambda: self._measure(stage, lanes), label)
 
     def _logged(self, key: str, measure: Callable[[], list[float]], label: str) -> float:
-        if key not in self._log.samples:
+        if self._log.wants(key):
             self._log.append(key, measure(), label)
             self.stages_measured += 1
-        return statistics.median(self._log.samples[key])
+        return quietest(self._log.measurements[key])
 
     def _measure_program(self, program: RProgram) -> list[float]:
         lowered = lower_stages(
@@ -281,7 +273,7 @@ class StageTimer:
     def _timed(self, program: Program) -> list[float]:
         if not program.kernels:
             return [_NOTHING_SECONDS]
-        return time_program(program, self._compiler.function)
+        return self.device.time_program(program, self.kernels.function)
 
     def _measure(self, stage: Stage, lanes: int) -> list[float]:
         code: dict[int, UnitCode] = {}
@@ -300,42 +292,6 @@ class StageTimer:
             parts=self.parts,
         )
         return self._timed(program)
-
-
-def time_program(program: Program, function: Callable[[str], Any]) -> list[float]:
-    """Samples, in seconds, of a program on random data."""
-    buffers = random_buffers(program)
-    functions = {symbol: function(symbol) for symbol in program.kernels}
-    executor = NativeExecutor(program, functions, buffers)
-    try:
-        (once,) = executor.benchmark(1, 1)
-        warm_up = max(1, math.ceil(_WARM_UP_SECONDS / once)) if once < _WARM_UP_SECONDS else 1
-        (once,) = executor.benchmark(warm_up, 1)
-        return executor.benchmark(max(1, math.ceil(_SAMPLE_SECONDS / once)), _SAMPLES)
-    finally:
-        executor.close()
-
-
-def random_buffers(program: Program) -> list[Any]:
-    """A tensor a buffer, of numbers that neither overflow nor become denormal.
-
-    That of a part is the whole's.
-    """
-    rng = np.random.default_rng(0)
-    wholes: dict[int, Any] = {}
-    for number, buffer in enumerate(program.buffers):
-        if buffer.part is not None:
-            continue
-        shape, dtype = buffer.type.shape, np.dtype(buffer.type.dtype)
-        if dtype.kind == "f":
-            array = rng.random(shape, np.float32).astype(dtype, copy=False) - dtype.type(0.5)
-        else:
-            array = np.zeros(shape, dtype)
-        wholes[number] = tvm.runtime.tensor(array)
-    return [
-        wholes[n if buffer.part is None else buffer.part.of]
-        for n, buffer in enumerate(program.buffers)
-    ]
 
 
 def _label(graph: OpGraph, stage: Stage) -> str:

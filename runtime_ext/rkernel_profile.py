@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from runtime_ext.native_executor import NativeExecutor
-from tvm_ios.cost.log import MeasurementLog
-from tvm_ios.program import Launch, Program, UnitCode
-
-#: Rounds of a profile: enough for a median, and no more than take so many seconds.
-_ROUNDS, _FEWEST_ROUNDS, _SECONDS = 15, 5, 5e-3
-#: No clock is finer.
-_SHORTEST = 1e-9
+from tvm_ios.cost.log import MeasurementLog, quietest
+from tvm_ios.program import UnitCode
 
 
 def task_seconds(
@@ -25,7 +17,7 @@ def task_seconds(
     label: str,
     profile: Callable[[], list[list[float]]],
 ) -> tuple[float, ...]:
-    """Median seconds of a task of each phase, from the log or profiled now.
+    """Seconds of a task of each phase, from the log or profiled now.
 
     Parameters
     ----------
@@ -36,35 +28,13 @@ def task_seconds(
     label
         What it is, for people.
     profile
-        Samples of each phase, as :func:`profile_phases` takes them.
+        Samples of each phase, as :meth:`runtime_ext.device.Device.profile_phases` takes them.
     """
     keys = [_phase_key(key, phase) for phase in range(len(code.calls))]
-    if any(k not in log.samples for k in keys):
+    if any(map(log.wants, keys)):
         for phase, (k, samples) in enumerate(zip(keys, profile(), strict=True)):
             log.append(k, samples, f"{label}, task of phase {phase}")
-    return tuple(statistics.median(log.samples[k]) for k in keys)
-
-
-def profile_phases(
-    program: Program, function: Callable[[str], Any], buffers: Sequence[Any]
-) -> list[list[float]]:
-    """For each launch of a program of one lane the seconds of one of its tiles, several rounds."""
-    functions = {symbol: function(symbol) for symbol in program.kernels}
-    (lane,) = program.lanes
-    tiles = [item.end - item.begin for item in lane if isinstance(item, Launch)]
-    executor = NativeExecutor(program, functions, buffers)
-    try:
-        executor.run()
-        (once,) = executor.benchmark(1, 1)
-        rounds = max(_FEWEST_ROUNDS, min(_ROUNDS, int(_SECONDS / once)))
-        samples: list[list[float]] = [[] for _ in tiles]
-        for _ in range(rounds):
-            for span in executor.profile():
-                seconds = max(span.end - span.begin, _SHORTEST)
-                samples[span.launch].append(seconds / tiles[span.launch])
-        return samples
-    finally:
-        executor.close()
+    return tuple(quietest(log.measurements[k]) for k in keys)
 
 
 def _phase_key(key: str, phase: int) -> str:

@@ -13,12 +13,12 @@ import tvm
 
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, kernel_key
 from runtime_ext.kernels.build import build_kernel
+from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.machine_code import link
 from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import (
-    CompiledUnit,
     UnitPlan,
     UnitSource,
     different,

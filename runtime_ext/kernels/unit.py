@@ -1,4 +1,4 @@
-"""A unit before and after compilation."""
+"""A unit before compilation, and the ways to cut it into kernels."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runtime_ext.kernels.compiled_unit import CompiledUnit as CompiledUnit
+from runtime_ext.kernels.compiled_unit import ConstantUse
 from runtime_ext.kernels.draft import Tuned, finish
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.planner import Planner
 from runtime_ext.kernels.spec import Blocking, Contraction, Spec
 from runtime_ext.kernels.tilings import Tiling, coarse, fine, finer
-from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.values import Layout, Slice
 from runtime_ext.kernels.vector_unit import VectorUnit
-from tvm_ios.program import BufferType, UnitCode
+from tvm_ios.program import BufferType
 
 
 @dataclass(frozen=True)
@@ -43,39 +44,6 @@ class UnitSource:
         """The unit if none of its tensors lay in a wider one."""
         orders = (x.order if isinstance(x, Slice) else x for x in self.layouts)
         return UnitSource(self.function, tuple(orders))
-
-
-@dataclass(frozen=True)
-class ConstantUse:
-    """A constant as a kernel wants it: a parameter of the unit's function, transformed."""
-
-    parameter: int
-    transform: ParamTransform
-
-
-@dataclass(frozen=True)
-class CompiledUnit:
-    """Code that runs a unit.
-
-    Attributes
-    ----------
-    code
-        Its phases. The parameters are the data inputs, ``constants`` and the outputs.
-    constants
-        How to make the constant parameters, in their order.
-    key
-        Equal for units of equal code.
-    kernels
-        The keys of its kernels.
-    tuned
-        Names of what a tuning log had for it.
-    """
-
-    code: UnitCode
-    constants: tuple[ConstantUse, ...]
-    key: str
-    kernels: tuple[str, ...]
-    tuned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

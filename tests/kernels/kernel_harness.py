@@ -13,8 +13,9 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.kernels.library import KernelCompiler
-from runtime_ext.kernels.unit import CompiledUnit, UnitSource
+from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.kernels.values import Layout, Slice
 
 AVX512 = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}

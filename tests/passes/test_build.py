@@ -18,6 +18,7 @@ from tvm import relax, topi
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes.measured import MeasuredSearch
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import BuiltModel, build
@@ -27,7 +28,7 @@ from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
 from tvm_ios.models import load_onnx
 from tvm_ios.plot import plot_profile
 from tvm_ios.program import Launch
-from tvm_ios.schedule import Schedule, sequential_stages
+from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.lazy import Budget
 
@@ -89,6 +90,48 @@ def test_measured_costs_decide_and_the_result_is_right(cache: Path) -> None:
     assert any((cache / "logs").iterdir())
     inputs = inputs_of(module)
     assert relative_error(outputs_of(build(made, lanes=LANES), inputs), run(module, inputs)) <= 1e-4
+
+
+def test_lanes_go_by_measured_latencies_beside_a_merged_stage_too() -> None:
+    """Nobody measured what was merged on fewer lanes; it has all of them."""
+
+    def body(s: RelaxSketch, x: Any) -> Any:
+        convolutions = [s.conv(x, 8, (1, 1)), s.conv(x, 8, (1, 1))]
+        pools = [
+            s.emit(op.nn.max_pool2d(x, (size, size), padding=(size // 2, size // 2)))
+            for size in (1, 3, 5)
+        ]
+        return s.emit(op.concat([*convolutions, *pools], axis=1))
+
+    prepared = prepare(module_of([(1, 6, 8, 8)], body))
+    names = [operator.kind for operator in prepared.units.operators]
+    first, second, *pools, last = range(len(names))
+    schedule = Schedule(
+        prepared.units.fingerprint,
+        (
+            Stage(Strategy.MERGE, ((first,), (second,))),
+            Stage(Strategy.CONCURRENT, tuple((unit,) for unit in pools)),
+            Stage(Strategy.CONCURRENT, ((last,),)),
+        ),
+        "by hand",
+    )
+    made = apply_schedule(prepared, schedule)
+    search = MeasuredSearch(prepared, MeasuringOptions(lanes=LANES))
+    search.timer.compile_units()
+    for slow in range(3):
+        latencies = {
+            search.timer.unit_key(prepared.units, unit): (2.0, 1.0) if place == slow else (1.0, 0.5)
+            for place, unit in enumerate(pools)
+        }
+        program = build(made, lanes=LANES, compiler=search.compiler, latencies=latencies).program
+        lanes = [
+            {program.units[item.unit] for item in lane if isinstance(item, Launch)}
+            for lane in program.lanes
+        ]
+        operators = prepared.units.operators
+        (of_slow,) = (lane for lane in lanes if operators[pools[slow]].name in lane)
+        assert not any(operators[unit].name in of_slow for unit in pools if unit != pools[slow])
+        assert f"{operators[first].name}+{operators[second].name}" in set.intersection(*lanes)
 
 
 def test_a_profile_is_drawn() -> None:

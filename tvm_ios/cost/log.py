@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import statistics
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,6 +22,8 @@ from tvm_ios.errors import UserError
 from tvm_ios.files import make_folder
 from tvm_ios.json_text import JsonError, json_object
 
+#: So often is a stage measured, once by each process that needs it, before a log is believed.
+MEASUREMENTS = 3
 _FORMAT = "tvm-ios log"
 _VERSION = 1
 
@@ -86,10 +89,19 @@ class MeasurementLog:
     def __init__(self, path: Path, header: LogHeader) -> None:
         self.path = path
         self.header = header
-        self.samples: dict[str, list[float]] = {}
+        #: For each key the samples of each measurement, in seconds.
+        self.measurements: dict[str, list[tuple[float, ...]]] = {}
+        self._taken: set[str] = set()
         self._read = 0
         self._lines = 0
         self.refresh()
+
+    def wants(self, key: str) -> bool:
+        """Whether a measurement should be taken now.
+
+        One time that a machine was busy would otherwise count for ever.
+        """
+        return key not in self._taken and len(self.measurements.get(key, ())) < MEASUREMENTS
 
     def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
         """Add one measurement, and take in those that others have added.
@@ -113,6 +125,7 @@ class MeasurementLog:
         """
         if not samples or not all(0 < s < float("inf") for s in samples):
             raise LogError(f"the samples of {label or key!r} are not all positive seconds")
+        self._taken.add(key)
         record = {"key": key, "samples": list(samples), "label": label}
         make_folder(self.path.parent)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -148,13 +161,17 @@ class MeasurementLog:
                 _check_header(_parse(line, where), self.header, self.path)
             else:
                 record = _record(_parse(line, where), where)
-                self.samples.setdefault(record.key, []).extend(record.samples)
+                self.measurements.setdefault(record.key, []).append(record.samples)
             self._read += len(line)
             self._lines += 1
 
 
 class ReadOnlyLog(MeasurementLog):
     """A log that says what it holds; asking for more is an error."""
+
+    def wants(self, key: str) -> bool:
+        """Whether the log lacks it altogether."""
+        return key not in self.measurements
 
     def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
         """Refuse a measurement: what was asked for is not in the log.
@@ -168,6 +185,11 @@ class ReadOnlyLog(MeasurementLog):
             f"the log {self.path} has no measurement of {label}: measure the model with "
             "--cost measured and this policy"
         )
+
+
+def quietest(measurements: Sequence[Sequence[float]]) -> float:
+    """Seconds by several measurements: the least median, because other work only adds time."""
+    return min(map(statistics.median, measurements))
 
 
 def read_header(path: Path) -> LogHeader:

@@ -1,0 +1,68 @@
+"""What differs between devices when programs are timed; the rest of a measured search is equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from runtime_ext.kernels.compiled_unit import CompiledUnit
+from tvm_ios.program import Program
+
+#: Gives what a symbol of a program's kernels is.
+Function = Callable[[str], Any]
+#: Told kernels done and all of them.
+KernelProgress = Callable[[int, int], None]
+
+
+class Device(Protocol):
+    """Where programs run, and how long they take there."""
+
+    @property
+    def name(self) -> str:
+        """What schedules and logs are made for."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """Threads, or streams."""
+        ...
+
+    @property
+    def splits(self) -> bool:
+        """Whether a kernel's tiles can be spread over several lanes.
+
+        If not, a unit takes the same time on any number of lanes.
+        """
+        ...
+
+    def time_program(self, program: Program, function: Function) -> list[float]:
+        """Samples, in seconds, of a program on random data."""
+        ...
+
+    def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
+        """For each launch of a program of one lane samples of the seconds of one of its tiles."""
+        ...
+
+
+class Kernels(Protocol):
+    """The machine code of units: a compiler, or what one has left."""
+
+    def compile_forms(
+        self, units: Mapping[str, Any], progress: KernelProgress | None = None
+    ) -> dict[str, tuple[CompiledUnit, ...]]:
+        """For each unit its different forms; the default comes last."""
+        ...
+
+    def compile_rkernels(
+        self, units: Mapping[str, Any], progress: KernelProgress | None = None
+    ) -> dict[str, dict[str, CompiledUnit]]:
+        """For each unit its forms by the names of the rKernels."""
+        ...
+
+    def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
+        """Use one of the forms of a unit from now on."""
+        ...
+
+    def function(self, symbol: str) -> Any:
+        """What a symbol of the code is."""
+        ...
