@@ -73,5 +73,5 @@ def compare_schedulers(
 
 
 def best_of(rows: Sequence[ScheduledMemory]) -> ScheduledMemory:
-    """The row of the smallest arena; of equals that of the smallest peak, then the first."""
-    return min(rows, key=lambda row: (row.arena.plan.nbytes, row.found.peak))
+    """The row of the smallest arena; of equals that of the smallest peak, then a proven one."""
+    return min(rows, key=lambda row: (row.arena.plan.nbytes, row.found.peak, -row.found.proven))
