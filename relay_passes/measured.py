@@ -83,7 +83,9 @@ class MeasuredSearch(StageSearch):
         tuned = options.database is not None
         super().__init__(timer, blocks, options, progress, choose_forms=tuned)
 
-    def recorded(self, policy: str, log: Path) -> tuple[Schedule, SearchStatistics | None]:
+    def recorded(
+        self, policy: str, log: Path, memory_budget: int | None = None
+    ) -> tuple[Schedule, SearchStatistics | None]:
         """The best schedule of stages that a log holds; no stage is measured.
 
         Where the options name a target, any machine's log for it will do: one that a bundle
@@ -101,7 +103,7 @@ class MeasuredSearch(StageSearch):
         header = self._header
         if self.options.target is not None:
             header = replace(header, device=found.device)
-        made, took = self.recorded_schedule(policy, ReadOnlyLog(log, header))
+        made, took = self.recorded_schedule(policy, ReadOnlyLog(log, header), memory_budget)
         return replace(made, device=header.device), took
 
     def source(self, units: tuple[int, ...]) -> UnitSource:

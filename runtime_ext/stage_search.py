@@ -15,6 +15,7 @@ from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget, LazyStatistics, lazy_search
+from tvm_ios.search.memory_front import FrontPoint, descend
 from tvm_ios.search.network import SearchStatistics, search_graph
 from tvm_ios.search.policies import Mergeable, strategies_of
 from tvm_ios.search.rammer import (
@@ -85,13 +86,24 @@ class StageSearch:
         self._optimistic: ComposedCost | None = None
         self._compiled = False
 
-    def schedule(self, policy: str) -> tuple[Schedule, LazyStatistics | None]:
+    def schedule(
+        self, policy: str, memory_budget: int | None = None
+    ) -> tuple[Schedule, LazyStatistics | None]:
         """The schedule of a policy, and for those that search what the search took.
+
+        Parameters
+        ----------
+        policy
+            Any.
+        memory_budget
+            Bytes, of policies that search over stages; others do not look at it.
 
         Raises
         ------
         SearchError
             If the policy is unknown.
+        MemoryBudgetError
+            If no schedule fits into the memory budget.
         """
         if self._choose_forms:
             # Whatever is built then has the faster of the log's kernels and the default ones.
@@ -125,8 +137,21 @@ class StageSearch:
             progress=report,
             device=self.device,
             batch=self.graph.batch,
+            memory_budget=memory_budget,
         )
         return with_placements(made, self.timer.rprogram, self.timer.rkernels), took
+
+    def pareto(self, policy: str) -> tuple[FrontPoint, ...]:
+        """The trades of latency for memory among measured stages, the fastest first.
+
+        Raises
+        ------
+        SearchError
+            If the policy is none that searches over stages.
+        """
+        strategies_of(policy)
+        everything = sum(tensor.nbytes for tensor in self.graph.tensors)
+        return descend(self.graph, lambda most: self.schedule(policy, most)[0], everything)
 
     def sequential_latency(self) -> float:
         """Seconds of all units one after another, each alone on all lanes."""
@@ -143,7 +168,7 @@ class StageSearch:
         return baseline_schedule(policy, self.graph, self.timer, device=self.device)
 
     def recorded_schedule(
-        self, policy: str, known: MeasurementLog
+        self, policy: str, known: MeasurementLog, memory_budget: int | None = None
     ) -> tuple[Schedule, SearchStatistics | None]:
         """The best schedule of stages that a log holds; no stage is measured.
 
@@ -181,6 +206,7 @@ class StageSearch:
             self._mergeable,
             device=self.device,
             batch=graph.batch,
+            memory_budget=memory_budget,
         )
         return with_placements(made, timer.rprogram, timer.rkernels), took
 

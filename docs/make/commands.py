@@ -36,6 +36,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "optimize": ("tvm-ios optimize squeezenet -o out --max-measurements 100",),
     "run": ("tvm-ios run out", "tvm-ios run out --repeat 100 --json"),
     "explain": ("tvm-ios explain out",),
+    "memory": ("tvm-ios memory hrnet_w18_small_v1", "tvm-ios memory darts_cifar --budget 400K"),
     "bundle": ("tvm-ios bundle inception_block --arch x86-64-v3 --lanes 4 -o block.bundle -r 1",),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),
     "bench": (

@@ -58,7 +58,11 @@ def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> Plan
     solver_limit
         Of CP-SAT's deterministic time, about seconds.
     """
-    times = lifetimes(program)
+    return plan_lifetimes(lifetimes(program), solver_limit=solver_limit)
+
+
+def plan_lifetimes(times: Lifetimes, *, solver_limit: float = SOLVER_LIMIT) -> PlannedMemory:
+    """Give buffers bytes of one arena when it is known when each is in use; see above."""
     sizes, conflicts = times.sizes, times.conflicts()
     bound = sweep(times)
     best = _best_fit(times, conflicts, bound)

@@ -9,6 +9,7 @@ from tvm_ios.cli.bundle import bundle
 from tvm_ios.cli.doctor import doctor
 from tvm_ios.cli.explain import explain
 from tvm_ios.cli.help_pages import add_command
+from tvm_ios.cli.memory import memory
 from tvm_ios.cli.models import models
 from tvm_ios.cli.optimize import optimize
 from tvm_ios.cli.run import run
@@ -25,5 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (models, stats, schedule, optimize, run, explain, bench, doctor, tune, bundle):
+COMMANDS = (models, stats, schedule, optimize, run, memory, explain, bench, doctor, tune, bundle)
+for command in COMMANDS:
     add_command(app, command)

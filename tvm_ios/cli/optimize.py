@@ -30,6 +30,7 @@ from tvm_ios.cli.search_options import (
     MaxMeasurements,
     Measure,
     MeasureMode,
+    MemoryBudget,
     OperatorsAGroup,
     Policies,
     PrecisionOption,
@@ -37,6 +38,7 @@ from tvm_ios.cli.search_options import (
     TargetKind,
     TimeLimit,
     TuningLog,
+    bytes_of,
     measuring_options,
     policy_names,
 )
@@ -61,6 +63,7 @@ def optimize(
             metavar="FILE", help="Try this schedule too; `tvm-ios schedule -o` writes one."
         ),
     ] = None,
+    memory_budget: MemoryBudget = None,
     cost: Annotated[
         str | None,
         typer.Option(
@@ -89,9 +92,10 @@ def optimize(
 
     Every policy's schedule is searched with measured stages, built, and compared with TVM's own
     build: first what it computes, then how long it takes. Only what is faster than one unit after
-    another beyond doubt is kept, else that.
+    another beyond doubt is kept, else that. With a memory budget, only what fits into it.
     """
     policies, fixed = policy_names(policy), input_shapes(shape)
+    budget = bytes_of(memory_budget, "--memory-budget")
     options = measuring_options(
         lanes,
         measure,
@@ -135,6 +139,7 @@ def optimize(
             shapes=fixed,
             policies=policies,
             schedule=schedule,
+            memory_budget=budget,
             progress=update,
         )
     if as_json:

@@ -12,6 +12,7 @@ from tvm_ios.merge_rule import mergeable
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
+from tvm_ios.search.memory_front import FrontPoint, pareto_front
 from tvm_ios.search.network import SearchStatistics, search_graph
 from tvm_ios.search.rammer import RAMMER, simulated_schedule
 
@@ -24,6 +25,7 @@ def described_schedule(
     max_block: int,
     *,
     reuse: bool = True,
+    memory_budget: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Schedule, SearchStatistics | None]:
     """A schedule, and what the search took; None for policies that do not search.
@@ -40,6 +42,8 @@ def described_schedule(
         Limits of the search.
     reuse
         Search equal blocks once.
+    memory_budget
+        Of policies that search over stages; others do not look at it.
     progress
         Called with blocks done and all of them.
 
@@ -47,6 +51,8 @@ def described_schedule(
     ------
     SearchError, DeviceError
         If the policy or the device is unknown.
+    MemoryBudgetError
+        If no schedule fits into the memory budget.
     """
     cost = AnalyticCost(load_device(device))
     if (baseline := baseline_schedule(policy, graph, cost, device=device)) is not None:
@@ -61,6 +67,29 @@ def described_schedule(
         pruning,
         mergeable,
         reuse=reuse,
+        memory_budget=memory_budget,
+        progress=progress,
+        device=device,
+        batch=graph.batch,
+    )
+
+
+def described_front(
+    graph: OpGraph,
+    policy: str,
+    device: str,
+    pruning: Pruning,
+    max_block: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[FrontPoint, ...]:
+    """The trades of latency for memory, the fastest first; parameters as above."""
+    return pareto_front(
+        graph,
+        cut_blocks(graph, max_block),
+        AnalyticCost(load_device(device)),
+        policy,
+        pruning,
+        mergeable,
         progress=progress,
         device=device,
         batch=graph.batch,
