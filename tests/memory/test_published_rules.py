@@ -43,7 +43,9 @@ def is_monotonic(problem: MemoryProblem, sequence: tuple[int, ...]) -> bool:
     ]
     last = sequence[-1]
     sizes.append(sum(b.nbytes for b in buffers if b.writers == 1 << last))
-    stable = [a + b + problem.scratch[op] for a, b, op in zip(sizes, sizes[1:], sequence)]
+    stable = [
+        a + b + problem.scratch[op] for a, b, op in zip(sizes, sizes[1:], sequence, strict=False)
+    ]
     return any(
         values == (sorted(sizes, reverse=down), sorted(stable, reverse=down))
         for values in [(sizes, stable)]
