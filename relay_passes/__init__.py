@@ -2,6 +2,14 @@
 
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.measured import MeasuringOptions
+from relay_passes.memory_schedule import MemorySchedule
 from relay_passes.prepare import apply_schedule, prepare, schedule_of
 
-__all__ = ["IOSSchedule", "MeasuringOptions", "apply_schedule", "prepare", "schedule_of"]
+__all__ = [
+    "IOSSchedule",
+    "MeasuringOptions",
+    "MemorySchedule",
+    "apply_schedule",
+    "prepare",
+    "schedule_of",
+]

@@ -20,6 +20,7 @@ from tvm_ios.schedule import Schedule
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.network import search_graph
+from tvm_ios.search.policies import strategies_of
 from tvm_ios.search.rammer import RAMMER, simulated_schedule
 from tvm_ios.units import UnitRule
 
@@ -37,8 +38,8 @@ class IOSSchedule:
     Parameters
     ----------
     policy
-        ``sequential``, ``greedy``, ``ios-merge``, ``ios-parallel``, ``ios-both``, ``rammer`` or
-        ``ios-holistic``.
+        ``sequential``, ``greedy``, ``memory``, ``ios-merge``, ``ios-parallel``, ``ios-both``,
+        ``rammer`` or ``ios-holistic``.
     cost
         ``"measured"`` (stages are measured on this machine), the name of a device description
         (``"v100"``), or a cost model of your own.
@@ -48,6 +49,9 @@ class IOSSchedule:
         How operators form units, instead of the default rule.
     schedule
         Apply this schedule instead of searching.
+    memory_budget
+        Bytes that the tensors between units may take at any time, of policies that search over
+        stages (``ios-...``).
     progress
         Called with (what, done, total) while it measures.
     """
@@ -60,6 +64,7 @@ class IOSSchedule:
         options: MeasuringOptions | None = None,
         unit_rule: UnitRule | None = None,
         schedule: Schedule | None = None,
+        memory_budget: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.policy = policy
@@ -67,6 +72,7 @@ class IOSSchedule:
         self.options = options or MeasuringOptions()
         self.unit_rule = unit_rule
         self.schedule = schedule
+        self.memory_budget = memory_budget
         self.progress = progress
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
@@ -84,10 +90,14 @@ class IOSSchedule:
 
     def _search(self, prepared: Prepared) -> Schedule:
         graph, options = prepared.units, self.options
+        if self.memory_budget is not None:
+            strategies_of(self.policy)
         if (made := baseline_schedule(self.policy, graph)) is not None:
             return made
         if self.cost == "measured":
-            return MeasuredSearch(prepared, options, self.progress).schedule(self.policy)[0]
+            return MeasuredSearch(prepared, options, self.progress).schedule(
+                self.policy, self.memory_budget
+            )[0]
         cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost
         if self.policy == RAMMER:
             if not isinstance(cost, AnalyticCost):
@@ -106,5 +116,6 @@ class IOSSchedule:
             mergeable,
             device=cost.name,
             batch=graph.batch,
+            memory_budget=self.memory_budget,
         )
         return found[0]

@@ -26,6 +26,7 @@ from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget, LazyStatistics, lazy_search
+from tvm_ios.search.memory_front import FrontPoint, descend
 from tvm_ios.search.network import SearchStatistics, search_graph
 from tvm_ios.search.policies import strategies_of
 from tvm_ios.search.rammer import (
@@ -100,13 +101,24 @@ class MeasuredSearch:
         self._optimistic: ComposedCost | None = None
         self._compiled = False
 
-    def schedule(self, policy: str) -> tuple[Schedule, LazyStatistics | None]:
+    def schedule(
+        self, policy: str, memory_budget: int | None = None
+    ) -> tuple[Schedule, LazyStatistics | None]:
         """The schedule of a policy, and for those that search what the search took.
+
+        Parameters
+        ----------
+        policy
+            Any.
+        memory_budget
+            Of those that search over stages; others do not look at it.
 
         Raises
         ------
         SearchError
             If the policy is unknown.
+        MemoryBudgetError
+            If no schedule fits into the memory budget.
         """
         graph, options = self.prepared.units, self.options
         if options.database is not None:
@@ -141,8 +153,22 @@ class MeasuredSearch:
             progress=report,
             device=self.device,
             batch=graph.batch,
+            memory_budget=memory_budget,
         )
         return with_placements(made, self.timer.rprogram, self.timer.rkernels), took
+
+    def pareto(self, policy: str) -> tuple[FrontPoint, ...]:
+        """The trades of latency for memory among measured stages, the fastest first.
+
+        Raises
+        ------
+        SearchError
+            If the policy is none that searches over stages.
+        """
+        strategies_of(policy)
+        graph = self.prepared.units
+        everything = sum(tensor.nbytes for tensor in graph.tensors)
+        return descend(graph, lambda budget: self.schedule(policy, budget)[0], everything)
 
     def _rammer(self) -> tuple[Schedule, LazyStatistics]:
         def report(measured: int) -> None:
@@ -188,7 +214,9 @@ class MeasuredSearch:
         self._optimistic_cost()
         return baseline_schedule(policy, graph, self.timer, device=self.device)
 
-    def recorded(self, policy: str, log: Path) -> tuple[Schedule, SearchStatistics | None]:
+    def recorded(
+        self, policy: str, log: Path, memory_budget: int | None = None
+    ) -> tuple[Schedule, SearchStatistics | None]:
         """The best schedule of stages that a log holds; no stage is measured.
 
         Raises
@@ -229,6 +257,7 @@ class MeasuredSearch:
             mergeable,
             device=self.device,
             batch=graph.batch,
+            memory_budget=memory_budget,
         )
         return with_placements(made, timer.rprogram, timer.rkernels), took
 

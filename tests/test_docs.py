@@ -47,8 +47,9 @@ def test_commands_md_documents_every_command_and_option() -> None:
     assert list(maker.known_outputs(page)) == examples
 
 
-def test_networks_md_is_what_was_measured() -> None:
-    maker = load_maker("networks")
+@pytest.mark.parametrize("name", ["networks", "memory"])
+def test_pages_of_measurements_are_what_was_measured(name: str) -> None:
+    maker = load_maker(name)
     assert maker.PAGE.read_text() == maker.page()
 
 

@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios import models
+from tvm_ios.byte_sizes import kib
 from tvm_ios.files import temporary_folder
 from tvm_ios.models import Shapes, form_of, load_graph
 from tvm_ios.optimized import Optimized
 from tvm_ios.paired import PairedRatio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
+from tvm_ios.search.policies import POLICIES as SEARCHING
+from tvm_ios.search.stage_memory import MemoryBudgetError, stages_peak
 from tvm_ios.verdict import (
     PolicyResult,
     compare_outputs,
@@ -51,6 +55,7 @@ def optimize(
     policies: Sequence[str] = POLICIES,
     schedule: Path | None = None,
     sequential: Path | None = None,
+    memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
@@ -78,6 +83,11 @@ def optimize(
         A schedule file to try too, as the policy ``given``.
     sequential
         Where the sequential program's executable goes as well, to compare with.
+    memory_budget
+        Bytes of the largest arena that the kept program may have. Policies that search over stages
+        then look for schedules that fit, and ``memory``, one unit after another in the order of
+        the least memory, is tried too; where the sequential program does not fit, the fastest
+        that does is kept.
     progress
         Called with (what, done, total).
 
@@ -88,6 +98,8 @@ def optimize(
         sentence says why.
     VerificationError
         If a scheduled model computes something else.
+    MemoryBudgetError
+        If no program fits into the memory budget.
     """
     from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
@@ -108,17 +120,19 @@ def optimize(
         given["given"].validate(prepared.units)
     watch.lap("import")
     search = MeasuredSearch(prepared, options, progress)
-    searched, took = _search(search, policies)
+    searched, took = _search(search, policies, memory_budget)
     schedules = searched | given
     watch.lap("search")
-    candidates = _build(prepared, search, schedules, report)
+    candidates = _build(search, schedules, report)
+    fitting = _fitting(candidates, memory_budget)
     watch.lap("build")
     with temporary_folder() as folder:
         baseline = folder / "tvm.so"
         compile_baseline(loaded.module, options.resolved_target, baseline, options.database)
         watch.lap("tvm")
         results = _measure(candidates, baseline, report, watch)
-        kept, confirmed = _confirm(candidates, results, baseline, options.lanes)
+        allowed = [row for row in results if row.policy in fitting]
+        kept, confirmed = _confirm(candidates, allowed, baseline, options.lanes)
         watch.lap("confirm")
     notes = {
         "model": loaded.name,
@@ -171,11 +185,24 @@ def load_units(
     """
     if not form_of(model).needs_tvm:
         return load_graph(model, random_weights, shapes)
+    return _prepared(model, random_weights, shapes).units
+
+
+def load_operators(
+    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+) -> OpGraph:
+    """The graph of operators of any model, before units are formed; else as :func:`load_units`."""
+    if not form_of(model).needs_tvm:
+        return models.load_operators(model, random_weights, shapes)
+    return _prepared(model, random_weights, shapes).outliner.extraction.graph
+
+
+def _prepared(model: str, random_weights: int | None, shapes: Shapes | None) -> Prepared:
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare
 
     loaded = load_model(model, random_weights=random_weights, shapes=shapes)
-    return prepare(loaded.module, loaded.name).units
+    return prepare(loaded.module, loaded.name)
 
 
 @dataclass(frozen=True)
@@ -189,23 +216,66 @@ class _Candidates:
 
 
 def _search(
-    search: MeasuredSearch, policies: Sequence[str]
+    search: MeasuredSearch, policies: Sequence[str], memory_budget: int | None
 ) -> tuple[dict[str, Schedule], list[LazyStatistics]]:
     schedules: dict[str, Schedule] = {}
     took: list[LazyStatistics] = []
-    for policy in dict.fromkeys(("sequential", *policies)):
-        schedules[policy], statistics = search.schedule(policy)
+    memory = () if memory_budget is None else ("memory",)
+    for policy in dict.fromkeys(("sequential", *memory, *policies)):
+        if memory_budget is not None and policy in SEARCHING:
+            found = _search_within(search, policy, memory_budget)
+            if found is None:
+                continue
+            schedules[policy], statistics = found
+        else:
+            schedules[policy], statistics = search.schedule(policy)
         if statistics is not None:
             took.append(statistics)
     return schedules, took
 
 
-def _build(
-    prepared: Prepared, search: MeasuredSearch, schedules: Mapping[str, Schedule], report: Progress
-) -> _Candidates:
-    from relay_passes.prepare import apply_schedule
-    from runtime_ext.build import build
+def _search_within(
+    search: MeasuredSearch, policy: str, budget: int
+) -> tuple[Schedule, LazyStatistics | None] | None:
+    """The fastest schedule found whose program fits, or None.
 
+    A program can need more than the search counts (scratch, lanes that run ahead): the search then
+    goes on below what it counted.
+    """
+    counted = budget
+    while True:
+        try:
+            made, took = search.schedule(policy, counted)
+        except MemoryBudgetError:
+            return None
+        if _built(search, made).memory.plan.nbytes <= budget:
+            return made, took
+        counted = min(counted, stages_peak(search.prepared.units, made.stages)) - 1
+
+
+def _fitting(candidates: _Candidates, memory_budget: int | None) -> set[str]:
+    """The policies whose programs fit.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If there is none.
+    """
+    sizes = {policy: built.memory.plan.nbytes for policy, built in candidates.built.items()}
+    fitting = {p for p, size in sizes.items() if memory_budget is None or size <= memory_budget}
+    if memory_budget is not None and not fitting:
+        best = min(sizes, key=lambda policy: sizes[policy])
+        raise MemoryBudgetError(
+            f"no program fits into {kib(memory_budget)} KiB: the smallest ({best}) takes "
+            f"{kib(sizes[best])} KiB between its units, "
+            f"{kib(sizes[best] - memory_budget)} KiB more"
+        )
+    return fitting
+
+
+def _build(
+    search: MeasuredSearch, schedules: Mapping[str, Schedule], report: Progress
+) -> _Candidates:
     built: dict[str, BuiltModel] = {}
     measured_as: dict[str, str] = {}
     first_with: dict[Schedule, str] = {}
@@ -214,19 +284,22 @@ def _build(
         # What is left says what the program does, whatever fields a schedule may gain.
         same = replace(schedule, policy="", device="", batch=0, latencies=())
         twin = measured_as[policy] = first_with.setdefault(same, policy)
-        built[policy] = (
-            built[twin]
-            if twin in built
-            else build(
-                apply_schedule(prepared, schedule),
-                lanes=search.options.lanes,
-                name=prepared.units.name,
-                compiler=search.compiler,
-                latencies=search.timer.unit_latencies,
-            )
-        )
+        built[policy] = built[twin] if twin in built else _built(search, schedule)
     report("building", len(schedules), len(schedules))
     return _Candidates(schedules, built, measured_as)
+
+
+def _built(search: MeasuredSearch, schedule: Schedule) -> BuiltModel:
+    from relay_passes.prepare import apply_schedule
+    from runtime_ext.build import build
+
+    return build(
+        apply_schedule(search.prepared, schedule),
+        lanes=search.options.lanes,
+        name=search.prepared.units.name,
+        compiler=search.compiler,
+        latencies=search.timer.unit_latencies,
+    )
 
 
 def _measure(
@@ -260,7 +333,10 @@ def _measure(
 def _confirm(
     candidates: _Candidates, results: Sequence[PolicyResult], baseline: Path, lanes: int
 ) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep, and its ratios to ``sequential`` and ``tvm`` in fresh processes."""
+    """The policy to keep of those in ``results``, and its ratios to ``sequential`` and ``tvm``.
+
+    Measured in fresh processes.
+    """
     from runtime_ext.contest import Rules, hold_contest_elsewhere
 
     best = most_promising(results)
@@ -275,7 +351,7 @@ def _confirm(
         order = dict(reversed(paths.items())) if number % 2 else paths
         module = None if number else baseline
         contests.append(hold_contest_elsewhere(order, module, lanes, rules))
-    return kept_policy(best, contests)
+    return kept_policy(best, contests, "sequential" in {row.policy for row in results})
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -22,7 +22,16 @@ from tvm_ios.onnx_supported import require_supported
 from tvm_ios.random_weights import randomize_constant_weights
 from tvm_ios.units import form_units
 
-__all__ = ["Form", "ModelError", "form_of", "load_blocks", "load_graph", "load_onnx", "read_json"]
+__all__ = [
+    "Form",
+    "ModelError",
+    "form_of",
+    "load_blocks",
+    "load_graph",
+    "load_onnx",
+    "load_operators",
+    "read_json",
+]
 
 #: Shapes of inputs, by name.
 Shapes = Mapping[str, Sequence[int]]
@@ -108,10 +117,10 @@ def load_onnx(
     return simple
 
 
-def load_graph(
+def load_operators(
     model: str, random_weights: int | None = None, shapes: Shapes | None = None
 ) -> OpGraph:
-    """The graph of units of a model, without TVM.
+    """The graph of operators of a model, before units are formed, without TVM.
 
     Raises
     ------
@@ -128,9 +137,18 @@ def load_graph(
         if shapes:
             raise ModelError(f"{model} is a graph, whose shapes are fixed: leave out --shape")
         return OpGraph.from_json(read_json(Path(model)))
-    return form_units(
-        graph_from_onnx(load_onnx(model, random_weights, shapes), already_simplified=True)
-    )
+    return graph_from_onnx(load_onnx(model, random_weights, shapes), already_simplified=True)
+
+
+def load_graph(
+    model: str, random_weights: int | None = None, shapes: Shapes | None = None
+) -> OpGraph:
+    """The graph of units of a model, without TVM; raises as :func:`load_operators`.
+
+    A graph in a file of its own is taken for one of units.
+    """
+    graph = load_operators(model, random_weights, shapes)
+    return graph if form_of(model) is Form.GRAPH else form_units(graph)
 
 
 def load_blocks(model: str, max_block: int) -> tuple[str, list[tuple[int, ...]]]:

@@ -120,12 +120,14 @@ def policy_results(
 
 
 def most_promising(results: Sequence[PolicyResult]) -> str:
-    """The policy that was faster than ``sequential`` by most; ``sequential`` if none was."""
-    ours = [r for r in results if r.policy not in ("tvm", "sequential") and r.ratio < 1]
-    return min(ours, key=lambda r: r.ratio).policy if ours else "sequential"
+    """The policy that was fastest; ``sequential``, if it is among them, where none was faster."""
+    ours = [row for row in results if row.policy != "tvm"]
+    return min(ours, key=lambda row: (row.ratio, row.policy != "sequential")).policy
 
 
-def kept_policy(best: str, contests: Sequence[Samples]) -> tuple[str, dict[str, PairedRatio]]:
+def kept_policy(
+    best: str, contests: Sequence[Samples], may_keep_sequential: bool = True
+) -> tuple[str, dict[str, PairedRatio]]:
     """The policy to keep, and its ratios to ``sequential`` and ``tvm``.
 
     Equal is not faster: ``best`` is kept only if the whole interval of its ratio to
@@ -138,11 +140,14 @@ def kept_policy(best: str, contests: Sequence[Samples]) -> tuple[str, dict[str, 
         The policy that may be kept.
     contests
         Samples of each process; ``tvm`` need not be in all.
+    may_keep_sequential
+        If not, ``best`` is kept.
     """
     names = dict.fromkeys(name for samples in contests for name in samples)
     pooled = {name: [s for c in contests for s in c.get(name, ())] for name in names}
     faster = all(ratio_of(samples, best, "sequential").median < 1 for samples in contests)
-    kept = best if faster and ratio_of(pooled, best, "sequential").high < 1 else "sequential"
+    faster = faster and ratio_of(pooled, best, "sequential").high < 1
+    kept = best if faster or not may_keep_sequential else "sequential"
     return kept, {
         "sequential": ratio_of(pooled, kept, "sequential"),
         "tvm": ratio_of(next(c for c in contests if "tvm" in c), kept, "tvm"),

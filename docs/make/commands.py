@@ -36,6 +36,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "optimize": ("tvm-ios optimize squeezenet -o out --max-measurements 100",),
     "run": ("tvm-ios run out", "tvm-ios run out --repeat 100 --json"),
     "explain": ("tvm-ios explain out",),
+    "memory": ("tvm-ios memory hrnet_w18_small_v1", "tvm-ios memory darts_cifar --budget 400K"),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),
     "bench": (
         "tvm-ios bench inception_block --against onnxruntime,tvm --seconds 5 --max-measurements 20",

@@ -80,7 +80,8 @@ def test_schedule(policy: str, tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     command = ["schedule", "inception_block", "--policy", policy, "--json", "-o", path]
     found = tvm_ios(*command).json
-    assert list(found) == ["model", "policy", "cost", "latency_ms", "stages", "search"]
+    keys = ["model", "policy", "cost", "latency_ms", "stages", "search", "memory_bytes"]
+    assert list(found) == keys
     assert (found["model"], found["policy"], found["cost"]) == ("inception_block", policy, "v100")
     assert list(found["search"]) == ["seconds", "states", "transitions", "stages_measured"]
     assert (found["search"]["states"] > 0) == policy.startswith("ios")

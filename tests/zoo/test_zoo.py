@@ -119,6 +119,15 @@ def test_parameters_of_large_networks() -> None:
     assert parameters(zoo.build("nasnet_a")) == pytest.approx(88.75e6, rel=1e-3)
     assert parameters(zoo.build("nasnet_a_cifar")) == pytest.approx(3.3e6, rel=0.03)
     assert parameters(zoo.build("randwire")) == pytest.approx(61.5e6, rel=0.03)
+    assert parameters(zoo.build("nasnet_a_mobile")) == pytest.approx(5.3e6, rel=0.01)
+    assert parameters(zoo.build("amoebanet_a")) == pytest.approx(5.1e6, rel=0.02)
+    assert parameters(zoo.build("amoebanet_a_cifar")) == pytest.approx(3.2e6, rel=0.03)
+    assert parameters(zoo.build("darts")) == pytest.approx(4.7e6, rel=0.01)
+    assert parameters(zoo.build("darts_cifar")) == pytest.approx(3.3e6, rel=0.02)
+    assert parameters(zoo.build("randwire_small_1")) == pytest.approx(5.6e6, rel=0.03)
+    assert parameters(zoo.build("hrnet_w18_small_v1")) == pytest.approx(13.19e6, rel=1e-3)
+    assert parameters(zoo.build("hrnet_w18_small_v2")) == pytest.approx(15.60e6, rel=1e-3)
+    assert parameters(zoo.build("hrnet_w32")) == pytest.approx(41.23e6, rel=1e-3)
     assert parameters(zoo.build("resnext29")) == pytest.approx(68.16e6, rel=1e-3)
 
 

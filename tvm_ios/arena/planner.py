@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_ios.arena.best_fit import placements
 from tvm_ios.arena.bound import heaviest_antichain, sweep
-from tvm_ios.arena.lifetimes import Array, lifetimes
+from tvm_ios.arena.lifetimes import Array, Lifetimes, lifetimes
 from tvm_ios.arena.solver import solve
 from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program
@@ -57,7 +57,11 @@ def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> Plan
     solver_limit
         Of CP-SAT's deterministic time, about seconds.
     """
-    times = lifetimes(program)
+    return plan_lifetimes(lifetimes(program), solver_limit=solver_limit)
+
+
+def plan_lifetimes(times: Lifetimes, *, solver_limit: float = SOLVER_LIMIT) -> PlannedMemory:
+    """Give buffers bytes of one arena when it is known when each is in use; see above."""
     sizes, conflicts = times.sizes, times.conflicts()
 
     def nbytes(offsets: Array) -> int:

@@ -8,6 +8,7 @@ from tvm_ios.cli.bench import bench
 from tvm_ios.cli.doctor import doctor
 from tvm_ios.cli.explain import explain
 from tvm_ios.cli.help_pages import add_command
+from tvm_ios.cli.memory import memory
 from tvm_ios.cli.models import models
 from tvm_ios.cli.optimize import optimize
 from tvm_ios.cli.run import run
@@ -24,5 +25,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (models, stats, schedule, optimize, run, explain, bench, doctor, tune):
+for command in (models, stats, schedule, optimize, run, memory, explain, bench, doctor, tune):
     add_command(app, command)

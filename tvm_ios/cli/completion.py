@@ -21,7 +21,7 @@ def complete_policy(incomplete: str) -> list[str]:
     """Policies of schedules."""
     from tvm_ios.api import POLICIES
 
-    return _starting(POLICIES, incomplete)
+    return _starting((*POLICIES, "memory"), incomplete)
 
 
 def complete_cost(incomplete: str) -> list[str]:
@@ -36,6 +36,13 @@ def complete_runners(incomplete: str) -> list[str]:
     from runtime_ext.runners import RUNNERS
 
     return _joined(RUNNERS, incomplete)
+
+
+def complete_memory_schedulers(incomplete: str) -> list[str]:
+    """The last of some memory schedulers joined by commas."""
+    from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
+
+    return _joined(MEMORY_SCHEDULERS, incomplete)
 
 
 def complete_policies(incomplete: str) -> list[str]:

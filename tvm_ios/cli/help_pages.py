@@ -42,6 +42,7 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
             (
                 "tvm-ios schedule inception_v3 --cost v100 --plot schedule.svg",
                 "tvm-ios schedule squeezenet --cost measured -o schedule.json",
+                "tvm-ios schedule squeezenet --pareto",
             ),
             "`tvm-ios optimize` searches, builds and measures in one go.",
         ),
@@ -70,6 +71,14 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
             "What helps is said below the tables: `tvm-ios tune` for faster kernels, "
             "`tvm-ios optimize` with a wider search for idle lanes.",
         ),
+        "memory": HelpPage(
+            (
+                "tvm-ios memory darts",
+                "tvm-ios memory hrnet_w32 --scheduler rpo,optimal --in-place --plot memory.svg",
+                "tvm-ios memory model.onnx --budget 4M",
+            ),
+            "`tvm-ios schedule --memory-budget` finds the fastest schedule that fits.",
+        ),
         "doctor": HelpPage(
             ("tvm-ios doctor",), "CONTRIBUTING.md says how to set up everything from the source."
         ),
@@ -82,10 +91,25 @@ PANELS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("shape", "random_weights", "inputs", "seed"), "Model and inputs"),
         **dict.fromkeys(
-            ("policy", "schedule", "cost", "measure", "r", "s", "max_block", "reuse", "groups"),
+            (
+                *(
+                    "policy",
+                    "schedule",
+                    "cost",
+                    "measure",
+                    "r",
+                    "s",
+                    "max_block",
+                    "reuse",
+                    "groups",
+                ),
+                *("scheduler", "units", "in_place", "zero_copy_concat", "pareto"),
+            ),
             "Search",
         ),
-        **dict.fromkeys(("max_measurements", "time_limit", "trials"), "Limits"),
+        **dict.fromkeys(
+            ("max_measurements", "time_limit", "trials", "budget", "memory_budget"), "Limits"
+        ),
         **dict.fromkeys(
             ("lanes", "log", "against", "repeat", "rounds", "seconds"), "Running and measuring"
         ),

@@ -28,10 +28,12 @@ from tvm_ios.cli.search_options import (
     MaxMeasurements,
     Measure,
     MeasureMode,
+    MemoryBudget,
     OperatorsAGroup,
     Policies,
     TimeLimit,
     TuningLog,
+    bytes_of,
     measuring_options,
     policy_names,
 )
@@ -54,6 +56,7 @@ def optimize(
             metavar="FILE", help="Try this schedule too; `tvm-ios schedule -o` writes one."
         ),
     ] = None,
+    memory_budget: MemoryBudget = None,
     shape: Shapes = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
@@ -71,9 +74,10 @@ def optimize(
 
     Every policy's schedule is searched with measured stages, built, and compared with TVM's own
     build: first what it computes, then how long it takes. Only what is faster than one unit after
-    another beyond doubt is kept, else that.
+    another beyond doubt is kept, else that. With a memory budget, only what fits into it.
     """
     policies, fixed = policy_names(policy), input_shapes(shape)
+    budget = bytes_of(memory_budget, "--memory-budget")
     options = measuring_options(lanes, measure, max_measurements, time_limit, r, s, max_block, log)
     from tvm_ios.api import optimize as run
 
@@ -87,6 +91,7 @@ def optimize(
             shapes=fixed,
             policies=policies,
             schedule=schedule,
+            memory_budget=budget,
             progress=update,
         )
     if as_json:

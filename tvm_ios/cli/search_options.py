@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tvm_ios.byte_sizes import ByteSizeError, parse_bytes
 from tvm_ios.cli.completion import complete_policies
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ Measure = Annotated[
     MeasureMode, typer.Option(help="lazy: stages that may matter; full: all of them.")
 ]
 MaxMeasurements = Annotated[int | None, typer.Option(help="Stages to measure, at most.")]
+MemoryBudget = Annotated[
+    str | None,
+    typer.Option(metavar="BYTES", help="What tensors between units may take: 800000, 512K, 1.5M."),
+]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds of a policy's search, at most.")]
 OperatorsAGroup = Annotated[int, typer.Option("-r", min=1, help="Units a group, at most.")]
 GroupsAStage = Annotated[int, typer.Option("-s", min=1, help="Groups a stage, at most.")]
@@ -59,6 +64,14 @@ def require_known(names: Sequence[str], known: Collection[str], option: str) -> 
             raise typer.BadParameter(
                 f"{name!r} is none of {', '.join(known)}", param_hint=f"'{option}'"
             )
+
+
+def bytes_of(text: str | None, option: str) -> int | None:
+    """The size that an option gives; what is none is a wrong use of the command."""
+    try:
+        return None if text is None else parse_bytes(text)
+    except ByteSizeError as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
 
 
 def policy_names(text: str | None) -> Sequence[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tvm_ios.cost.model import CostModel
 from tvm_ios.graph import OpGraph, bits
+from tvm_ios.memory.stage_order import order_stages
 from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
 from tvm_ios.search.block import cut_into_blocks
 
@@ -22,7 +23,7 @@ def baseline_schedule(
     Parameters
     ----------
     policy
-        ``"sequential"`` or ``"greedy"``, else the result is None.
+        ``"sequential"``, ``"greedy"`` or ``"memory"``, else the result is None.
     graph, cost, device
         As in :func:`sequential_schedule`.
     """
@@ -30,7 +31,24 @@ def baseline_schedule(
         return sequential_schedule(graph, cost, device=device)
     if policy == "greedy":
         return greedy_schedule(graph, None, cost, device=device)
+    if policy == "memory":
+        return memory_schedule(graph, cost, device=device)
     return None
+
+
+def memory_schedule(graph: OpGraph, cost: CostModel | None = None, *, device: str = "") -> Schedule:
+    """One unit a stage, in the order of least peak memory.
+
+    Parameters
+    ----------
+    graph, cost, device
+        As in :func:`sequential_schedule`.
+    """
+    stages = sequential_stages(graph)
+    order = order_stages(graph, stages).order
+    return _schedule(
+        graph, tuple(stages[place] for place in order), "memory", cost, device, graph.batch
+    )
 
 
 def sequential_schedule(

@@ -123,7 +123,7 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
 
     cost = np.zeros(len(space.states))
     choice = np.zeros(len(space.states), np.int64)
-    for begin, end in _levels(space):
+    for begin, end in levels(space):
         edges = slice(int(space.starts[begin]), int(space.starts[end]))
         offsets = space.starts[begin:end] - edges.start
         ending = space.ending[edges]
@@ -158,7 +158,7 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
     )
 
 
-def _levels(space: EndingSpace) -> list[tuple[int, int]]:
+def levels(space: EndingSpace) -> list[tuple[int, int]]:
     """Ranges of non-empty states of one size: each depends on smaller ones only."""
     sizes = sizes_of(space.states)
     bounds = [*(np.flatnonzero(np.diff(sizes)) + 1), len(sizes)]

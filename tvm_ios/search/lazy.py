@@ -21,6 +21,7 @@ from tvm_ios.search.endings import EndingSpace, Pruning, enumerate_endings
 from tvm_ios.search.known_costs import KnownCosts
 from tvm_ios.search.network import renumbered
 from tvm_ios.search.policies import Mergeable, strategies_of
+from tvm_ios.search.stage_memory import budgeted_blocks, within_budget
 
 #: Seconds that a stage takes; called once for each stage key.
 Measure = Callable[[Stage], float]
@@ -104,6 +105,7 @@ def lazy_search(
     progress: Progress | None = None,
     device: str = "",
     batch: int = 1,
+    memory_budget: int | None = None,
 ) -> tuple[Schedule, LazyStatistics]:
     """Find the fastest schedule by measuring few stages.
 
@@ -128,28 +130,38 @@ def lazy_search(
         Called after every measurement.
     device, batch
         Written into the schedule.
+    memory_budget
+        As in :func:`tvm_ios.search.network.search_graph`.
 
     Raises
     ------
     SearchError
         If the policy is unknown, the blocks do not fit, or a unit cannot run on its own.
+    MemoryBudgetError
+        If no schedule fits into the memory budget.
     """
     begin = time.perf_counter()
     strategies = strategies_of(policy)
     parts = cut_into_blocks(graph, blocks)
-    keys = [block_key(graph, block) for block in parts]
+    keys: list[str] = []
     originals: dict[str, Block] = {}
-    for key, block in zip(keys, parts, strict=True):
-        originals.setdefault(key, block)
-
-    spaces: dict[tuple[int, ...], EndingSpace] = {}
-    for block in originals.values():
-        if block.predecessors not in spaces:
-            spaces[block.predecessors] = enumerate_endings(block.predecessors, pruning)
+    all_spaces: dict[tuple[int, ...], EndingSpace] = {}
+    spaces: dict[str, EndingSpace] = {}
+    for block, (around, left) in zip(
+        parts, budgeted_blocks(graph, parts, memory_budget), strict=True
+    ):
+        key = block_key(graph, block) + (f"{around.key} {left}" if around is not None else "")
+        keys.append(key)
+        if key in originals:
+            continue
+        originals[key] = block
+        if block.predecessors not in all_spaces:
+            all_spaces[block.predecessors] = enumerate_endings(block.predecessors, pruning)
+        spaces[key] = all_spaces[block.predecessors]
+        if around is not None and left is not None:
+            spaces[key] = within_budget(spaces[key], around.needs(spaces[key]), left)
     costs = {
-        key: KnownCosts.of(
-            graph, block, spaces[block.predecessors], optimistic, strategies, mergeable, stage_key
-        )
+        key: KnownCosts.of(graph, block, spaces[key], optimistic, strategies, mergeable, stage_key)
         for key, block in originals.items()
     }
 

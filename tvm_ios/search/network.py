@@ -11,33 +11,12 @@ from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.block import Block, block_key, cut_into_blocks
 from tvm_ios.search.endings import Pruning
-from tvm_ios.search.ios import Groups, solve
-from tvm_ios.search.policies import Mergeable, candidate_stages, generate_stage, strategies_of
+from tvm_ios.search.policies import Mergeable, strategies_of
+from tvm_ios.search.priced_block import BlockSolution, PricedBlock
+from tvm_ios.search.stage_memory import budgeted_blocks
 
 #: Called with the blocks done so far and all of them.
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockSolution:
-    """The best stages of a block, with the graph's unit numbers.
-
-    Attributes
-    ----------
-    cost
-        Seconds.
-    stages, latencies
-        In the order of execution, with seconds each.
-    states, transitions, endings
-        How much was searched.
-    """
-
-    cost: float
-    stages: tuple[Stage, ...]
-    latencies: tuple[float, ...]
-    states: int
-    transitions: int
-    endings: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +53,7 @@ def search_graph(
     progress: Progress | None = None,
     device: str = "",
     batch: int = 1,
+    memory_budget: int | None = None,
 ) -> tuple[Schedule, SearchStatistics]:
     """Find the fastest schedule of a graph of units under a policy of IOS.
 
@@ -98,11 +78,16 @@ def search_graph(
         Called after every block.
     device, batch
         Written into the schedule.
+    memory_budget
+        Bytes that the tensors between units may take at any time, as
+        :mod:`tvm_ios.search.stage_memory` counts them; None for no limit.
 
     Raises
     ------
     SearchError
         If the policy is unknown, the blocks do not fit, or a block has no finite schedule.
+    MemoryBudgetError
+        If no schedule fits into the memory budget.
     """
     begin = time.perf_counter()
     strategies = strategies_of(policy)
@@ -111,10 +96,14 @@ def search_graph(
     latencies: list[float] = []
     searched: list[BlockSolution] = []
     parts = cut_into_blocks(graph, blocks)
-    for done, block in enumerate(parts):
+    memory = budgeted_blocks(graph, parts, memory_budget)
+    for done, (block, (around, left)) in enumerate(zip(parts, memory, strict=True)):
         key = block_key(graph, block) if reuse else str(done)
+        if around is not None:
+            key += f"{around.key} {left}"
         if key not in found:
-            found[key] = block, _search(graph, block, cost, strategies, pruning, mergeable)
+            priced = PricedBlock.of(graph, block, cost, strategies, pruning, mergeable, around)
+            found[key] = block, priced.solve(left)
             searched.append(found[key][1])
         original, solution = found[key]
         twin = dict(zip(original.units, block.units, strict=True))
@@ -155,32 +144,10 @@ def search_block(
     SearchError
         If the block is too large or has no finite schedule.
     """
-    return _search(graph, Block.of(graph, units), cost, strategies, pruning, mergeable)
+    block = Block.of(graph, units)
+    return PricedBlock.of(graph, block, cost, strategies, pruning, mergeable).solve()
 
 
 def renumbered(stage: Stage, numbers: dict[int, int]) -> Stage:
     """A stage of one block as the stage of an equal block."""
     return Stage(stage.strategy, tuple(tuple(numbers[u] for u in g) for g in stage.groups))
-
-
-def _search(
-    graph: OpGraph,
-    block: Block,
-    cost: CostModel,
-    strategies: frozenset[Strategy],
-    pruning: Pruning,
-    mergeable: Mergeable,
-) -> BlockSolution:
-    def stage(_: int, groups: Groups) -> tuple[float, Strategy]:
-        stages = candidate_stages(graph, block.groups(groups), strategies, mergeable)
-        return generate_stage(graph, cost, stages)
-
-    solution = solve(block.predecessors, stage, pruning)
-    return BlockSolution(
-        cost=solution.cost,
-        stages=tuple(block.stage(s) for s in solution.stages),
-        latencies=solution.latencies,
-        states=solution.states,
-        transitions=solution.transitions,
-        endings=solution.endings,
-    )

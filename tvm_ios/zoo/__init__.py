@@ -8,19 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from tvm_ios.zoo.amoebanet_a import build_amoebanet_a, build_amoebanet_a_cifar
+from tvm_ios.zoo.darts import build_darts, build_darts_cifar
 from tvm_ios.zoo.densenet121 import build_densenet121
 from tvm_ios.zoo.efficientnet_b0 import build_efficientnet_b0
+from tvm_ios.zoo.hrnet import build_hrnet_w18_small_v1, build_hrnet_w18_small_v2, build_hrnet_w32
 from tvm_ios.zoo.inception_block import build_inception_block
 from tvm_ios.zoo.inception_v3 import build_inception_v3
 from tvm_ios.zoo.lstm import build_lstm_small, build_lstm_tc
 from tvm_ios.zoo.mobilenet_v2 import build_mobilenet_v2
 from tvm_ios.zoo.mobilenet_v3 import build_mobilenet_v3
-from tvm_ios.zoo.nasnet_a import build_nasnet_a, build_nasnet_a_cifar, build_nasnet_cell
+from tvm_ios.zoo.nasnet_a import (
+    build_nasnet_a,
+    build_nasnet_a_cifar,
+    build_nasnet_a_mobile,
+    build_nasnet_cell,
+)
 from tvm_ios.zoo.ports import build_several_outputs, build_two_inputs
-from tvm_ios.zoo.randwire import build_randwire
+from tvm_ios.zoo.randwire import build_randwire, build_randwire_small
 from tvm_ios.zoo.resnet50 import build_resnet50
 from tvm_ios.zoo.resnext29 import build_resnext29
 from tvm_ios.zoo.shufflenet_v2 import build_shufflenet_v2
@@ -87,6 +96,23 @@ _register(
     {"tokens": (1, 64)},
     "a transformer encoder, 4 layers of width 256 (Vaswani et al., 2017)",
 )
+_register(build_nasnet_a_mobile, "nasnet_a_mobile", 224, "NASNet-A mobile, 4 @ 1056 (2018)")
+_register(build_amoebanet_a, "amoebanet_a", 224, "AmoebaNet-A (4, 50) (Real et al., 2019)")
+_register(build_amoebanet_a_cifar, "amoebanet_a_cifar", 32, "AmoebaNet-A for CIFAR (6, 36)")
+_register(build_darts, "darts", 224, "DARTS, second order (Liu et al., 2019)")
+_register(build_darts_cifar, "darts_cifar", 32, "DARTS for CIFAR, 20 cells of 36 channels")
+for _variant in (1, 2, 3):
+    _register(
+        partial(build_randwire_small, _variant),
+        f"randwire_small_{_variant}",
+        224,
+        "RandWire, WS(4, 0.75), small regime (2019)",
+    )
+_register(
+    build_hrnet_w18_small_v1, "hrnet_w18_small_v1", 224, "HRNet-W18 small, v1 (Wang et al., 2020)"
+)
+_register(build_hrnet_w18_small_v2, "hrnet_w18_small_v2", 224, "HRNet-W18 small, v2 (2020)")
+_register(build_hrnet_w32, "hrnet_w32", 224, "HRNet-W32 (2020)")
 _register(build_inception_block, "inception_block", 19, "one small Inception block, for tests")
 _register(build_nasnet_cell, "nasnet_cell", 32, "two small NASNet-A normal cells, for tests")
 _register(build_lstm_small, "lstm_small", {"input": (6, 1, 16)}, "a small LSTM, for tests")

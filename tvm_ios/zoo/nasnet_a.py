@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_ios.zoo.cells import adjust, build_for_cifar, build_for_imagenet, separable, squeeze
 from tvm_ios.zoo.network import Feature, Network
 
 
@@ -37,25 +38,22 @@ def build_nasnet_a(seed: int = 0) -> Any:
     return net.finish(net.dense(x, 1000), (1, 1000))
 
 
+def build_nasnet_a_mobile(seed: int = 0) -> Any:
+    """NASNet-A mobile (4 @ 1056): input (1, 3, 224, 224), output (1, 1000) logits.
+
+    Filters are doubled on entering each reduction cell, from 11 in the stem: the first has 22, the
+    first normal cells 44.
+    """
+    return build_for_imagenet("nasnet_a_mobile", seed, _normal_cell, _reduction_cell, 22)
+
+
 def build_nasnet_a_cifar(seed: int = 0) -> Any:
     """NASNet-A for CIFAR (6 @ 768): input (1, 3, 32, 32), output (1, 10) logits.
 
     Three times six normal cells of 32, 64 and 128 filters with two reduction cells between them;
     the last concatenation has 768 channels.
     """
-    filters, repeats = 32, 6
-    net = Network("nasnet_a_cifar", seed, (3, 32, 32))
-    before = now = net.batch_norm(net.conv(net.input, 3 * filters, 3))
-    for group in range(3):
-        for number in range(repeats):
-            with net.scope(f"cell{group * repeats + number}"):
-                before, now = now, _normal_cell(net, now, before, filters)
-        if group < 2:
-            filters *= 2
-            with net.scope(f"reduction{group}"):
-                before, now = now, _reduction_cell(net, now, before, filters)
-    x = net.dropout(net.global_avg_pool(net.relu(now)))
-    return net.finish(net.dense(x, 10), (1, 10))
+    return build_for_cifar("nasnet_a_cifar", seed, _normal_cell, _reduction_cell, 32)
 
 
 def build_nasnet_cell(seed: int = 0) -> Any:
@@ -73,48 +71,26 @@ def build_nasnet_cell(seed: int = 0) -> Any:
 def _normal_cell(
     net: Network, now: Feature, before: Feature, filters: int, now_twice: bool = False
 ) -> Feature:
-    left = _adjust(net, before, now, filters)
-    right = _squeeze(net, now, filters)
+    left = adjust(net, before, now, filters)
+    right = squeeze(net, now, filters)
     first = net.add(
-        _separable(net, right, filters, 5),
-        _separable(net, right if now_twice else left, filters, 3),
+        separable(net, right, filters, 5),
+        separable(net, right if now_twice else left, filters, 3),
     )
-    second = net.add(_separable(net, left, filters, 5), _separable(net, left, filters, 3))
+    second = net.add(separable(net, left, filters, 5), separable(net, left, filters, 3))
     third = net.add(net.avg_pool(right, 3, 1), left)
     fourth = net.add(net.avg_pool(left, 3, 1), net.avg_pool(left, 3, 1))
-    fifth = net.add(_separable(net, right, filters, 3), right)
+    fifth = net.add(separable(net, right, filters, 3), right)
     return net.concat([left, first, second, third, fourth, fifth])
 
 
 def _reduction_cell(net: Network, now: Feature, before: Feature | None, filters: int) -> Feature:
-    right = _squeeze(net, now, filters)
+    right = squeeze(net, now, filters)
     # The stem's first cell has nothing before it: its large kernels read its input unsqueezed.
-    left = now if before is None else _adjust(net, before, now, filters)
-    first = net.add(_separable(net, right, filters, 5, 2), _separable(net, left, filters, 7, 2))
-    second = net.add(net.max_pool(right, 3, 2), _separable(net, left, filters, 7, 2))
-    third = net.add(net.avg_pool(right, 3, 2), _separable(net, left, filters, 5, 2))
+    left = now if before is None else adjust(net, before, now, filters)
+    first = net.add(separable(net, right, filters, 5, 2), separable(net, left, filters, 7, 2))
+    second = net.add(net.max_pool(right, 3, 2), separable(net, left, filters, 7, 2))
+    third = net.add(net.avg_pool(right, 3, 2), separable(net, left, filters, 5, 2))
     fourth = net.add(net.avg_pool(first, 3, 1), second)
-    fifth = net.add(_separable(net, first, filters, 3), net.max_pool(right, 3, 2))
+    fifth = net.add(separable(net, first, filters, 3), net.max_pool(right, 3, 2))
     return net.concat([second, third, fourth, fifth])
-
-
-def _squeeze(net: Network, x: Feature, filters: int) -> Feature:
-    return net.batch_norm(net.conv(net.relu(x), filters, 1))
-
-
-def _adjust(net: Network, before: Feature, now: Feature, filters: int) -> Feature:
-    """The tensor before, at this cell's channels and resolution (factorised reduction)."""
-    if before.height == now.height:
-        return _squeeze(net, before, filters)
-    halves = [
-        net.conv(net.avg_pool(path, 1, 2, "valid"), filters // 2, 1)
-        for path in (net.relu(before), net.shift(net.relu(before)))
-    ]
-    return net.batch_norm(net.concat(halves))
-
-
-def _separable(net: Network, x: Feature, filters: int, kernel: int, stride: int = 1) -> Feature:
-    for step in (stride, 1):
-        x = net.conv(net.relu(x), x.channels, kernel, step, groups=x.channels)
-        x = net.batch_norm(net.conv(x, filters, 1))
-    return x

@@ -65,14 +65,17 @@ class Network(ModelWriter):
         x: Feature,
         channels: int,
         kernel: int | tuple[int, int],
-        stride: int = 1,
+        stride: int | tuple[int, int] = 1,
         padding: Padding = "same",
         groups: int = 1,
         bias: bool = False,
+        dilation: int = 1,
     ) -> Feature:
         """Convolution with He-scaled weights."""
         kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
-        pads = _pads(padding, x, kernel, stride)
+        strides = (stride, stride) if isinstance(stride, int) else stride
+        window = ((kernel[0] - 1) * dilation + 1, (kernel[1] - 1) * dilation + 1)
+        pads = _pads(padding, x, window, strides)
         fan_in = x.channels // groups * kernel[0] * kernel[1]
         scale = math.sqrt(1.0 / x.moment / fan_in)
         name = self._fresh("conv")
@@ -80,8 +83,10 @@ class Network(ModelWriter):
         inputs = [x.value, self._weight(f"{name}.weight", self._normal(shape, scale))]
         if bias:
             inputs.append(self._weight(f"{name}.bias", self._normal((channels,), 0.1)))
-        attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": (stride, stride)}
+        attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides}
         attributes |= {"pads": pads, "group": groups}
+        if dilation > 1:
+            attributes["dilations"] = (dilation, dilation)
         return self._spatial("Conv", name, inputs, attributes, x, channels)
 
     def batch_norm(self, x: Feature, epsilon: float = 1e-3) -> Feature:
@@ -178,7 +183,7 @@ class Network(ModelWriter):
         ceil_mode: bool = False,
     ) -> Feature:
         """Max pooling over square windows."""
-        pads = _pads(padding, x, (kernel, kernel), stride)
+        pads = _pads(padding, x, (kernel, kernel), (stride, stride))
         attributes: dict[str, Any] = {"kernel_shape": (kernel, kernel), "pads": pads}
         attributes |= {"strides": (stride, stride), "ceil_mode": int(ceil_mode)}
         name = self._fresh("max_pool")
@@ -186,7 +191,7 @@ class Network(ModelWriter):
 
     def avg_pool(self, x: Feature, kernel: int, stride: int, padding: Padding = "same") -> Feature:
         """Average pooling over square windows; padding does not count."""
-        pads = _pads(padding, x, (kernel, kernel), stride)
+        pads = _pads(padding, x, (kernel, kernel), (stride, stride))
         attributes: dict[str, Any] = {"kernel_shape": (kernel, kernel), "pads": pads}
         attributes |= {"strides": (stride, stride), "count_include_pad": 0}
         name = self._fresh("avg_pool")
@@ -270,8 +275,10 @@ class Network(ModelWriter):
     ) -> Feature:
         kernel, strides, pads = (attributes[n] for n in ("kernel_shape", "strides", "pads"))
         extents: list[int] = []
+        dilations = attributes.get("dilations", (1, 1))
         for axis, extent in enumerate((x.height, x.width)):
-            steps = extent + pads[axis] + pads[axis + 2] - kernel[axis]
+            window = (kernel[axis] - 1) * dilations[axis] + 1
+            steps = extent + pads[axis] + pads[axis + 2] - window
             if attributes.get("ceil_mode"):
                 steps += strides[axis] - 1
             extents.append(steps // strides[axis] + 1)
@@ -281,7 +288,7 @@ class Network(ModelWriter):
 
 
 def _pads(
-    padding: Padding, x: Feature, kernel: tuple[int, int], stride: int
+    padding: Padding, x: Feature, window: tuple[int, int], strides: tuple[int, int]
 ) -> tuple[int, int, int, int]:
     if isinstance(padding, tuple):
         return padding
@@ -289,6 +296,6 @@ def _pads(
         return (0, 0, 0, 0)
     total = [
         max(0, (-(-extent // stride) - 1) * stride + k - extent)
-        for extent, k in zip((x.height, x.width), kernel, strict=True)
+        for extent, k, stride in zip((x.height, x.width), window, strides, strict=True)
     ]
     return (total[0] // 2, total[1] // 2, total[0] - total[0] // 2, total[1] - total[1] // 2)

@@ -1,4 +1,4 @@
-"""RandWire: randomly wired stages (Xie et al., 2019, regular regime)."""
+"""RandWire: randomly wired stages (Xie et al., 2019, regular and small regime)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _networkx: Any = networkx
 
 #: Nodes and seed of the Watts-Strogatz graph of each stage; as wide (8) as the published ones.
 _STAGES = ((16, 8), (32, 6), (32, 7), (32, 5))
-_CHANNELS = 154
+_CHANNELS, _SMALL_CHANNELS = 154, 78
 
 #: Nodes, and the edges between them.
 Wiring = tuple[int, Sequence[tuple[int, int]]]
@@ -37,6 +37,32 @@ def build_randwire(seed: int = 0, wirings: Iterable[Wiring] | None = None) -> An
     for number, wiring in enumerate(chosen):
         with net.scope(f"stage{number + 1}"):
             x = _stage(net, x, _CHANNELS << number, wiring)
+    return _classify(net, x)
+
+
+def build_randwire_small(variant: int, seed: int = 0) -> Any:
+    """RandWire, small regime: input (1, 3, 224, 224), output (1, 1000) logits.
+
+    Two convolutions of 3x3/2, then three stages of 32 nodes with 78, 156 and 312 channels.
+
+    Parameters
+    ----------
+    variant
+        1, 2 or 3: which random graphs.
+    seed
+        Of the weights.
+    """
+    net = Network(f"randwire_small_{variant}", seed, (3, 224, 224))
+    x = net.batch_norm(net.conv(net.input, _SMALL_CHANNELS // 2, 3, 2))
+    x = net.batch_norm(net.conv(net.relu(x), _SMALL_CHANNELS, 3, 2))
+    for number in range(3):
+        with net.scope(f"stage{number + 1}"):
+            wiring = _watts_strogatz(32, 3 * variant + number)
+            x = _stage(net, x, _SMALL_CHANNELS << number, wiring)
+    return _classify(net, x)
+
+
+def _classify(net: Network, x: Feature) -> Any:
     x = net.relu(net.batch_norm(net.conv(net.relu(x), 1280, 1)))
     return net.finish(net.dense(net.global_avg_pool(x), 1000), (1, 1000))
 

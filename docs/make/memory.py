@@ -1,0 +1,94 @@
+"""Makes ``docs/memory.md`` of what tests and benchmarks found; ``--check`` only compares."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "memory.md"
+TEXT = ROOT / "docs" / "make" / "memory_text.md"
+#: Peaks and proofs, which tests repeat.
+GOLDEN = ROOT / "tests" / "memory" / "golden.json"
+#: Every scheduler with its seconds, from ``python benchmarks/memory.py``.
+RESULT = ROOT / "benchmarks" / "results" / "memory.json"
+
+#: Peak KB of reverse post-order and of the best order, table II of the paper.
+PUBLISHED = {
+    "nasnet_a_mobile": (4405, 3943),
+    "amoebanet_a": (10510, 7732),
+    "darts": (1764, 1764),
+    "randwire_small_1": (5494, 4538),
+    "randwire_small_2": (6927, 6210),
+    "randwire_small_3": (5255, 4777),
+    "hrnet_w18_small_v1": (7936, 6368),
+    "hrnet_w18_small_v2": (7936, 6432),
+    "hrnet_w32": (7936, 7296),
+}
+
+
+def page() -> str:
+    """The page, made of the files above."""
+    parts = TEXT.read_text().split("<!-- table -->\n")
+    return parts[0] + _comparison() + parts[1] + _schedulers() + parts[2]
+
+
+def _comparison() -> str:
+    golden = json.loads(GOLDEN.read_text())
+    rows = [
+        "| network | operators | rpo | optimal | saved | in place: rpo | optimal | saved "
+        "| published: rpo | best | saved |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, found in golden.items():
+        cells = [f"`{name}`", str(found["operators"])]
+        for count in ("separate", "in_place"):
+            cells += _saving(found[count]["rpo"] / 1024, found[count]["optimal"] / 1024)
+        cells += _saving(*PUBLISHED[name]) if name in PUBLISHED else ["", "", ""]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _saving(before: float, after: float) -> list[str]:
+    return [f"{before:,.0f}", f"{after:,.0f}", f"{1 - after / before:.1%}"]
+
+
+def _schedulers() -> str:
+    if not RESULT.exists():
+        return "`python benchmarks/memory.py` measures and prints it.\n"
+    result: dict[str, Any] = json.loads(RESULT.read_text())
+    rows = [
+        "| network | in place | scheduler | peak KiB | arena KiB | seconds | operators | fused "
+        "| proof |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result["figures"]:
+        cells = (
+            f"`{row['model']}`",
+            "yes" if row["in_place"] else "no",
+            row["name"],
+            f"{row['peak_kib']:,.0f}",
+            f"{row['arena_kib']:,.0f}",
+            f"{row['seconds']:.2f}",
+            str(row["operators"]),
+            str(row["fused_operators"]),
+            "yes" if row["proof"] else "no",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    machine = result["machine"]
+    return "\n".join(rows) + f"\n\nMeasured on {machine['processor']}, {machine['date']}.\n"
+
+
+def main() -> None:
+    """Write the page, or compare it."""
+    if "--check" in sys.argv[1:]:
+        if PAGE.read_text() != page():
+            sys.exit("docs/memory.md is not what the result files say: make it anew")
+        return
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()

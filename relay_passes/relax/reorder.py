@@ -1,0 +1,55 @@
+"""The bindings of ``main`` in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relay_passes.relax.bindings import bindings_of, leaves
+
+
+def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) -> tvm.IRModule:
+    """The module with the bindings of ``main`` group by group.
+
+    A binding of no group (an alias, a field of a tuple) moves to where it is first needed.
+    Variables stay the same; only their order changes.
+
+    Parameters
+    ----------
+    module
+        Left as it is.
+    groups
+        Bindings that stay together, in an order that respects what they read.
+    """
+    old = module["main"]
+    bindings = bindings_of(old)
+    maker = {binding.var: binding for binding in bindings}
+    grouped = {binding.var for group in groups for binding in group}
+    placed: dict[Any, relax.VarBinding] = {}
+
+    def place(binding: relax.VarBinding) -> None:
+        if binding.var in placed:
+            return
+        for leaf in leaves(binding.value):
+            if leaf in maker and leaf not in grouped:
+                place(maker[leaf])
+        placed[binding.var] = binding
+
+    for group in groups:
+        first = {binding.var for binding in group}
+        for binding in group:
+            for leaf in leaves(binding.value):
+                if leaf in maker and leaf not in first and leaf not in grouped:
+                    place(maker[leaf])
+        placed |= {binding.var: binding for binding in group}
+    for binding in bindings:
+        place(binding)
+    block = relax.DataflowBlock(list(placed.values()))
+    body = relax.SeqExpr([block], old.body.body)
+    main = relax.Function(old.params, body, old.ret_ty, old.is_pure, old.attrs)
+    functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
+    # Which gives the new sequence its type.
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))

@@ -1,0 +1,126 @@
+"""``tvm-ios memory``, and the memory options of ``schedule`` and ``optimize``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import tvm_ios
+
+from tvm_ios.api import load_operators, load_units, optimize
+from tvm_ios.memory.operators import with_biases
+from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
+
+MODEL = "nasnet_cell"
+
+
+@pytest.mark.parametrize("options", [(), ("--in-place",), ("--zero-copy-concat", "--units")])
+def test_every_scheduler_has_a_row(options: tuple[str, ...]) -> None:
+    found = tvm_ios("memory", MODEL, *options, "--json", "--time-limit", 3).json
+    assert list(found)[:2] == ["model", "schedulers"]
+    assert [row["name"] for row in found["schedulers"]] == list(MEMORY_SCHEDULERS)
+    graph = load_units(MODEL) if "--units" in options else with_biases(load_operators(MODEL))
+    assert sorted(found["order"]) == sorted(op.name for op in graph.operators)
+    by_name = {row["name"]: row for row in found["schedulers"]}
+    optimal = by_name["optimal"]
+    assert optimal["proof"] is True
+    assert optimal["bound_kib"] == optimal["peak_kib"]
+    for row in found["schedulers"]:
+        assert row["operators"] == len(graph) >= row["fused_operators"]
+        assert row["bound_kib"] <= optimal["peak_kib"] <= row["peak_kib"] <= row["arena_kib"]
+
+
+def test_people_get_a_table_and_bars() -> None:
+    found = tvm_ios("memory", MODEL, "--scheduler", "rpo,optimal")
+    assert found.code == 0
+    assert all(word in found.stdout for word in ("peak KiB", "arena KiB", "optimal", "█"))
+    assert "serenity" not in found.stdout
+
+
+def test_a_budget_holds_or_is_refused_with_what_is_lacking() -> None:
+    fits = tvm_ios("memory", MODEL, "--scheduler", "rpo,optimal", "--budget", "1M")
+    assert fits.code == 0
+    assert "fits into 1,024 KiB and leaves" in fits.stdout
+    sentence = tvm_ios("memory", MODEL, "--scheduler", "optimal", "--budget", "10K").sentence
+    assert "does not fit into 10.0 KiB" in sentence
+    assert "and no order needs less than" in sentence
+
+
+@pytest.mark.parametrize("command", ["memory", "schedule"])
+def test_what_is_no_budget_is_a_wrong_use(command: str) -> None:
+    option = "--budget" if command == "memory" else "--memory-budget"
+    assert tvm_ios(command, MODEL, option, "many").code == 2
+
+
+def test_an_unknown_scheduler_is_a_wrong_use() -> None:
+    assert tvm_ios("memory", MODEL, "--scheduler", "fifo").code == 2
+
+
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "memory.svg"
+    options = ("--scheduler", "rpo,optimal", "--budget", "1M", "--plot", path)
+    assert tvm_ios("memory", MODEL, *options).code == 0
+    assert path.read_text().startswith("<?xml")
+    assert "must end in .svg or .png" in tvm_ios("memory", MODEL, "--plot", "x.pdf").sentence
+
+
+def test_the_front_falls_in_memory_as_it_rises_in_time() -> None:
+    front = tvm_ios("schedule", "squeezenet", "--pareto", "--json").json["front"]
+    latencies = [point["latency_ms"] for point in front]
+    sizes = [point["memory_bytes"] for point in front]
+    assert len(front) > 1
+    assert latencies == sorted(latencies)
+    assert sizes == sorted(set(sizes), reverse=True)
+    # Every point is what a search within its memory finds.
+    for point in front:
+        found = tvm_ios(
+            *("schedule", "squeezenet", "--json"),
+            *("--memory-budget", point["memory_bytes"]),
+        ).json
+        assert found["latency_ms"] == pytest.approx(point["latency_ms"])
+        assert found["memory_bytes"] == point["memory_bytes"]
+    too_little = sizes[-1] - 1
+    sentence = tvm_ios("schedule", "squeezenet", "--memory-budget", too_little).sentence
+    assert "no schedule fits into the memory budget" in sentence
+
+
+def test_a_table_of_the_front() -> None:
+    assert "to the fastest" in tvm_ios("schedule", MODEL, "--pareto").stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--policy", "rammer", "--memory-budget", "1M"),
+        ("--policy", "greedy", "--pareto"),
+        ("--pareto", "--memory-budget", "1M"),
+        ("--pareto", "--cost", "log.jsonl"),
+    ],
+)
+def test_memory_options_that_do_not_go_together(options: tuple[str, ...]) -> None:
+    assert tvm_ios("schedule", MODEL, *options).code == 2
+
+
+def test_a_policy_for_memory_alone() -> None:
+    sequential, memory = (
+        tvm_ios("schedule", MODEL, "--policy", policy, "--json").json["memory_bytes"]
+        for policy in ("sequential", "memory")
+    )
+    assert memory <= sequential
+
+
+@pytest.mark.slow
+def test_optimize_never_exceeds_the_budget(tmp_path: Path) -> None:
+    """What is kept fits, and what does not fit is refused with the smallest there is."""
+    free = optimize(MODEL, tmp_path / "free", policies=("ios-both",))
+    sizes = {free.memory.plan.nbytes}
+    for budget in (free.memory.plan.nbytes, 125 << 10, 121 << 10):
+        made = optimize(MODEL, tmp_path / str(budget), policies=("ios-both",), memory_budget=budget)
+        assert made.memory.plan.nbytes <= budget
+        sizes.add(made.memory.plan.nbytes)
+    sentence = tvm_ios(
+        "optimize", MODEL, "-o", tmp_path / "none", "--policy", "ios-both", "--memory-budget", "9K"
+    ).sentence
+    assert "no program fits into 9.0 KiB: the smallest" in sentence
+    assert not (tmp_path / "none").exists()

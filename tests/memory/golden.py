@@ -1,0 +1,61 @@
+"""Writes ``golden.json``: graphs, peaks and proofs of the networks that the papers measure.
+
+python tests/memory/golden.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.files import write_atomically
+from tvm_ios.memory.footprint import Counting
+from tvm_ios.memory.operators import with_biases
+from tvm_ios.memory.problem import memory_problem
+from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
+from tvm_ios.models import load_operators
+
+GOLDEN = Path(__file__).with_name("golden.json")
+
+NETWORKS = (
+    "nasnet_a_mobile",
+    "nasnet_a_cifar",
+    "amoebanet_a",
+    "amoebanet_a_cifar",
+    "darts",
+    "darts_cifar",
+    "randwire_small_1",
+    "randwire_small_2",
+    "randwire_small_3",
+    "hrnet_w18_small_v1",
+    "hrnet_w18_small_v2",
+    "hrnet_w32",
+)
+
+
+def facts(name: str) -> dict[str, Any]:
+    """Of one network: its graph, and under both counts the peaks in bytes and what is proven."""
+    graph = with_biases(load_operators(name))
+    found: dict[str, Any] = {"fingerprint": graph.fingerprint, "operators": len(graph)}
+    for label, in_place in (("separate", False), ("in_place", True)):
+        problem = memory_problem(graph, Counting(in_place))
+        optimal = MEMORY_SCHEDULERS["optimal"](problem, 30.0)
+        assert problem.footprints(optimal.order).peak == optimal.peak
+        found[label] = {
+            "rpo": MEMORY_SCHEDULERS["rpo"](problem, 30.0).peak,
+            "optimal": optimal.peak,
+            "bound": optimal.bound,
+            "proven": optimal.proven,
+        }
+    return found
+
+
+def main() -> None:
+    """Write the file."""
+    text = json.dumps({name: facts(name) for name in NETWORKS}, indent=1)
+    write_atomically(GOLDEN, f"{text}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The published networks have the graphs, peaks and proofs that were found before."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from golden import GOLDEN, NETWORKS, facts
+
+KNOWN = json.loads(GOLDEN.read_text())
+FAST = ("hrnet_w18_small_v1", "randwire_small_1")
+
+
+def test_all_networks_are_there_and_proven() -> None:
+    assert tuple(KNOWN) == NETWORKS
+    for network in KNOWN.values():
+        for count in ("separate", "in_place"):
+            peaks = network[count]
+            assert peaks["proven"]
+            assert peaks["bound"] == peaks["optimal"] <= peaks["rpo"]
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS]
+)
+def test_nothing_has_changed(name: str) -> None:
+    assert facts(name) == KNOWN[name]

@@ -1,0 +1,64 @@
+"""The graph whose order is chosen, and the arena of an order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from random_graphs import problems
+
+from tvm_ios.arena.planner import PlannedMemory
+from tvm_ios.graph import bits
+from tvm_ios.memory.arena import plan_order
+from tvm_ios.memory.operators import with_biases
+from tvm_ios.memory.orders import reverse_post_order
+from tvm_ios.memory.problem import MemoryProblem
+from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.zoo.nasnet_a import build_nasnet_cell
+from tvm_ios.zoo.ports import build_several_outputs
+
+
+def test_only_biases_are_joined() -> None:
+    graph = graph_from_onnx(build_nasnet_cell())
+    kinds = [op.kind for op in graph.operators]
+    made = with_biases(graph)
+    assert len(made) == len(graph) - kinds.count("bias_add")
+    assert {op.kind for op in made.operators if "+" in op.kind} == {
+        "conv2d+bias_add",
+        "dense+bias_add",
+    }
+
+
+def test_a_convolution_that_is_read_without_its_bias_stays_alone() -> None:
+    graph = graph_from_onnx(build_several_outputs())
+    producer = next(op for op in graph.operators if op.kind == "bias_add").inputs[0]
+    outputs = (*graph.outputs, producer)
+    seen = type(graph)(graph.name, graph.operators, graph.tensors, graph.inputs, outputs)
+    assert len(with_biases(seen)) == len(with_biases(graph)) + 1
+
+
+@given(problems(10))
+@settings(max_examples=150, deadline=None)
+def test_an_arena_has_room_for_what_lives_at_once(problem: MemoryProblem) -> None:
+    order = reverse_post_order(problem)
+    planned = plan_order(problem, order)
+    assert planned.plan.nbytes >= problem.footprints(order).peak
+    check_overlaps(problem, order, planned)
+
+
+def check_overlaps(problem: MemoryProblem, order: tuple[int, ...], planned: PlannedMemory) -> None:
+    """Buffers of the plan that live at one step share no byte."""
+    at = {operator: step for step, operator in enumerate(order)}
+    for step in range(len(order)):
+        taken: list[tuple[int, int]] = []
+        for number, buffer in enumerate(problem.memory.buffers):
+            if number not in planned.plan.offsets:
+                continue
+            begin = 0 if buffer.at_start else min(at[w] for w in bits(buffer.writers))
+            end = len(order) if buffer.at_end else max(at[u] for u in bits(buffer.users))
+            if begin <= step <= end:
+                offset = planned.plan.offsets[number]
+                taken.append((offset, offset + buffer.nbytes))
+        taken.sort()
+        for (_, end), (begin, _) in pairwise(taken):
+            assert end <= begin

@@ -1,0 +1,34 @@
+"""Sizes in bytes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from tvm_ios.errors import UserError
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class ByteSizeError(UserError):
+    """A text that is no size in bytes."""
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of ``"800000"``, ``"512K"``, ``"1.5M"`` or ``"2GiB"``; K is 1024.
+
+    Raises
+    ------
+    ByteSizeError
+        If the text is none of these, or the size is not above zero.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:I?B)?", text.strip().upper())
+    size = 0 if found is None else int(float(found[1]) * _UNITS[found[2]])
+    if size < 1:
+        raise ByteSizeError(f"{text!r} is no size in bytes: write 800000, 512K, 1.5M or 2G")
+    return size
+
+
+def kib(nbytes: int) -> str:
+    """A size in KiB for a table, such as ``"3,943"``; small ones with a decimal."""
+    size = nbytes / 1024
+    return f"{size:,.0f}" if size >= 100 else f"{size:.1f}"

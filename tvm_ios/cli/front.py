@@ -1,0 +1,50 @@
+"""The front of latency and memory, as a table or JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from tvm_ios.byte_sizes import kib
+from tvm_ios.cli.output import console, print_json
+from tvm_ios.graph import OpGraph
+
+if TYPE_CHECKING:
+    from tvm_ios.search.memory_front import FrontPoint
+
+
+def print_front(
+    graph: OpGraph, front: tuple[FrontPoint, ...], policy: str, cost: str, as_json: bool
+) -> None:
+    """Print the schedules of which none is both faster and smaller, the fastest first."""
+    if as_json:
+        print_json(
+            {
+                "model": graph.name,
+                "policy": policy,
+                "cost": cost,
+                "front": [
+                    {
+                        "latency_ms": point.schedule.latency * 1e3,
+                        "memory_bytes": point.peak,
+                        "stages": len(point.schedule.stages),
+                    }
+                    for point in front
+                ],
+            }
+        )
+        return
+    title = f"{graph.name}: {policy}, latency against memory"
+    table = Table("latency", "to the fastest", "memory KiB", "stages", title=title)
+    for column in table.columns:
+        column.justify = "right"
+    for point in front:
+        seconds = point.schedule.latency
+        table.add_row(
+            f"{seconds * 1e3:.3f} ms",
+            f"{seconds / front[0].schedule.latency:.3f}",
+            kib(point.peak),
+            str(len(point.schedule.stages)),
+        )
+    console().print(table)

@@ -1,0 +1,77 @@
+"""Memory schedulers side by side on one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.arena.planner import PlannedMemory
+from tvm_ios.graph import OpGraph
+from tvm_ios.memory.arena import plan_order
+from tvm_ios.memory.footprint import Counting, Footprints
+from tvm_ios.memory.orders import MemoryOrder
+from tvm_ios.memory.problem import memory_problem
+from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
+
+#: Called with what is done, how much of it, and all of it.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledMemory:
+    """What one scheduler makes of a graph.
+
+    Attributes
+    ----------
+    name
+        Of the scheduler, in :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
+    found
+        The order.
+    footprints
+        Its memory over time.
+    arena
+        Its tensors in one block of memory.
+    """
+
+    name: str
+    found: MemoryOrder
+    footprints: Footprints
+    arena: PlannedMemory
+
+
+def compare_schedulers(
+    graph: OpGraph,
+    counting: Counting,
+    names: Sequence[str],
+    time_limit: float,
+    progress: Progress | None = None,
+) -> tuple[ScheduledMemory, ...]:
+    """Run memory schedulers on a graph.
+
+    Parameters
+    ----------
+    graph
+        Of operators or units.
+    counting
+        The same for all.
+    names
+        Of schedulers.
+    time_limit
+        Seconds of each.
+    progress
+        Called after each.
+    """
+    problem = memory_problem(graph, counting)
+    rows: list[ScheduledMemory] = []
+    for done, name in enumerate(names, start=1):
+        found = MEMORY_SCHEDULERS[name](problem, time_limit)
+        footprints = problem.footprints(found.order)
+        rows.append(ScheduledMemory(name, found, footprints, plan_order(problem, found.order)))
+        if progress is not None:
+            progress("memory schedulers", done, len(names))
+    return tuple(rows)
+
+
+def best_of(rows: Sequence[ScheduledMemory]) -> ScheduledMemory:
+    """The row of the smallest arena; of equals that of the smallest peak, then the first."""
+    return min(rows, key=lambda row: (row.arena.plan.nbytes, row.found.peak))

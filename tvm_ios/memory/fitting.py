@@ -1,0 +1,38 @@
+"""Whether memory fits into a budget."""
+
+from __future__ import annotations
+
+from tvm_ios.arena.planner import PlannedMemory
+from tvm_ios.byte_sizes import kib
+from tvm_ios.search.stage_memory import MemoryBudgetError
+
+
+def require_fit(name: str, arena: PlannedMemory, bound: int, budget: int | None) -> None:
+    """Refuse an order that needs more than there is.
+
+    Parameters
+    ----------
+    name
+        Of the model.
+    arena
+        Of the best order that was found.
+    bound
+        Bytes that no order is below.
+    budget
+        Bytes, or None for no limit.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the arena is larger; it says by how much, and whether another order could fit.
+    """
+    needed = arena.plan.nbytes
+    if budget is None or needed <= budget:
+        return
+    lacking = (
+        f"{name} does not fit into {kib(budget)} KiB: the best order that was found needs "
+        f"{kib(needed)} KiB, {kib(needed - budget)} KiB more"
+    )
+    if bound > budget:
+        raise MemoryBudgetError(f"{lacking}, and no order needs less than {kib(bound)} KiB")
+    raise MemoryBudgetError(f"{lacking}; a longer search may find a better one")

@@ -1,0 +1,28 @@
+"""AmoebaNet-A (Real et al., 2019): for ImageNet and for CIFAR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_ios.zoo.cells import build_for_cifar, build_for_imagenet
+from tvm_ios.zoo.genotype import genotype
+
+_NORMAL = genotype(
+    "avg3 0, max3 1; sep3 0, sep5 2; sep3 0, avg3 3; sep3 1, skip 1; skip 0, avg3 1", (4, 5, 6)
+)
+_REDUCTION = genotype(
+    "avg3 0, sep3 1; max3 0, sep7 2; sep7 0, avg3 1; max3 0, max3 1; 1x7_7x1 0, sep3 5", (3, 4, 6)
+)
+
+
+def build_amoebanet_a(seed: int = 0) -> Any:
+    """AmoebaNet-A (4, 50): input (1, 3, 224, 224), output (1, 1000) logits.
+
+    The reduction cells have 25, 50, 100 and 200 filters.
+    """
+    return build_for_imagenet("amoebanet_a", seed, _NORMAL.normal, _REDUCTION.reduction, 25)
+
+
+def build_amoebanet_a_cifar(seed: int = 0) -> Any:
+    """AmoebaNet-A for CIFAR (6, 36): input (1, 3, 32, 32), output (1, 10) logits."""
+    return build_for_cifar("amoebanet_a_cifar", seed, _NORMAL.normal, _REDUCTION.reduction, 36)

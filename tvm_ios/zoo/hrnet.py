@@ -1,0 +1,128 @@
+"""HRNet for classification (Wang et al., 2020): branches of four resolutions that exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ios.zoo.network import Feature, Network
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A network of the family.
+
+    Attributes
+    ----------
+    stem
+        Blocks and filters of the bottlenecks before the branches.
+    channels
+        Of the branches, the finest first.
+    blocks
+        Basic blocks of a branch between two exchanges.
+    modules
+        Exchanges of the stages of two, three and four branches.
+    """
+
+    stem: tuple[int, int]
+    channels: tuple[int, int, int, int]
+    blocks: int
+    modules: tuple[int, int, int]
+
+
+def build_hrnet_w18_small_v1(seed: int = 0) -> Any:
+    """HRNet-W18-C-Small-v1: input (1, 3, 224, 224), output (1, 1000) logits."""
+    return _build("hrnet_w18_small_v1", seed, _Shape((1, 32), (16, 32, 64, 128), 2, (1, 1, 1)))
+
+
+def build_hrnet_w18_small_v2(seed: int = 0) -> Any:
+    """HRNet-W18-C-Small-v2: input (1, 3, 224, 224), output (1, 1000) logits."""
+    return _build("hrnet_w18_small_v2", seed, _Shape((2, 64), (18, 36, 72, 144), 2, (1, 3, 2)))
+
+
+def build_hrnet_w32(seed: int = 0) -> Any:
+    """HRNet-W32-C: input (1, 3, 224, 224), output (1, 1000) logits."""
+    return _build("hrnet_w32", seed, _Shape((4, 64), (32, 64, 128, 256), 4, (1, 4, 3)))
+
+
+def _build(name: str, seed: int, shape: _Shape) -> Any:
+    net = Network(name, seed, (3, 224, 224))
+    x = net.input
+    for _ in range(2):
+        x = _conv(net, x, 64, 3, 2)
+    repeats, filters = shape.stem
+    for number in range(repeats):
+        with net.scope(f"stem{number}"):
+            x = _bottleneck(net, x, filters)
+    branches = [x]
+    for stage, modules in enumerate(shape.modules):
+        channels = shape.channels[: stage + 2]
+        with net.scope(f"stage{stage + 2}"):
+            branches = _transition(net, branches, channels)
+            for module in range(modules):
+                with net.scope(f"module{module}"):
+                    branches = [_blocks(net, branch, shape.blocks) for branch in branches]
+                    branches = [_exchange(net, branches, n) for n in range(len(branches))]
+    return net.finish(_classify(net, branches), (1, 1000))
+
+
+def _transition(
+    net: Network, branches: Sequence[Feature], channels: Sequence[int]
+) -> list[Feature]:
+    """Branches of these channels; the last is new, from the coarsest there was."""
+    kept = [
+        branch if branch.channels == wanted else _conv(net, branch, wanted, 3)
+        for branch, wanted in zip(branches, channels, strict=False)
+    ]
+    return [*kept, _conv(net, branches[-1], channels[-1], 3, 2)]
+
+
+def _blocks(net: Network, x: Feature, count: int) -> Feature:
+    for _ in range(count):
+        y = net.batch_norm(net.conv(_conv(net, x, x.channels, 3), x.channels, 3))
+        x = net.relu(net.residual(y, x))
+    return x
+
+
+def _exchange(net: Network, branches: Sequence[Feature], target: int) -> Feature:
+    """The sum of all branches at the resolution of one."""
+    channels = branches[target].channels
+    terms: list[Feature] = []
+    for source, x in enumerate(branches):
+        if source > target:
+            x = net.batch_norm(net.conv(x, channels, 1))
+            x = net.upsample(x, 1 << (source - target))
+        for _ in range(target - source - 1):
+            x = _conv(net, x, x.channels, 3, 2)
+        if source < target:
+            x = net.batch_norm(net.conv(x, channels, 3, 2))
+        terms.append(x)
+    total = terms[0]
+    for term in terms[1:]:
+        total = net.residual(total, term)
+    return net.relu(total)
+
+
+def _classify(net: Network, branches: Sequence[Feature]) -> Any:
+    wide = [
+        _bottleneck(net, branch, 32 << number, f"head{number}")
+        for number, branch in enumerate(branches)
+    ]
+    x = wide[0]
+    for finer in wide[1:]:
+        x = net.residual(_conv(net, x, finer.channels, 3, 2), finer)
+    return net.dense(net.global_avg_pool(_conv(net, x, 2048, 1)), 1000)
+
+
+def _bottleneck(net: Network, x: Feature, filters: int, scope: str = "bottleneck") -> Feature:
+    with net.scope(scope):
+        y = _conv(net, _conv(net, x, filters, 1), filters, 3)
+        y = net.batch_norm(net.conv(y, 4 * filters, 1))
+        if x.channels != 4 * filters:
+            x = net.batch_norm(net.conv(x, 4 * filters, 1))
+        return net.relu(net.residual(y, x))
+
+
+def _conv(net: Network, x: Feature, channels: int, kernel: int, stride: int = 1) -> Feature:
+    return net.relu(net.batch_norm(net.conv(x, channels, kernel, stride)))
