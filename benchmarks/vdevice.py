@@ -53,11 +53,10 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     def built(policy: str, count: int) -> Any:
         schedule, _ = search.schedule(policy)
         return build(
-            apply_schedule(prepared, schedule),
+            apply_schedule(prepared, search.timer.timed(schedule)),
             lanes=count,
             name=loaded.name,
             compiler=search.compiler,
-            latencies=search.timer.unit_latencies if count == lanes else None,
         )
 
     models = {policy: built(policy, lanes) for policy in POLICIES}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -108,7 +108,6 @@ def build(
     lanes: int | None = None,
     name: str = "model",
     compiler: UnitCompiler | None = None,
-    latencies: Mapping[str, Sequence[float]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> BuiltModel:
     """Compile what ``IOSSchedule`` made.
@@ -125,8 +124,6 @@ def build(
         Of the model.
     compiler
         One that may hold the kernels already.
-    latencies
-        For each unit key measured seconds on 1, 2, ... lanes, by which groups get their lanes.
     progress
         Called with kernels compiled and all of them.
 
@@ -158,11 +155,6 @@ def build(
             constants[key] = packed
             constant_names[i, len(op.inputs) + k] = key
 
-    # Other rKernels of a unit are close enough to say how many lanes it is worth.
-    known = {
-        i: found for i in range(len(graph)) if (found := (latencies or {}).get(usual[str(i)].key))
-    }
-
     def own_constant(units: tuple[int, ...], parameter: int) -> str:
         return constant_names[units[0], parameter]
 
@@ -181,6 +173,8 @@ def build(
             own_constant,
             memory.parts,
         )
+
+    known = {unit: s for unit, s in read.unit_latencies.items() if len(s) >= lanes}
 
     def unit_latency(unit: int, count: int) -> float:
         # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from runtime_ext.device import Device, Kernels
@@ -16,7 +17,7 @@ from tvm_ios.lower import lower_stages
 from tvm_ios.program import Part, Program, UnitCode
 from tvm_ios.program_builder import NO_PARTS
 from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.rammer import co_schedule
 from tvm_ios.search.rprogram import RProgram
 
@@ -88,9 +89,8 @@ class StageTimer:
                 progress("timing units", done, len(keys))
             stage = Stage(Strategy.CONCURRENT, ((unit,),))
             label = f"unit {self.graph.operators[unit].name}"
-            counts = range(1, self.lanes + 1) if self.device.splits else [self.lanes]
-            latencies = [self._median(stage, lanes, label) for lanes in counts]
-            self._latency[key] = tuple(latencies if self.device.splits else latencies * self.lanes)
+            latencies = [self._median(stage, lanes, label) for lanes in self._lane_counts()]
+            self._latency[key] = self._on_lanes(latencies)
         if progress is not None:
             progress("timing units", len(keys), len(keys))
 
@@ -142,10 +142,33 @@ class StageTimer:
             self._program_key(program), lambda: self._measure_program(program), label
         )
 
+    def recall_units(self) -> None:
+        """Take the latencies of units from the log, where it has them on all numbers of lanes."""
+        for unit in range(len(self.graph)):
+            stage = Stage(Strategy.CONCURRENT, ((unit,),))
+            logged = [self._log.measurements.get(self._key(stage, n)) for n in self._lane_counts()]
+            seconds = [quietest(found) for found in logged if found]
+            if len(seconds) == len(logged):
+                self._latency[self.unit_key(self.graph, unit)] = self._on_lanes(seconds)
+
     @property
     def unit_latencies(self) -> dict[str, tuple[float, ...]]:
         """For each unit key the seconds alone on 1, 2, ... lanes."""
         return dict(self._latency)
+
+    def timed(self, schedule: Schedule) -> Schedule:
+        """A schedule with the latencies of its units, as far as they are known."""
+        if not self._latency:
+            return schedule
+        keys = {unit: self.unit_key(self.graph, unit) for unit in range(len(self.graph))}
+        known = {unit: self._latency[key] for unit, key in keys.items() if key in self._latency}
+        return replace(schedule, unit_latencies=known)
+
+    def _lane_counts(self) -> Sequence[int]:
+        return range(1, self.lanes + 1) if self.device.splits else (self.lanes,)
+
+    def _on_lanes(self, seconds: Sequence[float]) -> tuple[float, ...]:
+        return tuple(seconds) if self.device.splits else tuple(seconds) * self.lanes
 
     def unit_key(self, graph: OpGraph, unit: int) -> str:
         """What units of equal code share."""

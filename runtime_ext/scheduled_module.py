@@ -59,6 +59,7 @@ class ScheduledModule:
     schedule: dict[str, Any]
     output_names: tuple[str, ...]
     kernels: dict[int, str]
+    unit_latencies: dict[int, tuple[float, ...]]
 
 
 def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> ScheduledModule:
@@ -87,7 +88,11 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
             reader.rename(tensor, made)
     graph = OpGraph(name, tuple(reader.operators), tuple(reader.tensors), inputs, outputs)
     schedule = json.loads(str(attributes[SCHEDULE]))
-    stages, placements = _stages(graph, reader.places, schedule)
+    attached = Schedule.from_json(schedule)
+    # The schedule numbers the units as they were before any were merged; names are the same.
+    called = {op.name: unit for unit, op in enumerate(graph.operators)}
+    numbers = {unit: called.get(made, -1) for unit, made in enumerate(schedule["units"])}
+    stages, placements = _stages(reader.places, attached, numbers)
     return ScheduledModule(
         graph=graph,
         stages=stages,
@@ -100,6 +105,11 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
             i: str(function.attrs[KERNEL])
             for i, function in enumerate(reader.functions)
             if KERNEL in function.attrs
+        },
+        unit_latencies={
+            numbers[unit]: seconds
+            for unit, seconds in attached.unit_latencies.items()
+            if numbers.get(unit, -1) >= 0
         },
     )
 
@@ -206,14 +216,12 @@ class _Reader:
 
 
 def _stages(
-    graph: OpGraph, places: list[tuple[int, int]], schedule: dict[str, Any]
+    places: list[tuple[int, int]], attached: Schedule, numbers: dict[int, int]
 ) -> tuple[tuple[Stage, ...], dict[int, Placement]]:
     """Stages of the calls by the stage and group of each, and the placements of the co-scheduled.
 
-    The schedule numbers the units as they were before any were merged; names are the same.
+    ``numbers`` has for the schedule's units those of the calls, -1 where there is none.
     """
-    attached = Schedule.from_json(schedule)
-    number = {op.name: unit for unit, op in enumerate(graph.operators)}
     found: dict[int, dict[int, list[int]]] = {}
     for operator, (stage, group) in enumerate(places):
         found.setdefault(stage, {}).setdefault(group, []).append(operator)
@@ -224,8 +232,7 @@ def _stages(
             Strategy.CONCURRENT, tuple(tuple(units) for _, units in sorted(groups.items()))
         )
         if stage in attached.placements:
-            names = dict(enumerate(schedule["units"]))
-            units = {u: number.get(names.get(u, ""), -1) for u in attached.stages[stage].units}
+            units = {u: numbers.get(u, -1) for u in attached.stages[stage].units}
             if set(units.values()) != set(made.units):
                 raise ModuleError(
                     f"the units of the co-scheduled stage {stage} are not those that the module "

@@ -139,7 +139,8 @@ class StageSearch:
             batch=self.graph.batch,
             memory_budget=memory_budget,
         )
-        return with_placements(made, self.timer.rprogram, self.timer.rkernels), took
+        made = with_placements(made, self.timer.rprogram, self.timer.rkernels)
+        return self.timer.timed(made), took
 
     def pareto(self, policy: str) -> tuple[FrontPoint, ...]:
         """The trades of latency for memory among measured stages, the fastest first.
@@ -181,6 +182,7 @@ class StageSearch:
         graph = self.graph
         self._compile_units()
         timer = self.timer.reading(known)
+        timer.recall_units()
         cost = RecordedCost(known.measurements, timer.stage_key)
         unknown = [
             op.name
@@ -193,7 +195,7 @@ class StageSearch:
                 f"units, {unknown[0]!r} is the first: measure the model with --cost measured"
             )
         if (made := baseline_schedule(policy, graph, cost, device=self.device)) is not None:
-            return made, None
+            return timer.timed(made), None
         if policy == RAMMER:
             # A log has hardly ever the rPrograms that are compared, but the times of their rTasks.
             return self._wavefronts(timer, simulate), None
@@ -208,7 +210,7 @@ class StageSearch:
             batch=graph.batch,
             memory_budget=memory_budget,
         )
-        return with_placements(made, timer.rprogram, timer.rkernels), took
+        return timer.timed(with_placements(made, timer.rprogram, timer.rkernels)), took
 
     def _rammer(self) -> tuple[Schedule, LazyStatistics]:
         def report(measured: int) -> None:

@@ -204,6 +204,22 @@ def test_kernels_are_of_units_that_are_not_merged(kernels: dict[int, str], sente
         replace(made, kernels=kernels).validate(graph)
 
 
+def test_latencies_of_units_are_positive_and_travel() -> None:
+    graph, made = full()
+    timed = replace(made, unit_latencies={0: (2.0, 1.0), 3: (0.5, 0.5)})
+    timed.validate(graph)
+    read = Schedule.from_json(json.loads(json.dumps(timed.to_json(graph))))
+    assert read.unit_latencies == timed.unit_latencies
+    assert "unit_latencies" not in made.to_json(graph)
+    for wrong, sentence in (
+        ({99: (1.0,)}, "times unit 99, which does not exist"),
+        ({0: ()}, "are not all positive"),
+        ({0: (1.0, -1.0)}, "are not all positive"),
+    ):
+        with pytest.raises(ScheduleError, match=sentence):
+            replace(made, unit_latencies=wrong).validate(graph)
+
+
 Change = Callable[[dict[str, Any]], Any]
 MALFORMED: dict[str, tuple[Change, str]] = {
     "other format": (lambda d: d.update(format="onnx"), "not a tvm-ios schedule of version 1"),
@@ -219,6 +235,8 @@ MALFORMED: dict[str, tuple[Change, str]] = {
     "batch": (lambda d: d.update(batch="one"), "lacks or misstates"),
     "kernels": (lambda d: d.update(kernels=["fine"]), "lacks or misstates 'kernels'"),
     "kernel": (lambda d: d.update(kernels={"0": 3}), "misstates the kernel of unit 0"),
+    "latencies of units": (lambda d: d.update(unit_latencies=[1.0]), "lacks or misstates"),
+    "latency of a unit": (lambda d: d.update(unit_latencies={"0": 1.0}), "lacks or misstates"),
     "kernel's unit": (lambda d: d.update(kernels={"relu0": "fine"}), "lacks or misstates"),
 }
 

@@ -377,11 +377,10 @@ def _built(search: MeasuredSearch, schedule: Schedule) -> BuiltModel:
     from runtime_ext.build import build
 
     return build(
-        apply_schedule(search.prepared, schedule),
+        apply_schedule(search.prepared, search.timer.timed(schedule)),
         lanes=search.options.lanes,
         name=search.prepared.units.name,
         compiler=search.compiler,
-        latencies=search.timer.unit_latencies,
     )
 
 

@@ -82,6 +82,9 @@ class Schedule:
         :class:`~tvm_ios.rkernel.RKernel`.
     placements
         For the number of each co-scheduled stage, and no other, where its rTasks run.
+    unit_latencies
+        For units that were measured the seconds alone on 1, 2, ... lanes: the lanes of a stage are
+        divided among its groups by these. Without them FLOPs and bytes decide.
     described
         What :func:`tvm_ios.first_difference.describe` made of the graph, if it was read from
         a file.
@@ -95,6 +98,9 @@ class Schedule:
     latencies: tuple[float, ...] = ()
     kernels: Mapping[int, str] = field(default_factory=dict[int, str], hash=False)
     placements: Mapping[int, Placement] = field(default_factory=dict[int, Placement], hash=False)
+    unit_latencies: Mapping[int, tuple[float, ...]] = field(
+        default_factory=dict[int, tuple[float, ...]], repr=False, hash=False
+    )
     described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
@@ -133,6 +139,12 @@ class Schedule:
             if not 0 <= position < len(self.stages):
                 raise ScheduleError(f"stage {position} has a placement but does not exist")
         self._validate_kernels(graph)
+        for unit, seconds in self.unit_latencies.items():
+            if not 0 <= unit < len(graph):
+                raise ScheduleError(f"the schedule times unit {unit}, which does not exist")
+            if not seconds or not all(0 < s < float("inf") for s in seconds):
+                name = graph.operators[unit].name
+                raise ScheduleError(f"the latencies of unit {name!r} are not all positive seconds")
 
     def _validate_placement(self, graph: OpGraph, position: int, stage: Stage) -> None:
         placement = self.placements.get(position)
@@ -204,6 +216,10 @@ class Schedule:
                 [stage, [[s.unit, s.phase, s.lane, s.begin, s.end] for s in placement]]
                 for stage, placement in sorted(self.placements.items())
             ]
+        if self.unit_latencies:
+            data["unit_latencies"] = {
+                str(unit): self.unit_latencies[unit] for unit in sorted(self.unit_latencies)
+            }
         return data
 
     @staticmethod
@@ -235,6 +251,10 @@ class Schedule:
                 placements={
                     natural(stage): tuple(Share(*naturals(share)) for share in placement)
                     for stage, placement in data.get("placements", ())
+                },
+                unit_latencies={
+                    int(unit): tuple(float(s) for s in seconds)
+                    for unit, seconds in dict(data.get("unit_latencies", {})).items()
                 },
                 described=dict(data.get("graph", {})),
             )

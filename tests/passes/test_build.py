@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from tvm import relax, topi
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes import IOSSchedule, MeasuringOptions
-from relay_passes.measured import MeasuredSearch
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import BuiltModel, build
@@ -115,15 +115,10 @@ def test_lanes_go_by_measured_latencies_beside_a_merged_stage_too() -> None:
         ),
         "by hand",
     )
-    made = apply_schedule(prepared, schedule)
-    search = MeasuredSearch(prepared, MeasuringOptions(lanes=LANES))
-    search.timer.compile_units()
     for slow in range(3):
-        latencies = {
-            search.timer.unit_key(prepared.units, unit): (2.0, 1.0) if place == slow else (1.0, 0.5)
-            for place, unit in enumerate(pools)
-        }
-        program = build(made, lanes=LANES, compiler=search.compiler, latencies=latencies).program
+        latencies = {unit: (1.0, 0.5) for unit in pools} | {pools[slow]: (2.0, 1.0)}
+        made = apply_schedule(prepared, replace(schedule, unit_latencies=latencies))
+        program = build(made, lanes=LANES).program
         lanes = [
             {program.units[item.unit] for item in lane if isinstance(item, Launch)}
             for lane in program.lanes

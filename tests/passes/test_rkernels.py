@@ -166,12 +166,17 @@ def test_teams_are_sized_by_the_latencies_of_the_usual_form(
     prepared: Prepared, cache: Path
 ) -> None:
     """What was measured says that one lane is as good as two; the choice of a form keeps that."""
-    search = searching(prepared, cache)
-    keys = {search.timer.unit_key(prepared.units, unit) for unit in range(len(prepared.units))}
+    units = range(len(prepared.units))
     schedule = replace(sequential_schedule(prepared.units), kernels={0: "coarse"})
-    made = apply_schedule(prepared, schedule)
-    one = build(made, lanes=LANES, latencies={key: (1.0, 1.0) for key in keys})
-    two = build(made, lanes=LANES, latencies={key: (1.0, 0.5) for key in keys})
+    one, two = (
+        build(
+            apply_schedule(
+                prepared, replace(schedule, unit_latencies=dict.fromkeys(units, seconds))
+            ),
+            lanes=LANES,
+        )
+        for seconds in ((1.0, 1.0), (1.0, 0.5))
+    )
     assert [bool(lane) for lane in one.program.lanes] == [True, False]
     assert [bool(lane) for lane in two.program.lanes] == [True, True]
 
