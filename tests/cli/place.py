@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +74,8 @@ class Place:
             load(self.output).session().close()
         assert kernels.items() <= {p: p.stat().st_mtime_ns for p in self.kernels}.items()
         assert len(self.keys) > 0
-        assert not once or len(set(self.keys)) == len(self.keys)
+        # One measurement of each process that got there: the interrupted one, if it did, and this.
+        assert not once or max(Counter(self.keys).values()) <= 2
         assert [p.name for p in self.output.parent.iterdir()] == ["out"]
         assert not list((self.root / "cache" / "kernels").glob("new-*"))
         assert not list((self.root / "temporary").glob("tvm-ios-*"))

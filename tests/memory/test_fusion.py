@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from brute_force import best_peak
+from all_orders import best_peak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import problems

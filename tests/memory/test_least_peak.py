@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from brute_force import best_peak, orders, stable, states
+from all_orders import best_peak, orders, stable, states
 from hypothesis import given, settings
 from random_graphs import problems
 

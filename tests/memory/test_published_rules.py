@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 import pytest
-from brute_force import best_peak
+from all_orders import best_peak
 
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.memory.fused_graph import FusedGraph, fused

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from brute_force import best_peak
+from all_orders import best_peak
 from hypothesis import given, settings
 from random_graphs import problems
 

@@ -14,7 +14,7 @@ from relax_sketch import RelaxSketch, inputs_of, module_of, run
 from test_build import outputs_of
 from tvm import relax
 
-import runtime_ext.session
+import runtime_ext.host_memory
 from relay_passes import IOSSchedule, MemorySchedule, apply_schedule, prepare, schedule_of
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import BuiltModel, build
@@ -198,13 +198,13 @@ def test_the_measured_arena_is_the_planned_one(
 def highest_byte_written(built: BuiltModel, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of the one arena that a session allocates, rounded up to 64."""
     taken: list[Any] = []
-    allocate = runtime_ext.session.allocate_bytes
+    allocate = runtime_ext.host_memory.allocate_bytes
 
     def recording(nbytes: int) -> Any:
         taken.append(allocate(nbytes))
         return taken[-1]
 
-    monkeypatch.setattr(runtime_ext.session, "allocate_bytes", recording)
+    monkeypatch.setattr(runtime_ext.host_memory, "allocate_bytes", recording)
     session = built.session()
     (arena,) = taken
     arena[:] = 0xA5

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ortools.graph.python.max_flow import SimpleMaxFlow
-
 from tvm_ios.graph import bits
 from tvm_ios.memory.buffers import Buffer
 from tvm_ios.memory.fused_graph import FusedGraph
@@ -34,7 +32,10 @@ def fewest_live(graph: FusedGraph, low: int, high: int, *, largest: bool) -> int
     if len(place) < 2:
         ends = (high, low) if largest else (low, high)
         return min(ends, key=graph.live)
-    flow: Any = SimpleMaxFlow()
+    # Here, so that what only names schedulers (a bundle's runner, say) needs no solver.
+    from ortools.graph.python import max_flow  # pyright: ignore[reportMissingTypeStubs]
+
+    flow: Any = max_flow.SimpleMaxFlow()
     numbers = {b for node in place for b in graph.touched[node]}
     infinite = 1 + sum(graph.buffers[b].nbytes for b in numbers)
     fresh = 2 + len(place)
