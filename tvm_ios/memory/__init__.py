@@ -1,0 +1,1 @@
+"""The order of operators with the smallest peak memory."""

@@ -1,0 +1,153 @@
+"""What memory an order of operators needs: bytes while each one runs, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.errors import UserError
+from tvm_ios.graph import OpGraph, bits
+from tvm_ios.memory.buffers import Buffers, buffers_of
+
+
+class OrderError(UserError):
+    """An order that is none of the graph, with one sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Which bytes count. Orders are comparable only under the same counting.
+
+    Attributes
+    ----------
+    in_place
+        An element-wise operator writes its result over the first input of its shape that nothing
+        reads later (HMCOS's count).
+    zero_copy_concat
+        What is concatenated is written where the result wants it, so that the memory of the
+        whole result is taken from its first part on.
+    """
+
+    in_place: bool = False
+    zero_copy_concat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Footprints:
+    """The memory of an order, step by step.
+
+    Attributes
+    ----------
+    stable
+        Bytes while each operator runs: all that is live then, its inputs and outputs included,
+        and its scratch.
+    transient
+        Bytes after each operator: of what is still needed.
+    """
+
+    stable: tuple[int, ...]
+    transient: tuple[int, ...]
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the largest stable footprint."""
+        return max(self.stable, default=0)
+
+
+def footprints(
+    graph: OpGraph,
+    order: Sequence[int],
+    counting: Counting | None = None,
+    scratch: Mapping[int, int] | None = None,
+) -> Footprints:
+    """Count the bytes of an order.
+
+    A tensor lives from its producer's step to its last consumer's; graph inputs live from the
+    start, graph outputs to the end, and constants are not counted ("Memory-aware Scheduling for
+    Complex Wired Networks", Definition 2).
+
+    Parameters
+    ----------
+    graph
+        Of operators or units.
+    order
+        All operators, each after those that it reads from.
+    counting
+        By default every tensor has memory of its own.
+    scratch
+        Bytes that an operator needs beside its tensors while it runs; none by default.
+
+    Raises
+    ------
+    OrderError
+        If the order is none of this graph.
+    """
+    counting = counting or Counting()
+    check_order(graph.predecessors, order)
+    memory = buffers_of(
+        graph, in_place=counting.in_place, zero_copy_concat=counting.zero_copy_concat
+    )
+    extra = tuple((scratch or {}).get(operator, 0) for operator in range(len(graph)))
+    return count(memory, extra, order)
+
+
+def count(memory: Buffers, scratch: Sequence[int], order: Sequence[int]) -> Footprints:
+    """Footprints from lifetimes.
+
+    Parameters
+    ----------
+    memory
+        The buffers of the graph.
+    scratch
+        For each operator, bytes.
+    order
+        Trusted to be one of the graph.
+    """
+    steps = len(order)
+    at = {operator: step for step, operator in enumerate(order)}
+    # Changes of what is live, at the step before whose operator they happen.
+    while_running, between = [0] * (steps + 1), [0] * (steps + 1)
+    last: list[int] = []
+    for buffer in memory.buffers:
+        first = 0 if buffer.at_start else min(at[writer] for writer in bits(buffer.writers))
+        end = steps if buffer.at_end else max(at[user] for user in bits(buffer.users))
+        last.append(end)
+        while_running[first] += buffer.nbytes
+        between[first] += buffer.nbytes
+        between[min(end, steps)] -= buffer.nbytes
+        while_running[min(end + 1, steps)] -= buffer.nbytes
+    stable: list[int] = []
+    transient: list[int] = []
+    live = kept = 0
+    for step, operator in enumerate(order):
+        live += while_running[step]
+        kept += between[step]
+        over = next((b for b in memory.takes[operator] if last[b] == step), None)
+        stable.append(
+            live + scratch[operator] - (0 if over is None else memory.buffers[over].nbytes)
+        )
+        transient.append(kept)
+    return Footprints(tuple(stable), tuple(transient))
+
+
+def check_order(predecessors: Sequence[int], order: Sequence[int]) -> None:
+    """Refuse what is no order of a graph.
+
+    Raises
+    ------
+    OrderError
+        If an operator is missing, is there twice, or stands before one that it reads from.
+    """
+    if sorted(order) != list(range(len(predecessors))):
+        raise OrderError(
+            f"an order of this graph has each of its {len(predecessors)} operators once, "
+            f"but this one has {len(order)} entries that are not these"
+        )
+    done = 0
+    for operator in order:
+        if missing := predecessors[operator] & ~done:
+            raise OrderError(
+                f"operator {operator} stands before operator {next(bits(missing))}, "
+                "from which it reads"
+            )
+        done |= 1 << operator

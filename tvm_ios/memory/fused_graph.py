@@ -1,0 +1,250 @@
+"""A problem whose nodes are sequences of operators that run one right after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm_ios.graph import bits, mask_of
+from tvm_ios.memory.buffers import Buffer
+from tvm_ios.memory.problem import MemoryProblem, closures, is_live
+from tvm_ios.search.down_sets import successors_of
+
+
+@dataclass(frozen=True)
+class FusedGraph:
+    """Operators in nodes, each with an order of its own.
+
+    What a node adds to the footprint depends on its context (does it free an input that others
+    read, too?), so it keeps its operators, and they are replayed once for every context.
+
+    Attributes
+    ----------
+    problem
+        Of the operators.
+    sequences
+        For each node its operators in order; nodes are in topological order, and each operator
+        is in one of them.
+    """
+
+    problem: MemoryProblem
+    sequences: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @cached_property
+    def members(self) -> tuple[int, ...]:
+        """For each node the bit set of its operators."""
+        return tuple(map(mask_of, self.sequences))
+
+    @cached_property
+    def node_of(self) -> tuple[int, ...]:
+        """For each operator its node."""
+        node_of = [0] * len(self.problem)
+        for node, sequence in enumerate(self.sequences):
+            for operator in sequence:
+                node_of[operator] = node
+        return tuple(node_of)
+
+    @cached_property
+    def predecessors(self) -> tuple[int, ...]:
+        """For each node the bit set of nodes that it reads from."""
+        before = (
+            self.nodes_of(self.problem.predecessors[operator] for operator in sequence)
+            for sequence in self.sequences
+        )
+        return tuple(mask & ~(1 << node) for node, mask in enumerate(before))
+
+    @cached_property
+    def successors(self) -> tuple[int, ...]:
+        """For each node the bit set of nodes that read from it."""
+        return tuple(successors_of(self.predecessors))
+
+    @cached_property
+    def ancestors(self) -> tuple[int, ...]:
+        """For each node the bit set of all that it depends on, itself excluded."""
+        return closures(self.predecessors, range(len(self)))
+
+    @cached_property
+    def descendants(self) -> tuple[int, ...]:
+        """For each node the bit set of all that depend on it, itself excluded."""
+        return closures(self.successors, reversed(range(len(self))))
+
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """What may be live between nodes, with nodes as writers and users."""
+        made = (
+            Buffer(
+                b.nbytes,
+                self.nodes_of((b.writers,)),
+                self.nodes_of((b.users,)),
+                b.at_start,
+                b.at_end,
+            )
+            for b in self.problem.memory.buffers
+        )
+        return tuple(b for b in made if b.at_start or b.at_end or b.users.bit_count() > 1)
+
+    @cached_property
+    def touched(self) -> tuple[tuple[int, ...], ...]:
+        """For each node the buffers (of :attr:`buffers`) that it reads or writes."""
+        touched: list[list[int]] = [[] for _ in self.sequences]
+        for number, buffer in enumerate(self.buffers):
+            for user in bits(buffer.users):
+                touched[user].append(number)
+        return tuple(map(tuple, touched))
+
+    @cached_property
+    def contexts(self) -> tuple[int, ...]:
+        """For each node the bit set of nodes on which depends what it adds to the footprint.
+
+        They are parallel to it and use a buffer that it uses.
+        """
+        problem = self.problem
+        found: list[int] = []
+        for node, sequence in enumerate(self.sequences):
+            near = self.nodes_of(
+                problem.memory.buffers[b].users for op in sequence for b in problem.touched[op]
+            )
+            found.append(near & ~(1 << node | self.ancestors[node] | self.descendants[node]))
+        return tuple(found)
+
+    @cached_property
+    def _steps(self) -> list[dict[int, tuple[int, int]]]:
+        return [{} for _ in self.sequences]
+
+    @property
+    def all_nodes(self) -> int:
+        """The bit set of every node."""
+        return (1 << len(self)) - 1
+
+    def nodes_of(self, masks: Iterable[int]) -> int:
+        """The bit set of nodes that some bit sets of operators touch."""
+        nodes = 0
+        for mask in masks:
+            for operator in bits(mask):
+                nodes |= 1 << self.node_of[operator]
+        return nodes
+
+    def live(self, state: int) -> int:
+        """The transient footprint, in bytes, of a set of executed nodes."""
+        return sum(b.nbytes for b in self.buffers if is_live(b, state))
+
+    def step(self, state: int, node: int) -> tuple[int, int]:
+        """What running a node changes.
+
+        Parameters
+        ----------
+        state
+            The nodes executed before, which hold what the node depends on.
+        node
+            Not among them.
+
+        Returns
+        -------
+        change, rise
+            Bytes of the transient footprint after the node, and of the largest stable footprint
+            while it runs, both above the transient footprint before it. The more has been
+            executed before, the smaller both are.
+        """
+        context = state & self.contexts[node]
+        known = self._steps[node]
+        if context not in known:
+            inner = self.inner_steps(context, node)
+            known[context] = inner[-1][0], max(rise for _, rise in inner)
+        return known[context]
+
+    def inner_steps(self, state: int, node: int) -> list[tuple[int, int]]:
+        """The same for each operator of a node: bytes after and while it runs.
+
+        Parameters
+        ----------
+        state
+            As for :meth:`step`; what the node depends on may be left out.
+        node
+            Not among them.
+        """
+        problem = self.problem
+        done = 0
+        for other in bits(state | self.ancestors[node]):
+            done |= self.members[other]
+        level, steps = 0, list[tuple[int, int]]()
+        for operator in self.sequences[node]:
+            change, rise = operator_step(problem, done, operator)
+            steps.append((level + change, level + rise))
+            level += change
+            done |= 1 << operator
+        return steps
+
+    def unfold(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """The operators of some nodes in order."""
+        return tuple(operator for node in nodes for operator in self.sequences[node])
+
+
+def operator_step(problem: MemoryProblem, state: int, operator: int) -> tuple[int, int]:
+    """What running one operator changes, as :meth:`FusedGraph.step`.
+
+    Parameters
+    ----------
+    problem
+        Of which it is an operator.
+    state
+        The operators executed before.
+    operator
+        Not among them.
+    """
+    buffers, after = problem.memory.buffers, state | 1 << operator
+    taken = freed = 0
+    for number in problem.touched[operator]:
+        buffer = buffers[number]
+        if not buffer.at_start and not buffer.writers & state:
+            taken += buffer.nbytes
+        if not buffer.at_end and not buffer.users & ~after:
+            freed += buffer.nbytes
+    over = (
+        buffers[b].nbytes for b in problem.memory.takes[operator] if not buffers[b].users & ~after
+    )
+    return taken - freed, taken + problem.scratch[operator] - next(over, 0)
+
+
+def unfused(problem: MemoryProblem) -> FusedGraph:
+    """Every operator a node of its own, with its own number."""
+    return FusedGraph(problem, tuple((operator,) for operator in range(len(problem))))
+
+
+def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGraph:
+    """Number nodes topologically.
+
+    Parameters
+    ----------
+    problem
+        Of the operators.
+    sequences
+        Each operator in one of them; no two may wait for each other.
+
+    Raises
+    ------
+    ValueError
+        If nodes wait for each other.
+    """
+    waiting = [(tuple(sequence), mask_of(sequence)) for sequence in sequences]
+    # Most are in order already if they begin with their first operator.
+    waiting.sort(key=lambda node: max(node[0]))
+    done, ordered = 0, list[tuple[int, ...]]()
+    while waiting:
+        left: list[tuple[tuple[int, ...], int]] = []
+        for sequence, members in waiting:
+            needs = 0
+            for operator in sequence:
+                needs |= problem.predecessors[operator]
+            if needs & ~(done | members):
+                left.append((sequence, members))
+            else:
+                done |= members
+                ordered.append(sequence)
+        if len(left) == len(waiting):
+            raise ValueError("these sequences wait for each other")
+        waiting = left
+    return FusedGraph(problem, tuple(ordered))

@@ -1,0 +1,77 @@
+"""Orders that need no search, and what every scheduler returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.graph import bits
+from tvm_ios.memory.problem import MemoryProblem
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOrder:
+    """An order of operators, and how good it is.
+
+    Attributes
+    ----------
+    order
+        Operator numbers.
+    peak
+        Bytes of its largest stable footprint.
+    bound
+        Bytes that no order is below.
+    proven
+        Whether no order has a smaller peak.
+    seconds
+        That the search took.
+    operators, fused_operators
+        How many nodes the graph has, and how many were left to order after fusion.
+    """
+
+    order: tuple[int, ...]
+    peak: int
+    bound: int
+    proven: bool
+    seconds: float
+    operators: int
+    fused_operators: int
+
+
+def reverse_post_order(problem: MemoryProblem) -> tuple[int, ...]:
+    """The order in which deep-learning compilers commonly run a graph.
+
+    A depth-first search that starts at operators without predecessors and follows consumers, both
+    in the order of their numbers; an operator is left after all that read from it, and the order
+    of leaving is turned round.
+    """
+    left: list[int] = []
+    seen = 0
+    for root in range(len(problem)):
+        if problem.predecessors[root]:
+            continue
+        seen |= 1 << root
+        path = [(root, bits(problem.successors[root]))]
+        while path:
+            operator, readers = path[-1]
+            fresh = next((reader for reader in readers if not seen >> reader & 1), None)
+            if fresh is None:
+                left.append(operator)
+                path.pop()
+            else:
+                seen |= 1 << fresh
+                path.append((fresh, bits(problem.successors[fresh])))
+    return tuple(reversed(left))
+
+
+def largest_need(problem: MemoryProblem) -> int:
+    """Bytes that some operator needs by itself: no order has a smaller peak."""
+    buffers = problem.memory.buffers
+    return max(
+        (
+            sum(buffers[b].nbytes for b in problem.touched[operator])
+            + problem.scratch[operator]
+            - max((buffers[b].nbytes for b in problem.memory.takes[operator]), default=0)
+            for operator in range(len(problem))
+        ),
+        default=0,
+    )

@@ -1,0 +1,123 @@
+"""The problem that memory schedulers solve: a graph reduced to bit sets and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm_ios.graph import OpGraph, bits
+from tvm_ios.memory.buffers import Buffer, Buffers, buffers_of
+from tvm_ios.memory.footprint import Counting, Footprints, count
+from tvm_ios.search.down_sets import successors_of
+
+
+@dataclass(frozen=True)
+class MemoryProblem:
+    """Find the order of operators with the smallest peak.
+
+    Operators are numbered in topological order. A *state* is the set of executed operators, which
+    holds with an operator all that it depends on (a down-set).
+
+    Attributes
+    ----------
+    predecessors
+        For each operator the bit set of those that it reads from.
+    memory
+        The buffers, with their writers and users as bit sets.
+    scratch
+        For each operator the bytes that it needs beside its tensors while it runs.
+    """
+
+    predecessors: tuple[int, ...]
+    memory: Buffers
+    scratch: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.predecessors)
+
+    @cached_property
+    def successors(self) -> tuple[int, ...]:
+        """For each operator the bit set of those that read from it."""
+        return tuple(successors_of(self.predecessors))
+
+    @cached_property
+    def ancestors(self) -> tuple[int, ...]:
+        """For each operator the bit set of all that it depends on, itself excluded."""
+        return closures(self.predecessors, range(len(self)))
+
+    @cached_property
+    def descendants(self) -> tuple[int, ...]:
+        """For each operator the bit set of all that depend on it, itself excluded."""
+        return closures(self.successors, reversed(range(len(self))))
+
+    @cached_property
+    def touched(self) -> tuple[tuple[int, ...], ...]:
+        """For each operator the buffers that it reads or writes."""
+        touched: list[list[int]] = [[] for _ in self.predecessors]
+        for number, buffer in enumerate(self.memory.buffers):
+            for user in bits(buffer.users):
+                touched[user].append(number)
+        return tuple(map(tuple, touched))
+
+    @property
+    def all_operators(self) -> int:
+        """The bit set of every operator."""
+        return (1 << len(self)) - 1
+
+    def footprints(self, order: Sequence[int]) -> Footprints:
+        """The bytes of an order, step by step."""
+        return count(self.memory, self.scratch, order)
+
+    def live(self, state: int) -> int:
+        """The transient footprint of a state: bytes still needed after it."""
+        return sum(b.nbytes for b in self.memory.buffers if is_live(b, state))
+
+
+def is_live(buffer: Buffer, state: int) -> bool:
+    """Whether a buffer is taken between operators when a set of them has been executed."""
+    begun = buffer.at_start or bool(buffer.writers & state)
+    return begun and (buffer.at_end or bool(buffer.users & ~state))
+
+
+def memory_problem(
+    graph: OpGraph,
+    counting: Counting | None = None,
+    scratch: Mapping[int, int] | None = None,
+) -> MemoryProblem:
+    """What memory schedulers see of a graph.
+
+    Parameters
+    ----------
+    graph
+        Of operators or units.
+    counting
+        By default every tensor has memory of its own.
+    scratch
+        Bytes that an operator needs beside its tensors while it runs; none by default.
+    """
+    counting = counting or Counting()
+    return MemoryProblem(
+        graph.predecessors,
+        buffers_of(graph, in_place=counting.in_place, zero_copy_concat=counting.zero_copy_concat),
+        tuple((scratch or {}).get(operator, 0) for operator in range(len(graph))),
+    )
+
+
+def closures(neighbours: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
+    """For each node all that can be reached from it, itself excluded.
+
+    Parameters
+    ----------
+    neighbours
+        For each node the bit set of those next to it.
+    order
+        In which each node comes after its neighbours.
+    """
+    closed = [0] * len(neighbours)
+    for node in order:
+        mask = neighbours[node]
+        for near in bits(neighbours[node]):
+            mask |= closed[near]
+        closed[node] = mask
+    return tuple(closed)

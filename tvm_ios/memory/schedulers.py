@@ -1,0 +1,35 @@
+"""The memory schedulers by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from tvm_ios.memory.optimal import schedule_optimal
+from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
+from tvm_ios.memory.problem import MemoryProblem
+from tvm_ios.memory.serenity import schedule_serenity
+
+#: Finds an order of a problem within about so many seconds.
+MemoryScheduler = Callable[[MemoryProblem, float], MemoryOrder]
+
+
+def schedule_rpo(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
+    """Reverse post-order, the baseline; it needs no time limit."""
+    del time_limit
+    begin = time.perf_counter()
+    order = reverse_post_order(problem)
+    peak, bound = problem.footprints(order).peak, largest_need(problem)
+    seconds = time.perf_counter() - begin
+    return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), len(problem))
+
+
+#: What they are called on the command line, in the order of tables.
+MEMORY_SCHEDULERS: Mapping[str, MemoryScheduler] = MappingProxyType(
+    {
+        "rpo": schedule_rpo,
+        "serenity": schedule_serenity,
+        "optimal": schedule_optimal,
+    }
+)
