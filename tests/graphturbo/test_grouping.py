@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tvm_ios import zoo
 from tvm_ios.graph import GraphError, OpGraph, bits
-from tvm_ios.graphturbo.batch import with_batch
 from tvm_ios.graphturbo.footprint import exits, part_of, whole_part
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import split_into_instances
 from tvm_ios.graphturbo.layers import Layers, form_layers
 from tvm_ios.graphturbo.orders import order_instances
 from tvm_ios.graphturbo.split_info import Splitter, splitter
+from tvm_ios.graphturbo.workload import in_half_precision, with_batch
 from tvm_ios.onnx_graph import graph_from_onnx
 
 
@@ -43,6 +43,13 @@ def test_the_stages_of_resnet50_are_its_coarse_sub_graphs(resnet50: OpGraph) -> 
     assert best.name == "depth-first"
     assert stages == [1, 1, 2, 1, 1, 2, 3, 1, 1, 2, 1, 1, 2, 3, 4]
     assert best.proven
+
+
+def test_the_published_example_is_half_precision_in_the_last_local_buffer(
+    resnet50: OpGraph,
+) -> None:
+    found = group(splitter(in_half_precision(resnet50), 8 << 20))
+    assert [s.factor for s in found] == [8, 4, 2, 1]
 
 
 def test_a_large_factor_is_not_passed_on_to_smaller_tensors(resnet50: OpGraph) -> None:

@@ -1,4 +1,4 @@
-"""A graph for more images: zoo networks and most exports have a batch of one."""
+"""The same network for another batch or in another precision."""
 
 from __future__ import annotations
 
@@ -50,6 +50,14 @@ def with_batch(graph: OpGraph, batch: int) -> OpGraph:
         for i, t in enumerate(graph.tensors)
     )
     return OpGraph(graph.name, tuple(operators), tensors, graph.inputs, graph.outputs)
+
+
+def in_half_precision(graph: OpGraph) -> OpGraph:
+    """The same network with all of its numbers of 32 bits in 16."""
+    tensors = tuple(
+        replace(t, dtype="float16") if t.dtype == "float32" else t for t in graph.tensors
+    )
+    return replace(graph, tensors=tensors)
 
 
 def _require_separate(graph: OpGraph, op: Operator, scaled: set[int]) -> None:
