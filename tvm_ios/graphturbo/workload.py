@@ -35,6 +35,8 @@ def with_batch(graph: OpGraph, batch: int) -> OpGraph:
             continue
         _require_separate(graph, op, scaled)
         scaled.update(op.outputs)
+        if op.kind == "concat":  # a constant among the parts, as a class token, is repeated
+            scaled.update(op.inputs)
         operators.append(
             replace(op, flops=op.flops * batch, attrs=MappingProxyType(_attributes(op, batch)))
         )
