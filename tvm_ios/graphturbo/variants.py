@@ -19,6 +19,9 @@ from tvm_ios.memory_hierarchy import MemoryHierarchy
 #: Figure 15's bars, each with what the one before has.
 VARIANTS = ("layers", "global", "local", "instances", "prefetch")
 
+#: Of so many instances at most the exact order is searched.
+_EXACT = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Variants:
@@ -122,5 +125,5 @@ def _unsplit(layers: Layers) -> Instances:
 
 
 def _tasks(instances: Instances, device: MemoryHierarchy) -> tuple[Task, ...]:
-    order = order_instances(instances, exact=len(instances) <= 64)[0].order
+    order = order_instances(instances, exact=len(instances) <= _EXACT)[0].order
     return tasks_of(instances, order, device.cores)
