@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphturbo.networks import Runner, Sketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx_networks import Runner, Sketch
 
 from tvm_ios.graph import OpGraph
 from tvm_ios.graphturbo.box import Box

@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from graphturbo.networks import Runner, Sketch, networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx_networks import Runner, Sketch, networks
 
 from tvm_ios import zoo
 from tvm_ios.graph import GraphError, OpGraph, bits

@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from graphturbo.networks import Runner, networks, slices
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx_networks import Runner, networks, slices
 
 from tvm_ios.graph import bits
 from tvm_ios.graphturbo.footprint import part_of

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import numpy as np
-from graphturbo.networks import Runner, Sketch, networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx_networks import Runner, Sketch, networks
 
 from tvm_ios.graphturbo.binding import Scope, infer_bindings, plain_binding
 from tvm_ios.graphturbo.box import volume

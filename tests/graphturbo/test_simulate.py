@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from graphturbo.networks import Runner, Sketch, networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx_networks import Runner, Sketch, networks
 
 from tvm_ios.graphturbo.binding import Scope
 from tvm_ios.graphturbo.simulate import Rules, simulate

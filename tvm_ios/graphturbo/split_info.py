@@ -60,12 +60,15 @@ class Splitter:
         powers of two, for balance.
     recomputation
         The largest share of a sub-graph's work that its parts may do again where they overlap.
+    batch_only
+        Cut outermost axes alone: then all parts of a sub-graph are the same computation.
     """
 
     layers: Layers
     capacity: int
     cores: int = 8
     recomputation: float = 0.1
+    batch_only: bool = False
 
     @cached_property
     def dimensions(self) -> Dimensions:
@@ -151,7 +154,7 @@ class Splitter:
         axes: dict[int, int] = {}
         for tensor in exits(self.layers, subgraph):
             axis = self.dimensions.matching_axis(dimension, tensor)
-            if axis is None:
+            if axis is None or (self.batch_only and axis):
                 return None
             axes[tensor] = axis
         return axes
