@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -61,7 +60,8 @@ def outline_instances(
                 subgraph = instances.instances[number].subgraph
                 data, constants, made = outliner.interface(subgraph)
                 arguments = [
-                    _read(builder, instances, number, tensor, given, pieces) for tensor in data
+                    read_pieces(builder, instances, number, tensor, given, pieces)
+                    for tensor in data
                 ]
                 arguments += [extraction.values[tensor] for tensor in constants]
                 result = builder.emit(relax.Call(functions[subgraph], arguments))
@@ -72,7 +72,7 @@ def outline_instances(
                         else builder.emit(relax.TupleGetItem(result, field))
                     )
             results = [
-                _joined(builder, [pieces[tensor, maker] for maker in instances.makers[tensor]])
+                join_pieces(builder, [pieces[tensor, maker] for maker in instances.makers[tensor]])
                 if tensor in instances.makers
                 else given.get(tensor, extraction.values[tensor])
                 for tensor in graph.outputs
@@ -93,20 +93,21 @@ def outline_instances(
     return tvm.IRModule(made_functions, attrs=attributes)
 
 
-def _read(
+def read_pieces(
     builder: relax.BlockBuilder,
     instances: Instances,
     number: int,
     tensor: int,
     given: Mapping[int, Any],
     pieces: Mapping[tuple[int, int], Any],
+    name: str = "",
 ) -> Any:
     """What an instance reads of a tensor: pieces of its makers, cut and joined."""
     need = instances.instances[number].needs[tensor]
     if tensor not in instances.makers:
         shape = instances.layers.graph.tensors[tensor].shape
-        return _cut(builder, given[tensor], (0, shape[0]), need)
-    return _joined(
+        return _cut(builder, given[tensor], (0, shape[0]), need, name)
+    return join_pieces(
         builder,
         [
             _cut(
@@ -114,22 +115,27 @@ def _read(
                 pieces[tensor, maker],
                 instances.instances[maker].owned[tensor][0],
                 need,
+                name,
             )
             for maker in instances.sources(number, tensor)
         ],
+        name,
     )
 
 
-def _cut(builder: relax.BlockBuilder, value: Any, held: tuple[int, int], need: Box) -> Any:
+def _cut(
+    builder: relax.BlockBuilder, value: Any, held: tuple[int, int], need: Box, name: str
+) -> Any:
     begin, end = max(held[0], need[0][0]), min(held[1], need[0][1])
     if (begin, end) == held:
         return value
     span = ([begin - held[0]], [end - held[0]])
-    return builder.emit(relax.op.strided_slice(value, [0], *span))
+    return builder.emit(relax.op.strided_slice(value, [0], *span), name)
 
 
-def _joined(builder: relax.BlockBuilder, parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else builder.emit(relax.op.concat(parts, axis=0))
+def join_pieces(builder: relax.BlockBuilder, parts: list[Any], name: str = "") -> Any:
+    """Pieces of the batch behind each other."""
+    return parts[0] if len(parts) == 1 else builder.emit(relax.op.concat(parts, axis=0), name)
 
 
 class _SubGraphs:
@@ -177,7 +183,13 @@ class _SubGraphs:
             with builder.dataflow():
                 for layer in bits(self._instances.subgraphs[subgraph].layers):
                     for op in layers.members[layer]:
-                        self._emit(builder, op, made, subgraph)
+                        emit_for_a_part(
+                            builder,
+                            self._extraction,
+                            op,
+                            made,
+                            lambda t: part_shape(self._instances, self._dimensions, subgraph, t),
+                        )
                 whole = [made[tensor] for tensor in results]
                 output = builder.emit_output(whole[0] if len(whole) == 1 else relax.Tuple(whole))
             variable = builder.emit_func_output(output)
@@ -190,38 +202,59 @@ class _SubGraphs:
                 )
         return builder.finalize()[variable]
 
-    def _emit(
-        self, builder: relax.BlockBuilder, op: int, made: dict[int, Any], subgraph: int
-    ) -> None:
-        operator = self._extraction.graph.operators[op]
-        if operator.kind == "lrn":
-            made[operator.outputs[0]] = emit_lrn(builder, made[operator.inputs[0]], operator.attrs)
-            return
-        inner: dict[Any, Any] = {}
-        for binding in self._extraction.bindings[op]:
-            replacement = dict(inner)
-            for leaf in leaves(binding.value):
-                number = self._extraction.number.get(leaf)
-                if number in made:
-                    replacement[leaf] = made[number]
-            value = substitute(binding.value, replacement)
-            if operator.kind == "reshape":
-                shape = self._shape_of_a_part(operator.outputs[0], subgraph)
-                value = relax.op.reshape(value.args[0], shape)
-            result = builder.emit(value)
-            inner[binding.var] = result
-            if binding.var in self._extraction.number:
-                made[self._extraction.number[binding.var]] = result
 
-    def _shape_of_a_part(self, tensor: int, subgraph: int) -> list[int]:
-        shape = list(self._extraction.graph.tensors[tensor].shape)
-        split = self._instances.subgraphs[subgraph].split
-        if split is None or split.factor == 1:
-            return shape
-        output, axis = next(iter(split.axes.items()))
-        dimension = self._dimensions.of(output)[axis]
-        cut = self._dimensions.matching_axis(dimension, tensor)
-        if cut is not None:
-            shape[cut] //= split.factor
-        assert math.prod(shape)
+def emit_for_a_part(
+    builder: relax.BlockBuilder,
+    extraction: Extraction,
+    op: int,
+    made: dict[int, Any],
+    shape_of: Callable[[int], Sequence[int]],
+    prefix: str | None = None,
+) -> None:
+    """Emit an operator for fewer, or for more, images than it was written for.
+
+    Parameters
+    ----------
+    builder, extraction, op
+        Which operator, and where to.
+    made
+        Maps tensors of the extraction to the builder's values; gets the operator's results.
+    shape_of
+        The shape of a tensor there, asked where an operator has it written down.
+    prefix
+        Of the names of the results.
+    """
+    operator = extraction.graph.operators[op]
+    if operator.kind == "lrn":
+        made[operator.outputs[0]] = emit_lrn(builder, made[operator.inputs[0]], operator.attrs)
+        return
+    inner: dict[Any, Any] = {}
+    for binding in extraction.bindings[op]:
+        replacement = dict(inner)
+        for leaf in leaves(binding.value):
+            number = extraction.number.get(leaf)
+            if number in made:
+                replacement[leaf] = made[number]
+        value = substitute(binding.value, replacement)
+        if operator.kind == "reshape":
+            value = relax.op.reshape(value.args[0], list(shape_of(operator.outputs[0])))
+        hint = "" if prefix is None else f"{prefix}{binding.var.name}"
+        result = builder.emit(value, hint)
+        inner[binding.var] = result
+        if binding.var in extraction.number:
+            made[extraction.number[binding.var]] = result
+
+
+def part_shape(
+    instances: Instances, dimensions: Dimensions, subgraph: int, tensor: int
+) -> list[int]:
+    """The shape of a tensor inside an instance of a sub-graph that is split evenly."""
+    shape = list(instances.layers.graph.tensors[tensor].shape)
+    split = instances.subgraphs[subgraph].split
+    if split is None or split.factor == 1:
         return shape
+    output, axis = next(iter(split.axes.items()))
+    cut = dimensions.matching_axis(dimensions.of(output)[axis], tensor)
+    if cut is not None:
+        shape[cut] //= split.factor
+    return shape
