@@ -182,7 +182,7 @@ def show(figures: dict[str, Any]) -> None:
             some = [factor for factor in found if factor][:12]
             console().print(f"  {key}: {len(found)} sub-graphs, {unfit} too large; {some}")
     table = Table(title="simulated STCP920, half precision: throughput over layer by layer")
-    for column in ("model", "batch", *VARIANTS[1:], "L1", "LLB", "DDR", "DDR before"):
+    for column in ("model", "batch", *VARIANTS[1:], "same batch", "L1", "LLB", "DDR", "DDR before"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for row in figures["networks"]:
         tensors = row["tensors"]
@@ -190,6 +190,7 @@ def show(figures: dict[str, Any]) -> None:
             row["model"],
             f"{row['batch']['layers']}, {row['batch']['graphturbo']}",
             *(f"{row['speed_up'][v]:.2f}" for v in VARIANTS[1:]),
+            f"{row['speed_up_at_the_same_batch']['prefetch']:.2f}",
             *(str(tensors["prefetch"][s.name.lower()]) for s in Scope),
             str(tensors["layers"]["memory"]),
         )
