@@ -75,6 +75,6 @@ class GraphTurboPartition:
     def _hierarchy(self) -> MemoryHierarchy:
         if isinstance(self.device, MemoryHierarchy):
             return self.device
-        return cpu_hierarchy(available_lanes()) if self.device == "cpu" else load_hierarchy(
-            self.device
-        )  # fmt: skip
+        if self.device == "cpu":
+            return cpu_hierarchy(available_lanes())
+        return load_hierarchy(self.device)

@@ -126,8 +126,9 @@ def _hierarchy(origin: str, data: dict[str, Any]) -> MemoryHierarchy:
             value, sources[key] = float(figure["value"]), str(figure["source"])
             right_unit = str(figure["unit"]) == unit
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise DeviceError(f"the device {origin} needs a value, unit and source for {key!r}") \
-                from error  # fmt: skip
+            raise DeviceError(
+                f"the device {origin} needs a value, unit and source for {key!r}"
+            ) from error
         counts = unit in ("", "byte")
         positive = value >= 0 if key == "kernel_overhead" else value > 0
         if not (right_unit and positive and math.isfinite(value)) or (counts and value % 1):

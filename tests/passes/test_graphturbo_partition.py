@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 import tvm
-from relax_sketch import RelaxSketch, module_of, run
+from relax_sketch import module_of, pyramid, run
 from tvm import relax
 
 from relay_passes.graphturbo_partition import GraphTurboPartition
@@ -15,25 +14,9 @@ from tvm_ios.errors import UserError
 from tvm_ios.memory_hierarchy import load_hierarchy
 
 
-def pyramid(sketch: RelaxSketch, x: Any) -> Any:
-    """Two stages, the second of half the height and width, a head, and an inner output."""
-    emit, ops = sketch.emit, relax.op
-
-    def conv(x: Any, channels: int, stride: int) -> Any:
-        weight = sketch.normal(channels, int(x.ty.shape[1]), 3, 3)
-        return emit(ops.nn.conv2d(x, weight, strides=stride, padding=1))
-
-    first = emit(ops.nn.relu(conv(x, 8, 1)))
-    first = emit(ops.nn.relu(emit(ops.add(first, conv(first, 8, 1)))))
-    second = emit(ops.nn.relu(conv(first, 8, 2)))
-    second = emit(ops.add(second, conv(second, 8, 1)))
-    flat = emit(ops.reshape(second, (8, 8 * 16)))
-    return emit(ops.matmul(flat, sketch.normal(8 * 16, 5))), second
-
-
 @pytest.fixture(scope="module")
 def module() -> tvm.IRModule:
-    return module_of([(8, 3, 8, 8)], pyramid)
+    return module_of([(8, 3, 8, 8)], pyramid(8))
 
 
 # An image of the first stage takes 6 KB at its peak, one of the second 2.5 KB.

@@ -4,33 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
-from tvm import relax
+from relax_sketch import LANES, inputs_of, module_of, pyramid, run
 
 from relay_passes.graphturbo_policy import Unrolled, graphturbo_policy
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.unroll import rebatch
 from runtime_ext.build import build
 from tvm_ios.schedule import Strategy
-
-
-def pyramid(batch: int) -> Any:
-    def body(sketch: RelaxSketch, x: Any) -> Any:
-        """Two stages, the second of half the height and width, a head, and an inner output."""
-        emit, ops = sketch.emit, relax.op
-
-        def conv(x: Any, channels: int, stride: int) -> Any:
-            weight = sketch.normal(channels, int(x.ty.shape[1]), 3, 3)
-            return emit(ops.nn.conv2d(x, weight, strides=stride, padding=1))
-
-        first = emit(ops.nn.relu(conv(x, 8, 1)))
-        first = emit(ops.nn.relu(emit(ops.add(first, conv(first, 8, 1)))))
-        second = emit(ops.nn.relu(conv(first, 8, 2)))
-        second = emit(ops.add(second, conv(second, 8, 1)))
-        flat = emit(ops.reshape(second, (batch, 8 * 16)))
-        return emit(ops.matmul(flat, sketch.normal(8 * 16, 5))), second
-
-    return body
 
 
 def unrolled(module: Any, capacity: int, lanes: int = LANES) -> Unrolled:

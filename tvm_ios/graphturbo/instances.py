@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph import Operator, OpGraph, Tensor, bits, mask_of
+from tvm_ios.graph import Operator, OpGraph, Tensor, mask_of
 from tvm_ios.graphturbo.box import Box, intersects
-from tvm_ios.graphturbo.footprint import Part, entries, nbytes, part_of, whole_part
+from tvm_ios.graphturbo.footprint import Part, entries, exits, nbytes, part_of, whole_part
 from tvm_ios.graphturbo.grouping import SubGraph
 from tvm_ios.graphturbo.layers import Layers
 
@@ -125,17 +125,13 @@ class Instances:
     def scratch(self) -> Mapping[int, int]:
         """For each instance the bytes that it takes at its peak beside the pieces it touches."""
         graph = self.as_graph
+        touched = (
+            sum(graph.tensors[t].nbytes for t in (*op.inputs, *op.outputs))
+            for op in graph.operators
+        )
         return {
-            number: max(
-                0,
-                instance.work.peak
-                - sum(
-                    graph.tensors[t].nbytes
-                    for op in (graph.operators[number],)
-                    for t in (*op.inputs, *op.outputs)
-                ),
-            )
-            for number, instance in enumerate(self.instances)
+            number: max(0, instance.work.peak - pieces)
+            for number, (instance, pieces) in enumerate(zip(self.instances, touched, strict=True))
         }
 
 
@@ -153,12 +149,7 @@ def split_into_instances(layers: Layers, subgraphs: Sequence[SubGraph]) -> Insta
         for part in range(subgraph.factor):
             if subgraph.split is None:
                 work = whole_part(layers, subgraph.layers)
-                owned = {
-                    t: work.boxes[t]
-                    for layer in bits(subgraph.layers)
-                    for t in layers.outputs[layer]
-                    if t in layers.graph.outputs or layers.readers(t) & ~subgraph.layers
-                }
+                owned = {t: work.boxes[t] for t in exits(layers, subgraph.layers)}
             else:
                 owned = subgraph.split.owned(layers.graph, part)
                 work = part_of(layers, subgraph.layers, owned)

@@ -127,13 +127,10 @@ def _scopes(tasks: Sequence[Task], device: MemoryHierarchy, rules: Rules) -> dic
             sizes[piece] = max(size, sizes.get(piece, 0))
     pieces = list(first)
     lives = [
-        Live(
-            sizes[p], first[p], last[p],
-            # The user's inputs come from memory.
-            Scope.MEMORY if p[0] == INPUT else rules.fastest,
-        )
+        # The user's inputs come from memory.
+        Live(sizes[p], first[p], last[p], Scope.MEMORY if p[0] == INPUT else rules.fastest)
         for p in pieces
-    ]  # fmt: skip
+    ]
     capacities = {
         Scope.LOCAL: device.cluster_local_buffer,
         Scope.GLOBAL: device.global_buffer,
