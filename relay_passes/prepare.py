@@ -48,10 +48,16 @@ def prepare(module: tvm.IRModule, name: str = "model", rule: UnitRule | None = N
     """
     if any(type(f).__module__.startswith("tvm.relay") for f in module.functions.values()):
         raise DialectError("this is a Relay module; only Relax modules can be scheduled")
-    canonical = canonicalise(module)
-    extraction = extract(canonical, name)
+    return prepare_canonical(canonicalise(module), name, rule)
+
+
+def prepare_canonical(
+    module: tvm.IRModule, name: str = "model", rule: UnitRule | None = None
+) -> Prepared:
+    """Form the units of a module that is canonical already; parameters as in :func:`prepare`."""
+    extraction = extract(module, name)
     units = form_units(extraction.graph) if rule is None else form_units(extraction.graph, rule)
-    return Prepared(canonical, units, Outliner(extraction, units))
+    return Prepared(module, units, Outliner(extraction, units))
 
 
 def require_computed_outputs(prepared: Prepared) -> None:

@@ -80,6 +80,26 @@ def module_of(
     return sketch.builder.finalize()
 
 
+def pyramid(batch: int) -> Callable[..., Any]:
+    """A body of two stages, the second of half the size, a head, and an inner output."""
+
+    def body(sketch: RelaxSketch, x: Any) -> Any:
+        emit, ops = sketch.emit, relax.op
+
+        def conv(x: Any, channels: int, stride: int) -> Any:
+            weight = sketch.normal(channels, int(x.ty.shape[1]), 3, 3)
+            return emit(ops.nn.conv2d(x, weight, strides=stride, padding=1))
+
+        first = emit(ops.nn.relu(conv(x, 8, 1)))
+        first = emit(ops.nn.relu(emit(ops.add(first, conv(first, 8, 1)))))
+        second = emit(ops.nn.relu(conv(first, 8, 2)))
+        second = emit(ops.add(second, conv(second, 8, 1)))
+        flat = emit(ops.reshape(second, (batch, 8 * 16)))
+        return emit(ops.matmul(flat, sketch.normal(8 * 16, 5))), second
+
+    return body
+
+
 def inputs_of(module: tvm.IRModule, seed: int = 0) -> list[Array]:
     """Normal numbers for each parameter of ``main``."""
     rng = np.random.default_rng(seed)

@@ -15,6 +15,7 @@ from typing import Any
 from tvm_ios.zoo.amoebanet_a import build_amoebanet_a, build_amoebanet_a_cifar
 from tvm_ios.zoo.darts import build_darts, build_darts_cifar
 from tvm_ios.zoo.densenet121 import build_densenet121
+from tvm_ios.zoo.dlrm import build_dlrm
 from tvm_ios.zoo.efficientnet_b0 import build_efficientnet_b0
 from tvm_ios.zoo.hrnet import build_hrnet_w18_small_v1, build_hrnet_w18_small_v2, build_hrnet_w32
 from tvm_ios.zoo.inception_block import build_inception_block
@@ -34,8 +35,9 @@ from tvm_ios.zoo.resnet50 import build_resnet50
 from tvm_ios.zoo.resnext29 import build_resnext29
 from tvm_ios.zoo.shufflenet_v2 import build_shufflenet_v2
 from tvm_ios.zoo.squeezenet import build_squeezenet
-from tvm_ios.zoo.transformer import build_transformer, build_transformer_small
+from tvm_ios.zoo.transformer import build_bert_small, build_transformer, build_transformer_small
 from tvm_ios.zoo.unet import build_unet
+from tvm_ios.zoo.vit_tiny import build_vit_tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,19 @@ _register(
 )
 _register(build_hrnet_w18_small_v2, "hrnet_w18_small_v2", 224, "HRNet-W18 small, v2 (2020)")
 _register(build_hrnet_w32, "hrnet_w32", 224, "HRNet-W32 (2020)")
+_register(
+    build_bert_small,
+    "bert_small",
+    {"tokens": (1, 128)},
+    "BERT-Small's encoder, 4 layers of width 512 (Turc et al., 2019)",
+)
+_register(build_vit_tiny, "vit_tiny", 224, "ViT-Tiny/16 (Dosovitskiy et al., 2021)")
+_register(
+    build_dlrm,
+    "dlrm",
+    {"dense": (1, 13), "embeddings": (1, 26, 128)},
+    "DLRM's MLPs and interaction, MLPerf's sizes (Naumov et al., 2019)",
+)
 _register(build_inception_block, "inception_block", 19, "one small Inception block, for tests")
 _register(build_nasnet_cell, "nasnet_cell", 32, "two small NASNet-A normal cells, for tests")
 _register(build_lstm_small, "lstm_small", {"input": (6, 1, 16)}, "a small LSTM, for tests")

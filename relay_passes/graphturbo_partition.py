@@ -1,0 +1,80 @@
+"""The pass: coarse sub-graphs, and their instances in the order that keeps fast memory full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.extract import extract
+from relay_passes.relax.instances import PARTITION, outline_instances
+from runtime_ext.cpu_hierarchy import cpu_hierarchy
+from runtime_ext.machine import available_lanes
+from tvm_ios.errors import UserError
+from tvm_ios.graphturbo.grouping import group
+from tvm_ios.graphturbo.instances import split_into_instances
+from tvm_ios.graphturbo.layers import form_layers
+from tvm_ios.graphturbo.orders import order_instances
+from tvm_ios.graphturbo.split_info import Splitter
+from tvm_ios.memory_hierarchy import MemoryHierarchy, load_hierarchy
+
+
+@tvm.transform.module_pass(opt_level=0, name="GraphTurboPartition")
+class GraphTurboPartition:
+    """Partition ``main`` into coarse sub-graphs and split these along the batch (GraphTurbo).
+
+    The result is a valid Relax module that computes the same: each sub-graph is a private
+    function of a part of the batch with the attribute ``graphturbo.subgraph``; ``main`` calls it
+    once for each instance, in the order of the least fast memory; the module attribute
+    ``graphturbo.partition`` holds factors and order. A module that has it is returned as it is.
+
+    Parameters
+    ----------
+    device
+        ``"cpu"`` for this machine, where an instance is to live in the L2 of the lane that runs
+        it; the name of a memory hierarchy or its file, where it has the local buffers of a
+        cluster; or a hierarchy of your own.
+    capacity
+        Bytes of fast memory of an instance, instead of the device's.
+    """
+
+    def __init__(
+        self, device: str | MemoryHierarchy = "cpu", *, capacity: int | None = None
+    ) -> None:
+        if capacity is not None and capacity < 1:
+            raise UserError(f"an instance cannot live in {capacity} bytes of fast memory")
+        self.device = device
+        self.capacity = capacity
+
+    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
+        """Partition; see :class:`tvm.transform.Pass`."""
+        if mod.attrs and PARTITION in mod.attrs:
+            return mod
+        try:
+            return self._partition(mod)
+        except UserError as error:
+            # Or TVM's pass manager would make a RuntimeError of what it does not know.
+            tvm_ffi.register_error(type(error))
+            raise
+
+    def _partition(self, module: tvm.IRModule) -> tvm.IRModule:
+        device = self._hierarchy()
+        capacity = self.capacity or (
+            device.local_buffer if device.name == "cpu" else device.cluster_local_buffer
+        )
+        canonical = canonicalise(module)
+        extraction = extract(canonical)
+        layers = form_layers(extraction.graph)
+        splitter = Splitter(layers, capacity, device.cores, batch_only=True)
+        instances = split_into_instances(layers, group(splitter))
+        best = order_instances(instances, exact=False)[0]
+        return outline_instances(canonical, extraction, instances, best.order)
+
+    def _hierarchy(self) -> MemoryHierarchy:
+        if isinstance(self.device, MemoryHierarchy):
+            return self.device
+        if self.device == "cpu":
+            return cpu_hierarchy(available_lanes())
+        return load_hierarchy(self.device)

@@ -1,0 +1,75 @@
+"""The policy ``graphturbo`` on a CPU: lanes run whole instances, depth first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relay_passes.prepare import Prepared, prepare_canonical
+from relay_passes.relax.unroll import instance_of_units, unroll_instances
+from tvm_ios.graphturbo.grouping import group
+from tvm_ios.graphturbo.instances import Instances, split_into_instances
+from tvm_ios.graphturbo.lanes import LanePlace, lane_schedule, place_instances
+from tvm_ios.graphturbo.layers import form_layers
+from tvm_ios.graphturbo.orders import order_instances
+from tvm_ios.graphturbo.split_info import Splitter
+from tvm_ios.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """A module in which every instance has units of its own, and their schedule.
+
+    Attributes
+    ----------
+    prepared, schedule
+        For :func:`relay_passes.prepare.apply_schedule`.
+    instances, places
+        What was split, and where it runs.
+    """
+
+    prepared: Prepared
+    schedule: Schedule
+    instances: Instances
+    places: tuple[LanePlace, ...]
+
+
+def graphturbo_policy(prepared: Prepared, *, lanes: int, capacity: int) -> Unrolled:
+    """Partition a module for a CPU's lanes.
+
+    An instance's units follow each other on one lane, so that what it computes stays in the
+    cache of this lane, where the memory plan gives the next instance the same bytes. Units of
+    equal instances share their kernels, and all of them their weights.
+
+    Parameters
+    ----------
+    prepared
+        A module with a batch.
+    lanes
+        Execution units.
+    capacity
+        Bytes that an instance may live in: of the cache of a lane.
+
+    Raises
+    ------
+    DialectError
+        If an operator has its batch written down where it cannot be changed.
+    """
+    extraction = prepared.outliner.extraction
+    layers = form_layers(extraction.graph)
+    splitter = Splitter(layers, capacity, lanes, batch_only=True)
+    instances = split_into_instances(layers, group(splitter))
+    order = order_instances(instances, exact=False)[0].order
+    unrolled = prepare_canonical(
+        unroll_instances(prepared.module, extraction, instances, order), extraction.graph.name
+    )
+    graph, units = unrolled.outliner.extraction.graph, unrolled.units
+    places = place_instances(instances, lanes)
+    schedule = lane_schedule(
+        units,
+        instance_of_units(graph, units, order),
+        order,
+        places,
+        batch=extraction.graph.batch,
+        device=f"{lanes} lanes",
+    )
+    return Unrolled(unrolled, schedule, instances, places)

@@ -1,0 +1,143 @@
+"""``main`` instance by instance: the operators of each on its part of the batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relay_passes.relax.extract import Extraction
+from relay_passes.relax.instances import (
+    emit_for_a_part,
+    join_pieces,
+    part_shape,
+    read_pieces,
+)
+from tvm_ios.graph import OpGraph, bits
+from tvm_ios.graphturbo.dimensions import Dimensions
+from tvm_ios.graphturbo.instances import Instances
+from tvm_ios.graphturbo.workload import with_batch
+
+_NAME = re.compile(r"instance(\d+)_")
+
+
+def unroll_instances(
+    module: tvm.IRModule, extraction: Extraction, instances: Instances, order: Sequence[int]
+) -> tvm.IRModule:
+    """The module with the operators of the instances in an order, and no functions for these.
+
+    Parameters
+    ----------
+    module, extraction
+        Canonical, and what was read from it.
+    instances
+        Split along outermost axes only.
+    order
+        Of all instances, each after those that it reads from.
+    """
+    old = module["main"]
+    graph, layers = extraction.graph, instances.layers
+    dimensions = Dimensions(graph)
+    builder = relax.BlockBuilder()
+    parameters = [relax.Var(p.name, p.ty) for p in old.params]
+    given = dict(zip(graph.inputs, parameters, strict=True))
+    constants = {
+        number: extraction.values[number]
+        for number, tensor in enumerate(graph.tensors)
+        if tensor.constant
+    }
+    pieces: dict[tuple[int, int], Any] = {}
+    attributes = dict(old.attrs.items()) if old.attrs else None
+    with builder.function("main", parameters, attrs=attributes):
+        with builder.dataflow():
+            for number in order:
+                instance = instances.instances[number]
+                subgraph = instance.subgraph
+                made = dict(constants)
+                for tensor in instance.needs:
+                    made[tensor] = read_pieces(
+                        builder, instances, number, tensor, given, pieces, f"instance{number}_read"
+                    )
+                for layer in bits(instances.subgraphs[subgraph].layers):
+                    for op in layers.members[layer]:
+                        emit_for_a_part(
+                            builder,
+                            extraction,
+                            op,
+                            made,
+                            lambda t, s=subgraph: part_shape(instances, dimensions, s, t),
+                            f"instance{number}_",
+                        )
+                for tensor in instance.owned:
+                    pieces[tensor, number] = made[tensor]
+            results = [
+                join_pieces(builder, [pieces[t, maker] for maker in instances.makers[t]])
+                if t in instances.makers
+                else given.get(t, extraction.values[t])
+                for t in graph.outputs
+            ]
+            several = len(results) > 1 or isinstance(old.ret_ty, relax.TupleType)
+            result = builder.emit_output(relax.Tuple(results) if several else results[0])
+        builder.emit_func_output(result)
+    return tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
+
+
+def instance_of_units(graph: OpGraph, units: OpGraph, order: Sequence[int]) -> list[int | None]:
+    """For each unit of an unrolled module its instance; None for what joins the outputs.
+
+    Of a unit that holds operators of several instances it is the last one.
+
+    Parameters
+    ----------
+    graph, units
+        Of the unrolled module: its operators, and units of them.
+    order
+        Of the instances.
+    """
+    at = {instance: position for position, instance in enumerate(order)}
+    found: list[int | None] = []
+    for unit in units.operators:
+        names = (graph.operators[member].name for member in unit.members)
+        numbers = [int(match[1]) for name in names if (match := _NAME.match(name))]
+        found.append(max(numbers, key=at.__getitem__, default=None))
+    return found
+
+
+def rebatch(module: tvm.IRModule, extraction: Extraction, batch: int) -> tvm.IRModule:
+    """A module for a batch of one, for so many images.
+
+    Parameters
+    ----------
+    module, extraction
+        Canonical, and what was read from it.
+    batch
+        Images; :func:`tvm_ios.graphturbo.workload.with_batch` must accept the graph.
+    """
+    wide = with_batch(extraction.graph, batch)
+    old = module["main"]
+    builder = relax.BlockBuilder()
+    graph = extraction.graph
+    parameters = [
+        relax.Var(p.name, relax.TensorType(list(wide.tensors[t].shape), wide.tensors[t].dtype))
+        for p, t in zip(old.params, graph.inputs, strict=True)
+    ]
+    made: dict[int, Any] = dict(zip(graph.inputs, parameters, strict=True))
+    for number, tensor in enumerate(graph.tensors):
+        if tensor.constant:
+            made[number] = extraction.values[number]
+            if wide.tensors[number].shape != tensor.shape:
+                array = extraction.values[number].value.numpy()
+                made[number] = relax.const(array.repeat(batch, axis=0), tensor.dtype)
+    attributes = dict(old.attrs.items()) if old.attrs else None
+    with builder.function("main", parameters, attrs=attributes):
+        with builder.dataflow():
+            for op in range(len(graph)):
+                emit_for_a_part(builder, extraction, op, made, lambda t: wide.tensors[t].shape)
+            results = [made[t] for t in graph.outputs]
+            several = len(results) > 1 or isinstance(old.ret_ty, relax.TupleType)
+            result = builder.emit_output(relax.Tuple(results) if several else results[0])
+        builder.emit_func_output(result)
+    return tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)

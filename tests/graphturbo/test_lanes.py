@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx_networks import Runner, networks
+
+from tvm_ios.graph import bits
+from tvm_ios.graphturbo.grouping import group
+from tvm_ios.graphturbo.instances import Instances, split_into_instances
+from tvm_ios.graphturbo.lanes import lane_schedule, place_instances
+from tvm_ios.graphturbo.layers import form_layers
+from tvm_ios.graphturbo.orders import order_instances
+from tvm_ios.graphturbo.split_info import Splitter
+
+
+def instances_of(model: Any, capacity: int) -> Instances:
+    layers = form_layers(Runner(model).graph)
+    return split_into_instances(layers, group(Splitter(layers, capacity, 4, batch_only=True)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(model=networks(), capacity=st.sampled_from((500, 2000, 8000)), lanes=st.integers(1, 3))
+def test_lanes_wait_only_between_phases(model: Any, capacity: int, lanes: int) -> None:
+    instances = instances_of(model, capacity)
+    assert all(s.split is None or not s.split.axis for s in instances.subgraphs)
+    places = place_instances(instances, lanes)
+    for number, place in enumerate(places):
+        assert (place.lane is None) == bool(place.phase % 2)
+        for source in bits(instances.predecessors[number]):
+            before = places[source]
+            assert before.phase < place.phase or before == place
+    order = order_instances(instances, exact=False)[0].order
+    # Instances are their own units here.
+    units = instances.as_graph
+    schedule = lane_schedule(units, range(len(units)), order, places, batch=1)
+    schedule.validate(units)
+    for stage in schedule.stages:
+        assert len(stage.groups) <= lanes
+        for members in stage.groups:
+            assert [order.index(m) for m in members] == sorted(order.index(m) for m in members)

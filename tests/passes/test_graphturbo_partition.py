@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tvm
+from relax_sketch import module_of, pyramid, run
+from tvm import relax
+
+from relay_passes.graphturbo_partition import GraphTurboPartition
+from relay_passes.relax.instances import PARTITION, SUBGRAPH
+from tvm_ios.errors import UserError
+from tvm_ios.memory_hierarchy import load_hierarchy
+
+
+@pytest.fixture(scope="module")
+def module() -> tvm.IRModule:
+    return module_of([(8, 3, 8, 8)], pyramid(8))
+
+
+# An image of the first stage takes 6 KB at its peak, one of the second 2.5 KB.
+@pytest.mark.parametrize("capacity", [3000, 7000, 14_000, 30_000, 1 << 20])
+def test_instances_compute_the_same(module: tvm.IRModule, capacity: int) -> None:
+    partitioned = GraphTurboPartition("stcp920", capacity=capacity)(module)
+    relax.analysis.well_formed(partitioned)
+    for found, expected in zip(run(partitioned), run(module), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_main_calls_a_function_for_each_instance(module: tvm.IRModule) -> None:
+    partitioned = GraphTurboPartition("stcp920", capacity=7000)(module)
+    partition = json.loads(str(partitioned.attrs[PARTITION]))
+    assert partition["factors"][0] == 8
+    assert partition["factors"] == sorted(partition["factors"], reverse=True)
+    assert len(partition["order"]) == sum(partition["factors"])
+    assert partition["order"] != sorted(partition["order"])  # depth first
+    calls = [
+        int(partitioned[binding.value.op].attrs[SUBGRAPH])
+        for block in partitioned["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.GlobalVar)
+    ]
+    assert calls == [subgraph for subgraph, _ in partition["order"]]
+
+
+def test_it_is_idempotent_and_leaves_its_argument_alone(module: tvm.IRModule) -> None:
+    before = module.script()
+    once = GraphTurboPartition("stcp920", capacity=7000)(module)
+    assert module.script() == before
+    tvm.ir.assert_structural_equal(GraphTurboPartition("stcp920")(once), once)
+
+
+def test_devices(module: tvm.IRModule) -> None:
+    # All of it fits 512 KB, and the L2 of any CPU.
+    for device in ("stcp920", load_hierarchy("goya"), "cpu"):
+        partitioned = GraphTurboPartition(device)(module)
+        assert json.loads(str(partitioned.attrs[PARTITION]))["factors"] == [1]
+
+
+def test_what_is_refused(module: tvm.IRModule) -> None:
+    with pytest.raises(UserError, match="0 bytes"):
+        GraphTurboPartition(capacity=0)
+    with pytest.raises(UserError, match="use a100"):
+        GraphTurboPartition("tpu")(module)
+    written = module_of([(8, 3)], lambda s, x: s.emit(relax.op.add(x, s.normal(8, 3))))
+    with pytest.raises(UserError, match="batch"):
+        GraphTurboPartition("stcp920", capacity=40)(written)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from relax_sketch import LANES, inputs_of, module_of, pyramid, run
+
+from relay_passes.graphturbo_policy import Unrolled, graphturbo_policy
+from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.relax.unroll import rebatch
+from runtime_ext.build import build
+from tvm_ios.schedule import Strategy
+
+
+def unrolled(module: Any, capacity: int, lanes: int = LANES) -> Unrolled:
+    return graphturbo_policy(prepare(module), lanes=lanes, capacity=capacity)
+
+
+# An image of the first stage takes 6 KB at its peak, one of the second 2.5 KB.
+@pytest.mark.parametrize("capacity", [3000, 14_000])
+def test_lanes_of_instances_compute_the_same(capacity: int) -> None:
+    module = module_of([(8, 3, 8, 8)], pyramid(8))
+    found = unrolled(module, capacity)
+    model = build(apply_schedule(found.prepared, found.schedule), lanes=LANES)
+    inputs = inputs_of(module)
+    for executor in ("native", "poisoning"):
+        session = model.session(executor=executor)
+        session.run(**dict(zip((port.name for port in model.inputs), inputs, strict=True)))
+        for place, expected in enumerate(run(module, inputs)):
+            np.testing.assert_allclose(session.get_output(place), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_every_lane_runs_its_instances_alone_and_in_order() -> None:
+    found = unrolled(module_of([(8, 3, 8, 8)], pyramid(8)), 7000, lanes=2)
+    assert found.instances.subgraphs[0].factor == 8
+    stage = found.schedule.stages[0]
+    assert stage.strategy is Strategy.CONCURRENT
+    assert len(stage.groups) == 2
+    alone = [p for p in found.places if p.lane is not None and p.phase == 0]
+    assert [p.lane for p in alone].count(0) == [p.lane for p in alone].count(1)
+
+
+def test_a_module_for_more_images() -> None:
+    single = prepare(module_of([(1, 3, 8, 8)], pyramid(1)))
+    wide = rebatch(single.module, single.outliner.extraction, 4)
+    (image,) = inputs_of(single.module)
+    images = np.concatenate([image, 2 * image, -image, image * image])
+    found = run(wide, [images])
+    for number in range(4):
+        expected = run(single.module, [images[number : number + 1]])
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a[number : number + 1], b, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,113 @@
+"""What a part of a sub-graph reads, makes and computes, and the bytes that it lives in."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tvm_ios.graph import bits
+from tvm_ios.graphturbo.box import Box, hull, volume, whole
+from tvm_ios.graphturbo.layers import Layers
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The work for some elements of a sub-graph's outputs.
+
+    Attributes
+    ----------
+    boxes
+        What of each tensor is read or made, by tensor; inputs of the sub-graph included.
+    peak
+        Bytes of the tensors that are live at once, in the order of the layers: inputs from the
+        start to their last reader, outputs to the end. Weights are not counted: a small buffer of
+        fixed size serves them layer by layer (section 2.2).
+    flops
+        Floating-point operations; of elements in several parts in each of them.
+    """
+
+    boxes: Mapping[int, Box]
+    peak: int
+    flops: float
+
+
+def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> Part:
+    """Work back from outputs to inputs.
+
+    Parameters
+    ----------
+    layers
+        Of the graph.
+    subgraph
+        Bit set of layers.
+    owned
+        For each output of the sub-graph the elements that this part is to make.
+    """
+    boxes = dict(owned)
+    flops = 0.0
+    computed: list[int] = []
+    for layer in reversed(list(bits(subgraph))):
+        wanted = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
+        if not wanted:
+            continue
+        computed.append(layer)
+        found, work = layers.needs(layer, wanted)
+        flops += work
+        for tensor, box in found.items():
+            boxes[tensor] = hull(boxes.get(tensor), box)
+    return Part(boxes, _peak(layers, computed[::-1], boxes, owned), flops)
+
+
+def whole_part(layers: Layers, subgraph: int) -> Part:
+    """All of a sub-graph at once."""
+    shapes = layers.graph.tensors
+    return part_of(layers, subgraph, {t: whole(shapes[t].shape) for t in exits(layers, subgraph)})
+
+
+def exits(layers: Layers, subgraph: int) -> tuple[int, ...]:
+    """The tensors that a sub-graph makes for others, or for the graph's user."""
+    return tuple(
+        t
+        for layer in bits(subgraph)
+        for t in layers.outputs[layer]
+        if t in layers.graph.outputs or layers.readers(t) & ~subgraph
+    )
+
+
+def entries(layers: Layers, subgraph: int) -> tuple[int, ...]:
+    """The tensors that a sub-graph reads from outside, constants excluded."""
+    read = (t for layer in bits(subgraph) for t in layers.inputs[layer])
+    return tuple(
+        dict.fromkeys(t for t in read if (m := layers.maker(t)) is None or not subgraph >> m & 1)
+    )
+
+
+def nbytes(layers: Layers, tensor: int, box: Box) -> int:
+    """Bytes of some elements of a tensor."""
+    described = layers.graph.tensors[tensor]
+    return volume(box) * described.nbytes // max(1, volume(whole(described.shape)))
+
+
+def _peak(
+    layers: Layers, order: list[int], boxes: Mapping[int, Box], owned: Mapping[int, Box]
+) -> int:
+    steps = len(order)
+    first: dict[int, int] = {}
+    last: dict[int, int] = dict.fromkeys(owned, steps - 1)
+    for step, layer in enumerate(order):
+        for tensor in layers.inputs[layer]:
+            if tensor in boxes:
+                # What nothing made before was there from the start.
+                first.setdefault(tensor, 0)
+                last[tensor] = max(last.get(tensor, 0), step)
+        for tensor in layers.outputs[layer]:
+            if tensor in boxes:
+                first[tensor] = step
+                last.setdefault(tensor, step)
+    change = [0] * (steps + 1)
+    for tensor, begin in first.items():
+        size = nbytes(layers, tensor, boxes[tensor])
+        change[begin] += size
+        change[last[tensor] + 1] -= size
+    return max(itertools.accumulate(change[:-1]), default=0)

@@ -1,0 +1,158 @@
+"""Sub-graphs split into instances, and the dependences between these (section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm_ios.graph import Operator, OpGraph, Tensor, mask_of
+from tvm_ios.graphturbo.box import Box, intersects
+from tvm_ios.graphturbo.footprint import Part, entries, exits, nbytes, part_of, whole_part
+from tvm_ios.graphturbo.grouping import SubGraph
+from tvm_ios.graphturbo.layers import Layers
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One part of a sub-graph.
+
+    Attributes
+    ----------
+    subgraph
+        Its place among the sub-graphs.
+    part
+        Its number among the instances of this sub-graph.
+    owned
+        What it makes of each output of the sub-graph; no other instance makes it.
+    needs
+        What it reads of each tensor from outside, inputs of the graph included.
+    work
+        All elements that it computes, its footprint and FLOPs.
+    """
+
+    subgraph: int
+    part: int
+    owned: Mapping[int, Box]
+    needs: Mapping[int, Box]
+    work: Part
+
+
+@dataclass(frozen=True)
+class Instances:
+    """All instances of a graph, sub-graph by sub-graph.
+
+    Attributes
+    ----------
+    layers, subgraphs
+        What was split.
+    instances
+        In breadth-first order.
+    """
+
+    layers: Layers
+    subgraphs: tuple[SubGraph, ...]
+    instances: tuple[Instance, ...]
+
+    def __len__(self) -> int:
+        return len(self.instances)
+
+    @cached_property
+    def makers(self) -> Mapping[int, tuple[int, ...]]:
+        """For each tensor between sub-graphs the instances that make its pieces."""
+        makers: dict[int, list[int]] = {}
+        for number, instance in enumerate(self.instances):
+            for tensor in instance.owned:
+                makers.setdefault(tensor, []).append(number)
+        return {tensor: tuple(numbers) for tensor, numbers in makers.items()}
+
+    def sources(self, instance: int, tensor: int) -> tuple[int, ...]:
+        """The instances whose pieces of a tensor an instance reads.
+
+        An edge of the sub-graphs that no element crosses between two instances is redundant.
+        """
+        need = self.instances[instance].needs[tensor]
+        return tuple(
+            maker
+            for maker in self.makers.get(tensor, ())
+            if intersects(self.instances[maker].owned[tensor], need)
+        )
+
+    @cached_property
+    def predecessors(self) -> tuple[int, ...]:
+        """For each instance the bit set of those that it reads from."""
+        return tuple(
+            mask_of(maker for tensor in instance.needs for maker in self.sources(number, tensor))
+            for number, instance in enumerate(self.instances)
+        )
+
+    @cached_property
+    def redundant(self) -> int:
+        """How many dependences of sub-graphs, instance by instance, were eliminated."""
+        inherited = sum(
+            len({maker for tensor in i.needs for maker in self.makers.get(tensor, ())})
+            for i in self.instances
+        )
+        return inherited - sum(mask.bit_count() for mask in self.predecessors)
+
+    @cached_property
+    def as_graph(self) -> OpGraph:
+        """Instances as operators on pieces of tensors, for whoever orders operators.
+
+        Inputs of the graph lie in global memory and take no room.
+        """
+        layers = self.layers
+        tensors: list[Tensor] = []
+        pieces: dict[tuple[int, int], int] = {}
+        operators: list[Operator] = []
+        for number, instance in enumerate(self.instances):
+            read = tuple(
+                pieces[tensor, maker]
+                for tensor in instance.needs
+                for maker in self.sources(number, tensor)
+            )
+            for tensor, box in instance.owned.items():
+                pieces[tensor, number] = len(tensors)
+                name = f"{layers.graph.tensors[tensor].name}.{instance.part}"
+                tensors.append(Tensor(name, (nbytes(layers, tensor, box),), "uint8"))
+            made = tuple(pieces[tensor, number] for tensor in instance.owned)
+            name = f"{instance.subgraph}.{instance.part}"
+            operators.append(Operator(name, "instance", read, made))
+        outputs = tuple(n for (t, _), n in pieces.items() if t in layers.graph.outputs)
+        return OpGraph(layers.graph.name, tuple(operators), tuple(tensors), (), outputs)
+
+    @cached_property
+    def scratch(self) -> Mapping[int, int]:
+        """For each instance the bytes that it takes at its peak beside the pieces it touches."""
+        graph = self.as_graph
+        touched = (
+            sum(graph.tensors[t].nbytes for t in (*op.inputs, *op.outputs))
+            for op in graph.operators
+        )
+        return {
+            number: max(0, instance.work.peak - pieces)
+            for number, (instance, pieces) in enumerate(zip(self.instances, touched, strict=True))
+        }
+
+
+def split_into_instances(layers: Layers, subgraphs: Sequence[SubGraph]) -> Instances:
+    """Split every sub-graph as its :class:`Split` says; one that does not fit is one instance.
+
+    Parameters
+    ----------
+    layers, subgraphs
+        A partition of the layers in topological order, as :func:`tvm_ios.graphturbo.group` makes.
+    """
+    made: list[Instance] = []
+    for number, subgraph in enumerate(subgraphs):
+        read = entries(layers, subgraph.layers)
+        for part in range(subgraph.factor):
+            if subgraph.split is None:
+                work = whole_part(layers, subgraph.layers)
+                owned = {t: work.boxes[t] for t in exits(layers, subgraph.layers)}
+            else:
+                owned = subgraph.split.owned(layers.graph, part)
+                work = part_of(layers, subgraph.layers, owned)
+            needs = {t: work.boxes[t] for t in read if t in work.boxes}
+            made.append(Instance(number, part, owned, needs, work))
+    return Instances(layers, tuple(subgraphs), tuple(made))

@@ -1,0 +1,195 @@
+"""Layers: straight lines of operators with at most one that has parameters (section 1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tvm_ios.graph import GraphError, OpGraph, mask_of
+from tvm_ios.graphturbo.access import flops_of, needed
+from tvm_ios.graphturbo.box import Box, hull
+from tvm_ios.operators import ACTIVATIONS, ANCHORS, ARITHMETIC, RESHAPING
+from tvm_ios.unit_partition import Partition
+
+#: What follows an operator in its layer.
+_AUXILIARY = ACTIVATIONS | ARITHMETIC | RESHAPING | {"bias_add", "cast", "erf", "softmax"}
+_PARAMETERS = ANCHORS | {"matmul", "conv"}
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a graph, in topological order: the nodes that sub-graphs are made of.
+
+    A tensor made and read inside one layer takes no memory: loop fusion keeps it in registers.
+
+    Attributes
+    ----------
+    graph
+        Of operators.
+    members
+        For each layer its operators in topological order.
+
+    Raises
+    ------
+    GraphError
+        If a layer stands before one that it reads from.
+    """
+
+    graph: OpGraph
+    members: tuple[tuple[int, ...], ...]
+    _known: dict[tuple[int, tuple[tuple[int, Box], ...]], tuple[dict[int, Box], float]] = field(
+        default_factory=dict[tuple[int, tuple[tuple[int, Box], ...]], tuple[dict[int, Box], float]],
+        repr=False,
+        compare=False,
+    )
+
+    def __post_init__(self) -> None:
+        for number, mask in enumerate(self.predecessors):
+            if mask >> number:
+                name = self.graph.operators[self.members[number][0]].name
+                raise GraphError(f"the layer of operator {name!r} reads from one after it")
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @cached_property
+    def owner(self) -> tuple[int, ...]:
+        """For each operator its layer."""
+        owner = [-1] * len(self.graph)
+        for number, members in enumerate(self.members):
+            for op in members:
+                owner[op] = number
+        return tuple(owner)
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer the tensors that it reads from outside, constants excluded."""
+        graph = self.graph
+        return tuple(
+            tuple(
+                dict.fromkeys(
+                    t
+                    for op in members
+                    for t in graph.operators[op].inputs
+                    if not graph.tensors[t].constant and self.maker(t) != number
+                )
+            )
+            for number, members in enumerate(self.members)
+        )
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[int, ...], ...]:
+        """For each layer the tensors that others read, or that are outputs of the graph."""
+        return tuple(
+            tuple(
+                t
+                for op in members
+                for t in self.graph.operators[op].outputs
+                if t in self.graph.outputs or self.readers(t) & ~(1 << number)
+            )
+            for number, members in enumerate(self.members)
+        )
+
+    @cached_property
+    def predecessors(self) -> tuple[int, ...]:
+        """For each layer the bit set of those that it reads from."""
+        return tuple(
+            mask_of(m for t in read if (m := self.maker(t)) is not None) for read in self.inputs
+        )
+
+    @cached_property
+    def successors(self) -> tuple[int, ...]:
+        """For each layer the bit set of those that read from it."""
+        made = enumerate(self.outputs)
+        return tuple(
+            mask_of(self.owner[r] for t in tensors for r in self.graph.consumers[t]) & ~(1 << n)
+            for n, tensors in made
+        )
+
+    @cached_property
+    def weight_bytes(self) -> tuple[int, ...]:
+        """For each layer the bytes of its constants."""
+        tensors = self.graph.tensors
+        return tuple(
+            sum(
+                tensors[t].nbytes
+                for t in {t for op in members for t in self.graph.operators[op].inputs}
+                if tensors[t].constant
+            )
+            for members in self.members
+        )
+
+    def maker(self, tensor: int) -> int | None:
+        """The layer that makes a tensor; None for an input of the graph."""
+        op = self.graph.producer[tensor]
+        return None if op is None else self.owner[op]
+
+    def readers(self, tensor: int) -> int:
+        """The bit set of the layers that read a tensor."""
+        return mask_of(self.owner[op] for op in self.graph.consumers[tensor])
+
+    def needs(self, layer: int, wanted: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
+        """What a layer reads for boxes of its outputs, and its FLOPs for them.
+
+        Parameters
+        ----------
+        layer
+            Its number.
+        wanted
+            Boxes of some of its outputs by tensor.
+        """
+        key = (layer, tuple(sorted(wanted.items())))
+        if key not in self._known:
+            self._known[key] = self._work_back(layer, wanted)
+        return self._known[key]
+
+    def _work_back(self, layer: int, wanted: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
+        boxes, flops = dict(wanted), 0.0
+        graph = self.graph
+        for op in reversed(self.members[layer]):
+            for position, made in enumerate(graph.operators[op].outputs):
+                if made not in boxes:
+                    continue
+                flops += flops_of(graph, op, position, boxes[made])
+                found = needed(graph, op, position, boxes[made])
+                for tensor, box in zip(graph.operators[op].inputs, found, strict=True):
+                    if box is not None and not graph.tensors[tensor].constant:
+                        boxes[tensor] = hull(boxes.get(tensor), box)
+        return {t: boxes[t] for t in self.inputs[layer] if t in boxes}, flops
+
+
+def form_layers(graph: OpGraph, groups: Sequence[Sequence[int]] | None = None) -> Layers:
+    """The layers of a graph.
+
+    Parameters
+    ----------
+    graph
+        Of operators.
+    groups
+        Which operators belong together, of at most one exit each; by default straight lines of
+        one parameterised operator and auxiliary ones around it.
+
+    Raises
+    ------
+    GraphError
+        If the groups cannot be ordered by their exits.
+    """
+    if groups is None:
+        groups = _straight_lines(graph)
+    return Layers(graph, tuple(sorted(map(tuple, groups), key=lambda group: group[-1])))
+
+
+def _straight_lines(graph: OpGraph) -> list[list[int]]:
+    partition = Partition(graph)
+    for op in range(len(graph)):
+        sources = set(partition.sources(op))
+        source = sources.pop() if len(sources) == 1 else None
+        if source is None or partition.reader(source) != op:
+            continue
+        kinds = [graph.operators[member].kind for member in partition.members(source)]
+        kind = graph.operators[op].kind
+        bare = kind in _PARAMETERS and set(kinds) <= ACTIVATIONS | ARITHMETIC | {"bias_add"}
+        if kind in _AUXILIARY or bare:
+            partition.join(source, op)
+    return partition.groups()

@@ -1,0 +1,141 @@
+"""Orders of sub-graph instances (section 3.3), compared by the fast memory that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.graph import bits
+from tvm_ios.graphturbo.instances import Instances
+from tvm_ios.memory.footprint import footprints
+from tvm_ios.memory.optimal import schedule_optimal
+from tvm_ios.memory.problem import memory_problem
+
+#: Seconds that the exact search may take; what it has found by then is an order as well.
+SEARCH_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceOrder:
+    """An order of all instances.
+
+    Attributes
+    ----------
+    name
+        How it was found.
+    order
+        Instances by number, each after those that it reads from.
+    peak
+        Bytes: the pieces that are waiting for a reader, and the running instance's own footprint.
+    proven
+        Whether no order has a smaller peak.
+    """
+
+    name: str
+    order: tuple[int, ...]
+    peak: int
+    proven: bool = False
+
+
+def breadth_first(predecessors: Sequence[int]) -> tuple[int, ...]:
+    """Level by level (figure 7a)."""
+    waiting = [mask.bit_count() for mask in predecessors]
+    order = [i for i, count in enumerate(waiting) if not count]
+    readers = _readers(predecessors)
+    for instance in order:
+        for reader in readers[instance]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                order.append(reader)
+    return tuple(order)
+
+
+def depth_first(predecessors: Sequence[int]) -> tuple[int, ...]:
+    """Algorithm 3: what an instance fed comes to the end of the list, the last ready one runs."""
+    waiting = [mask.bit_count() for mask in predecessors]
+    readers = _readers(predecessors)
+    ready = [i for i, count in enumerate(waiting) if not count]
+    order: list[int] = []
+    while ready:
+        place = len(ready) - 1
+        while waiting[ready[place]]:
+            place -= 1
+        instance = ready.pop(place)
+        order.append(instance)
+        for reader in readers[instance]:
+            waiting[reader] -= 1
+            # It may be in the list already, fed by another producer: it moves to the end.
+            if reader in ready:
+                ready.remove(reader)
+            ready.append(reader)
+    return tuple(order)
+
+
+def heaviest_first(predecessors: Sequence[int], weights: Sequence[int]) -> tuple[int, ...]:
+    """Of the ready instances the one with the heaviest footprint, later ones first (section 3.6).
+
+    Parameters
+    ----------
+    predecessors
+        For each instance the bit set of those that it reads from.
+    weights
+        Bytes of each instance.
+    """
+    waiting = [mask.bit_count() for mask in predecessors]
+    readers = _readers(predecessors)
+    ready = [i for i, count in enumerate(waiting) if not count]
+    order: list[int] = []
+    while ready:
+        instance = max(ready, key=lambda i: (weights[i], i))
+        ready.remove(instance)
+        order.append(instance)
+        for reader in readers[instance]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    return tuple(order)
+
+
+def order_instances(instances: Instances, exact: bool = True) -> tuple[InstanceOrder, ...]:
+    """All orders, the one that takes the least memory first; of equals the depth-first one.
+
+    Parameters
+    ----------
+    instances
+        What is ordered.
+    exact
+        Search for the least peak too, for :data:`SEARCH_SECONDS` at most.
+    """
+    masks = instances.predecessors
+    weights = [instance.work.peak for instance in instances.instances]
+    heuristics: dict[str, Callable[[], tuple[int, ...]]] = {
+        "depth-first": lambda: depth_first(masks),
+        "breadth-first": lambda: breadth_first(masks),
+        "heaviest-first": lambda: heaviest_first(masks, weights),
+    }
+    found = [
+        InstanceOrder(name, order := make(), order_peak(instances, order))
+        for name, make in heuristics.items()
+    ]
+    if exact:
+        problem = memory_problem(instances.as_graph, scratch=instances.scratch)
+        best = schedule_optimal(problem, SEARCH_SECONDS)
+        found.append(InstanceOrder("exact", tuple(best.order), best.peak))
+        found = [
+            InstanceOrder(o.name, o.order, o.peak, best.proven and o.peak == best.peak)
+            for o in found
+        ]
+    return tuple(sorted(found, key=lambda order: order.peak))
+
+
+def order_peak(instances: Instances, order: Sequence[int]) -> int:
+    """Bytes that an order needs at its peak."""
+    return footprints(instances.as_graph, order, scratch=instances.scratch).peak
+
+
+def _readers(predecessors: Sequence[int]) -> list[list[int]]:
+    readers: list[list[int]] = [[] for _ in predecessors]
+    for instance, mask in enumerate(predecessors):
+        for source in bits(mask):
+            readers[source].append(instance)
+    return readers

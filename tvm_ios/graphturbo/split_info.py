@@ -1,0 +1,193 @@
+"""How a sub-graph can be split so that a part fits the local buffer (Algorithm 1, equation 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm_ios.graph import OpGraph, bits
+from tvm_ios.graphturbo.box import Box, share
+from tvm_ios.graphturbo.dimensions import Dimensions
+from tvm_ios.graphturbo.footprint import Part, exits, part_of, whole_part
+from tvm_ios.graphturbo.layers import Layers, form_layers
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A way to cut a sub-graph into parts: an element of SplitInfo.
+
+    Attributes
+    ----------
+    factor
+        Parts (f_d); 1 if the whole sub-graph fits.
+    operators
+        How many of the sub-graph's operators it cuts (n_d).
+    axis
+        Of the output, from 0 (d).
+    axes
+        For each output of the sub-graph the axis that is cut.
+    peak
+        Bytes of the largest part that was looked at.
+    """
+
+    factor: int
+    operators: int
+    axis: int
+    axes: Mapping[int, int]
+    peak: int
+
+    def owned(self, graph: OpGraph, part: int) -> dict[int, Box]:
+        """The elements of each output that a part makes; no element is made by two parts."""
+        return {
+            tensor: share(graph.tensors[tensor].shape, axis, part, self.factor)
+            for tensor, axis in self.axes.items()
+        }
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """Algorithm 1 and the choice of equation 1 for the sub-graphs of one graph.
+
+    Attributes
+    ----------
+    layers
+        The nodes of the graph.
+    capacity
+        Bytes of the local buffer that a part may take.
+    cores
+        Of a cluster: so many parts can run side by side, so that smaller factors are tried as
+        powers of two, for balance.
+    recomputation
+        The largest share of a sub-graph's work that its parts may do again where they overlap.
+    batch_only
+        Cut outermost axes alone: then all parts of a sub-graph are the same computation.
+    """
+
+    layers: Layers
+    capacity: int
+    cores: int = 8
+    recomputation: float = 0.1
+    batch_only: bool = False
+
+    @cached_property
+    def dimensions(self) -> Dimensions:
+        """The loop dimensions of the graph."""
+        return Dimensions(self.layers.graph)
+
+    @cached_property
+    def _best(self) -> dict[int, Split | None]:
+        return {}
+
+    def best(self, subgraph: int) -> Split | None:
+        """The split that equation 1 prefers, or None if no part fits.
+
+        Most operators cut, then the smallest factor, then the outermost axis.
+        """
+        if subgraph not in self._best:
+            found = self.split_info(subgraph, only_the_best=True)
+            self._best[subgraph] = max(found, key=_preference, default=None)
+        return self._best[subgraph]
+
+    def split_info(self, subgraph: int, only_the_best: bool = False) -> list[Split]:
+        """SplitInfo of a sub-graph (Algorithm 1), for each of its outputs (section 3.6).
+
+        The least factor of each axis whose parts fit, are equal, and do not compute too much
+        again. The algorithm divides the whole footprint by the factor; here the footprints of the
+        parts are worked out, which differ where windows overlap.
+
+        Parameters
+        ----------
+        subgraph
+            Bit set of layers.
+        only_the_best
+            Leave out what cannot be preferred to what was found already.
+        """
+        complete = whole_part(self.layers, subgraph)
+        least = -(-complete.peak // self.capacity)
+        candidates = [
+            (self._operators_cut(subgraph, dimension), -axis, output, dimension)
+            for output in exits(self.layers, subgraph)
+            for axis, dimension in enumerate(self.dimensions.of(output))
+        ]
+        found: list[Split] = []
+        for operators, minus_axis, _, dimension in sorted(candidates, reverse=True):
+            axes = self._axes(subgraph, dimension)
+            if axes is None:
+                continue
+            if only_the_best and found:
+                best = max(found, key=_preference)
+                if operators < best.operators or best.factor <= self._first_from(least):
+                    break
+            split = self._least(subgraph, complete, operators, -minus_axis, axes)
+            if split is not None:
+                found.append(split)
+        return found
+
+    def _least(
+        self, subgraph: int, complete: Part, operators: int, axis: int, axes: Mapping[int, int]
+    ) -> Split | None:
+        for factor in self._factors(axes):
+            if complete.peak > self.capacity * factor:
+                continue
+            split = Split(factor, operators, axis, axes, complete.peak)
+            if factor == 1:
+                return split
+            parts = self._sample(subgraph, split)
+            middle = max(0, factor - len(parts))
+            work = sum(part.flops for part in parts) + middle * parts[len(parts) // 2].flops
+            if work > complete.flops * (1 + self.recomputation) + 1e-6:
+                return None
+            peak = max(part.peak for part in parts)
+            if peak <= self.capacity:
+                return Split(factor, operators, axis, axes, peak)
+        return None
+
+    def _sample(self, subgraph: int, split: Split) -> list[Part]:
+        """The first, a middle and the last part; those between are like the middle one."""
+        graph = self.layers.graph
+        places = dict.fromkeys((0, split.factor // 2, split.factor - 1))
+        return [part_of(self.layers, subgraph, split.owned(graph, place)) for place in places]
+
+    def _axes(self, subgraph: int, dimension: int) -> dict[int, int] | None:
+        """The axis of every output along a dimension, or None if one has none."""
+        axes: dict[int, int] = {}
+        for tensor in exits(self.layers, subgraph):
+            axis = self.dimensions.matching_axis(dimension, tensor)
+            if axis is None or (self.batch_only and axis):
+                return None
+            axes[tensor] = axis
+        return axes
+
+    def _factors(self, axes: Mapping[int, int]) -> list[int]:
+        """1, 2, 4, ... up to the cores, then all; those that cut every output evenly."""
+        extents = [self.layers.graph.tensors[t].shape[axis] for t, axis in axes.items()]
+        return [v for v in self._values(min(extents)) if all(n % v == 0 for n in extents)]
+
+    def _values(self, most: int) -> list[int]:
+        powers = [1 << i for i in range(self.cores.bit_length()) if 1 << i <= self.cores]
+        return [v for v in powers if v <= most] + list(range(powers[-1] + 1, most + 1))
+
+    def _first_from(self, least: int) -> int:
+        """The smallest factor that is ever tried and at least so large."""
+        return next(v for v in self._values(least + 2 * self.cores) if v >= least)
+
+    def _operators_cut(self, subgraph: int, dimension: int) -> int:
+        graph = self.layers.graph
+        return sum(
+            any(
+                self.dimensions.matching_axis(dimension, t) is not None
+                for t in graph.operators[op].outputs
+            )
+            for layer in bits(subgraph)
+            for op in self.layers.members[layer]
+        )
+
+
+def splitter(graph: OpGraph, capacity: int, cores: int = 8) -> Splitter:
+    """A splitter of the graph's own layers."""
+    return Splitter(form_layers(graph), capacity, cores)
+
+
+def _preference(split: Split) -> tuple[int, int, int]:
+    return split.operators, -split.factor, -split.axis
