@@ -3,52 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import tvm
 
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared
 from runtime_ext.cpu_device import CpuDevice
 from runtime_ext.in_place import arrange
 from runtime_ext.kernels.library import KernelCompiler
 from runtime_ext.kernels.unit import UnitSource
-from runtime_ext.machine import available_lanes, cache_folder, host_target
 from runtime_ext.measure import Progress, StageTimer
 from runtime_ext.scheduled_module import reject_tir
-from runtime_ext.stage_search import SearchLimits, StageSearch
+from runtime_ext.stage_search import StageSearch
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.network import SearchStatistics
-
-
-@dataclass(frozen=True)
-class MeasuringOptions(SearchLimits):
-    """How to measure.
-
-    Attributes
-    ----------
-    lanes
-        Threads; all that the process may use by default.
-    target
-        TVM target; this machine by default.
-    database
-        A MetaSchedule database (folder) of tuned kernels.
-    cache
-        Folder of compiled kernels and measurement logs.
-    """
-
-    lanes: int = field(default_factory=available_lanes)
-    target: Any = None
-    database: Path | None = None
-    cache: Path = field(default_factory=cache_folder)
-
-    @property
-    def resolved_target(self) -> Any:
-        """The target, this machine's where none is given."""
-        return self.target or host_target(self.lanes)
 
 
 class MeasuredSearch(StageSearch):

@@ -9,9 +9,8 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.relax.fold_constants import constant
+from relay_passes.stacking import Array, stacked
 from tvm_ios.merge_rule import MergePlan
-
-Array = np.ndarray[Any, Any]
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": relax.op.nn.relu,
@@ -34,18 +33,8 @@ def emit_merged(
     weights
         For each unit its kernel (O, I, kh, kw), and its bias if it has one.
     """
-    stacked = np.concatenate(
-        [
-            _place(kernel, plan.kernel, offset)
-            for (kernel, *_), offset in zip(weights, plan.offsets, strict=True)
-        ]
-    )
-    biases = [
-        (rest[0].reshape(-1) if rest else np.zeros(channels, stacked.dtype))
-        for (_, *rest), channels in zip(weights, plan.out_channels, strict=True)
-    ]
-    bias = np.concatenate(biases).reshape(1, -1, 1, 1)
-    constants = (constant(stacked), constant(bias))
+    kernel, bias = stacked(plan, weights)
+    constants = (constant(kernel), constant(bias.reshape(1, -1, 1, 1)))
     parameters = [
         relax.Var("p0", data_type),
         *(relax.Var(f"p{i}", value.ty) for i, value in enumerate(constants, 1)),
@@ -78,11 +67,3 @@ def emit_merged(
 
 def _activate(builder: relax.BlockBuilder, name: str, data: Any) -> Any:
     return data if name == "none" else builder.emit(_ACTIVATIONS[name](data))
-
-
-def _place(kernel: Array, window: tuple[int, int], offset: tuple[int, int]) -> Array:
-    """The kernel at its offset in a window of zeros."""
-    placed = np.zeros((*kernel.shape[:2], *window), kernel.dtype)
-    (top, left), (height, width) = offset, kernel.shape[2:]
-    placed[:, :, top : top + height, left : left + width] = kernel
-    return placed

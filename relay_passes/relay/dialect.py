@@ -1,0 +1,10 @@
+"""Relay, of any TVM up to 0.19."""
+
+import tvm
+
+from relay_passes.dialect import Dialect
+from relay_passes.relay.canonicalise import canonicalise
+from relay_passes.relay.extract import extract
+from relay_passes.relay.outline import Outliner, outline
+
+DIALECT = Dialect("relay", canonicalise, extract, Outliner, outline, tvm.runtime.String)
