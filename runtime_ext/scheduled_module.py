@@ -10,15 +10,18 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from runtime_ext.ir_form import GROUP, KERNEL, OUTPUT_NAMES, SCHEDULE, STAGE, UNIT
-from tvm_ios.errors import UserError
+from runtime_ext.ir_form import (
+    GROUP,
+    KERNEL,
+    OUTPUT_NAMES,
+    SCHEDULE,
+    STAGE,
+    UNIT,
+    ModuleError,
+)
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.placement import Placement
 from tvm_ios.schedule import Schedule, Stage, Strategy
-
-
-class ModuleError(UserError):
-    """A module that is not in the scheduled form."""
 
 
 @dataclass(frozen=True)

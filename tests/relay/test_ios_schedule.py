@@ -56,9 +56,9 @@ def test_stands_beside_other_passes() -> None:
 
 def test_the_module_of_the_caller_is_not_changed() -> None:
     module = module_of([(1, 3, 8, 8)], small)
-    before = tvm.ir.save_json(module)
+    before = module.astext()
     IOSSchedule(cost="v100")(module)
-    assert tvm.ir.save_json(module) == before
+    assert module.astext() == before
 
 
 def test_is_idempotent_and_survives_saving(block: tvm.IRModule) -> None:
@@ -101,14 +101,18 @@ def test_a_schedule_of_another_graph_is_refused_with_the_first_difference() -> N
         IOSSchedule(schedule=schedule)(module(2))
 
 
+@pytest.mark.slow
 def test_a_relay_testing_network() -> None:
     module, params = relay.testing.resnet.get_workload(
         num_layers=18, image_shape=(3, 32, 32), num_classes=10
     )
     rng = np.random.default_rng(0)
     for name, value in params.items():
-        low = 0.5 if name.endswith(("var", "gamma")) else -0.1
-        params[name] = tvm.nd.array(rng.uniform(low, low + 0.6, value.shape).astype("float32"))
+        if name.endswith(("var", "gamma")):
+            array = rng.uniform(0.5, 1.5, value.shape)
+        else:
+            array = rng.standard_normal(value.shape) / 20
+        params[name] = tvm.nd.array(array.astype("float32"))
     logits = relay.Function(module["main"].params, module["main"].body.args[0])
     module = tvm.IRModule.from_expr(bind_params_by_name(logits, params))
     module = relay.transform.InferType()(module)
@@ -116,6 +120,7 @@ def test_a_relay_testing_network() -> None:
     assert relative_error(run(made), run(module)) <= 1e-4
 
 
+@pytest.mark.slow
 def test_merged_and_concurrent_stages_of_a_relay_module() -> None:
     def body(s: RelaySketch, x: Any) -> Any:
         return relay.concatenate([small(s, x), small(s, x)], axis=1)

@@ -1,0 +1,61 @@
+"""What runs of a scheduled Relay module computes what TVM's graph executor does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from forced_schedules import merge_first
+from onnx_sketch import relative_error
+from relay_sketch import RelaySketch, inputs_of, module_of, run
+from test_ir_form import branches
+from tvm import relay
+
+from relay_passes.prepare import apply_schedule, prepare
+from runtime_ext.ir_form import ModuleError
+from runtime_ext.relay.build import build
+from tvm_ios.happens_before import check_races
+
+
+def _mixed(s: RelaySketch, x: Any) -> Any:
+    """Merged convolutions, kernels of one and of several tiles, a reshape, a tuple, a scratch."""
+    y = branches(s, x)
+    low, high = relay.split(relay.nn.max_pool2d(y, (3, 3), padding=(1, 1)), [9], axis=1)
+    separable = s.conv(s.conv(relay.nn.relu(low), 9, 9, groups=9), 9, 4, (1, 1))
+    flat = relay.nn.batch_flatten(relay.concatenate([separable, relay.exp(high)], axis=1))
+    return relay.nn.softmax(relay.nn.dense(flat, s.normal(7, 16 * 81))), y
+
+
+@pytest.fixture(scope="module")
+def built() -> Any:
+    module = module_of([(1, 3, 9, 9)], _mixed)
+    prepared = prepare(module)
+    return build(apply_schedule(prepared, merge_first(prepared)), lanes=2), module
+
+
+def results(session: Any, module: Any) -> list[Any]:
+    for name, value in inputs_of(module).items():
+        session.set_input(**{name: value})
+    session.run()
+    return [session.get_output(i) for i in range(2)]
+
+
+def test_computes_the_same_on_two_lanes(built: Any) -> None:
+    model, module = built
+    check_races(model.program)
+    assert sum(len(lane) > 0 for lane in model.program.lanes) == 2
+    assert relative_error(results(model.session(), module), run(module)) <= 1e-5
+
+
+def test_no_order_of_its_tiles_changes_a_bit(built: Any) -> None:
+    model, module = built
+    assert any(use.tiles > 1 for use in model.program.uses)
+    usual = results(model.session(), module)
+    for ours, theirs in zip(results(model.session(executor=executor), module), usual, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_module_without_a_schedule_is_refused() -> None:
+    with pytest.raises(ModuleError, match=r"has no schedule: run IOSSchedule\(\) on it first"):
+        build(module_of([(1, 3)], lambda s, x: relay.nn.relu(x)))
