@@ -60,7 +60,7 @@ $(STAMP): pyproject.toml $(wildcard runtime_ext/native/*)
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch $@
 
-relay-env: $(RELAY_STAMP)
+relay-env: $(STAMP) $(RELAY_STAMP)
 
 # The wheel of bitblas carries a whole TVM 0.17.dev0: the last release of apache-tvm with Relay is
 # no longer offered. The build ends with a check that relay.build works.

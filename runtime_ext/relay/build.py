@@ -15,7 +15,7 @@ import tvm_ffi
 
 from runtime_ext.buffers import content_key
 from runtime_ext.cpu_features import required_features
-from runtime_ext.executable import Executable
+from runtime_ext.executable import PACKAGES, Executable
 from runtime_ext.ir_form import CALLS, OUTPUT_NAMES, SCHEDULE, ModuleError
 from runtime_ext.machine import available_lanes, instruction_level
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
@@ -103,6 +103,7 @@ class BuiltRelayModel:
                 features=required_features(self.target),
                 fingerprint=self.schedule["fingerprint"],
                 notes=notes or {},
+                packages=PACKAGES[-1:],
             ).save(path)
 
 
