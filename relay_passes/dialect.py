@@ -38,6 +38,8 @@ class Dialect:
         The module, given an outliner and a schedule, with ``main`` calling units in its order.
     attribute
         A string as this TVM wants it for an attribute of a module.
+    measured_search
+        The class that searches with measured costs; importing it is for those who want it.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Dialect:
     outliner: Callable[[Any, OpGraph], Any]
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
     attribute: Callable[[str], Any]
+    measured_search: Callable[[], Any]
 
 
 def dialect_of(module: tvm.IRModule) -> Dialect:

@@ -86,9 +86,8 @@ class IOSSchedule:
         if (made := baseline_schedule(self.policy, graph)) is not None:
             return made
         if self.cost == "measured":
-            from relay_passes.measured import MeasuredSearch
-
-            return MeasuredSearch(prepared, options, self.progress).schedule(self.policy)[0]
+            search = prepared.dialect.measured_search()
+            return search(prepared, options, self.progress).schedule(self.policy)[0]
         cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost
         if self.policy == RAMMER:
             if not isinstance(cost, AnalyticCost):

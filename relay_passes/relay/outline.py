@@ -173,7 +173,7 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     places: list[tuple[str, int, int]] = []
     for made, stage, group in scheduled_units(outliner, schedule):
         given = [*(value[t] for t in made.data), *made.constants]
-        results = _bind_kernels(made, given, bindings)
+        results = bind_kernels(made, given, bindings)
         value.update(zip(made.outputs, results, strict=True))
         places += [(made.name, stage, group)] * (len(bindings) - len(places))
     results = [
@@ -186,7 +186,7 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     return with_main(module, main).with_attr(CALLS, tvm.runtime.String(json.dumps(places)))
 
 
-def _bind_kernels(
+def bind_kernels(
     made: UnitFunction, given: Sequence[Any], bindings: list[tuple[relay.Var, relay.Call]]
 ) -> list[Any]:
     """Append the calls of a unit's kernels; returns what stands for its outputs."""

@@ -17,9 +17,9 @@ from runtime_ext.buffers import content_key
 from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import PACKAGES, Executable
 from runtime_ext.ir_form import CALLS, OUTPUT_NAMES, SCHEDULE, ModuleError
-from runtime_ext.machine import available_lanes, instruction_level
+from runtime_ext.machine import available_lanes
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
-from runtime_ext.relay.library import RelayLibrary, build_library
+from runtime_ext.relay.library import RelayLibrary, build_library, host_target
 from runtime_ext.session import Port, Session
 from tvm_ios.arena.planner import PlannedMemory, plan_memory
 from tvm_ios.files import temporary_folder
@@ -29,9 +29,6 @@ from tvm_ios.program_builder import tensor_names
 from tvm_ios.schedule import Stage, Strategy
 
 Array = np.ndarray[Any, Any]
-
-#: Processors of each level: LLVM of older TVMs does not know the levels by name.
-_PROCESSOR = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ def build(
     if SCHEDULE not in attributes or CALLS not in attributes:
         raise ModuleError("the module has no schedule: run IOSSchedule() on it first")
     lanes = lanes or available_lanes()
-    target = tvm.target.Target(target or _host_target(lanes))
+    target = tvm.target.Target(target or host_target(lanes))
     library = build_library(module, target)
     weights = {name: value.numpy() for name, value in library.factory.get_params().items()}
     calls = [tuple(call) for call in json.loads(str(attributes[CALLS]))]
@@ -181,8 +178,3 @@ def _stages(read: UnitGraph) -> tuple[Stage, ...]:
         Stage(Strategy.CONCURRENT, tuple(tuple(units) for _, units in sorted(groups.items())))
         for _, groups in sorted(found.items())
     )
-
-
-def _host_target(lanes: int) -> dict[str, Any]:
-    level = instruction_level()
-    return {"kind": "llvm", "mcpu": _PROCESSOR.get(level, level), "num-cores": lanes}

@@ -13,8 +13,12 @@ import tvm
 import tvm_ffi.libinfo
 from tvm import relay
 
+from runtime_ext.machine import instruction_level
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
+
+#: Processors of each level: LLVM of older TVMs does not know the levels by name.
+_PROCESSOR = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}
 
 
 class RelayBuildError(UserError):
@@ -62,13 +66,20 @@ class RelayLibrary:
             )
 
 
-def build_library(module: tvm.IRModule, target: Any) -> RelayLibrary:
-    """Build every kernel of a scheduled module.
+def host_target(lanes: int) -> tvm.target.Target:
+    """A target for this machine."""
+    level = instruction_level()
+    mcpu = _PROCESSOR.get(level, level)
+    return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
+
+
+def build_library(module: tvm.IRModule, target: Any, name: str = "default") -> RelayLibrary:
+    """Build every kernel of a scheduled module; ``name`` stands in their symbols.
 
     Equal calls stay apart, so that the nodes of the executor's graph are the calls of ``main``.
     """
     with tvm.transform.PassContext(opt_level=3, disabled_pass=["EliminateCommonSubexpr"]):
-        factory = relay.build(module, target=target)
+        factory = relay.build(module, target=target, mod_name=name)
     tiles: dict[str, int] = {}
     for name, info in factory.function_metadata.items():
         for function in info.tir_primfuncs.values():

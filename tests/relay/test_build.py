@@ -17,10 +17,13 @@ from test_ir_form import branches
 from tvm import relay
 
 import runtime_ext
+from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.ir_form import ModuleError
 from runtime_ext.relay.build import build
 from tvm_ios.happens_before import check_races
+from tvm_ios.search.down_sets import SearchError
+from tvm_ios.search.lazy import Budget
 
 
 def _mixed(s: RelaySketch, x: Any) -> Any:
@@ -94,3 +97,17 @@ def test_an_executable_runs_without_this_tvm(built: Any, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     ours = results(model.session(), module)[1]
     np.testing.assert_array_equal(np.load(files[2]), ours)
+
+
+def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
+    _, module = built
+    options = MeasuringOptions(lanes=2, cache=tmp_path, budget=Budget(max_measurements=20))
+    made = IOSSchedule("ios-both", options=options)(module)
+    schedule = schedule_of(made)
+    assert schedule is not None
+    assert schedule.policy == "ios-both"
+    assert len(schedule.latencies) == len(schedule.stages)
+    session = build(made, lanes=2).session()
+    assert relative_error(results(session, module), run(module)) <= 1e-5
+    with pytest.raises(SearchError, match="'rammer' places tiles"):
+        IOSSchedule("rammer", options=options)(module)
