@@ -21,7 +21,7 @@ class MeasuringOptions(SearchLimits):
     target
         TVM target; this machine by default.
     database
-        A MetaSchedule database (folder) of tuned kernels.
+        A MetaSchedule database (folder) of tuned kernels; for Relay an AutoTVM log (file).
     cache
         Folder of compiled kernels and measurement logs.
     """

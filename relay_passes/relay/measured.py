@@ -14,6 +14,7 @@ from relay_passes.relay.unit_kernels import RelayKernels
 from runtime_ext.cpu_device import CpuDevice
 from runtime_ext.measure import Progress, StageTimer
 from runtime_ext.relay.library import host_target
+from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.stage_search import StageSearch
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogHeader, MeasurementLog
@@ -36,7 +37,9 @@ class MeasuredRelaySearch(StageSearch):
         header = LogHeader(device.name, str(target), tvm.__version__)
         digest = hashlib.sha256(repr(header).encode()).hexdigest()[:16]
         log = MeasurementLog(Path(options.cache) / "logs" / f"{digest}.jsonl", header)
-        timer = StageTimer(prepared.units, self.source, RelayKernels(target), device, log)
+        tuned = read_autotvm_log(options.database, target) if options.database else None
+        kernels = RelayKernels(target, tuned)
+        timer = StageTimer(prepared.units, self.source, kernels, device, log)
         blocks = cut_blocks(prepared.units, options.max_block)
         super().__init__(timer, blocks, options, progress)
 

@@ -18,6 +18,7 @@ from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.relay.executor_graph import read_executor_graph
 from runtime_ext.relay.library import build_library
+from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.files import temporary_folder
 from tvm_ios.program import UnitCode
 
@@ -31,10 +32,13 @@ class RelayKernels:
     ----------
     target
         Of the code.
+    log
+        Tuned kernels.
     """
 
-    def __init__(self, target: tvm.target.Target) -> None:
+    def __init__(self, target: tvm.target.Target, log: AutotvmLog | None = None) -> None:
         self.target = target
+        self.log = log
         self._compiled: dict[str, CompiledUnit] = {}
         self._functions: dict[str, Any] = {}
 
@@ -67,14 +71,15 @@ class RelayKernels:
     def _key(self, unit: UnitFunction) -> str:
         """Equal for units of equal code: of the text without spans, which name the nodes."""
         text = _COMMENT.sub("", unit.kernels.astext(show_meta_data=False))
-        described = f"{text}\n{self.target}\n{tvm.__version__}"
+        tuned = self.log.digest if self.log else ""
+        described = f"{text}\n{self.target}\n{tvm.__version__}\n{tuned}"
         return hashlib.sha256(described.encode()).hexdigest()[:32]
 
     def _build(self, units: Mapping[str, UnitFunction]) -> None:
         module, calls = _together(units)
         # Symbols carry the name of the module: those of several libraries must differ.
         name = "u" + hashlib.sha256("".join(units).encode()).hexdigest()[:12]
-        library = build_library(module, self.target, name)
+        library = build_library(module, self.target, name, self.log)
         read = read_executor_graph(
             library.factory.get_graph_json(), (), calls, library.tiles, "units"
         )

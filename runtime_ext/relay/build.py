@@ -20,6 +20,7 @@ from runtime_ext.ir_form import CALLS, OUTPUT_NAMES, SCHEDULE, ModuleError
 from runtime_ext.machine import available_lanes
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
 from runtime_ext.relay.library import RelayLibrary, build_library, host_target
+from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.session import Port, Session
 from tvm_ios.arena.planner import PlannedMemory, plan_memory
 from tvm_ios.files import temporary_folder
@@ -105,7 +106,12 @@ class BuiltRelayModel:
 
 
 def build(
-    module: tvm.IRModule, *, target: Any = None, lanes: int | None = None, name: str = "model"
+    module: tvm.IRModule,
+    *,
+    target: Any = None,
+    lanes: int | None = None,
+    name: str = "model",
+    log: Path | None = None,
 ) -> BuiltRelayModel:
     """Build what ``IOSSchedule`` made of a Relay module.
 
@@ -119,18 +125,23 @@ def build(
         Threads; all that the process may use by default.
     name
         Of the model.
+    log
+        An AutoTVM log of tuned kernels.
 
     Raises
     ------
     ModuleError
         If the module carries no schedule, or a later pass changed its calls.
+    TuningLogError
+        If the log cannot be used.
     """
     attributes = dict(module.attrs.items()) if module.attrs else {}
     if SCHEDULE not in attributes or CALLS not in attributes:
         raise ModuleError("the module has no schedule: run IOSSchedule() on it first")
     lanes = lanes or available_lanes()
     target = tvm.target.Target(target or host_target(lanes))
-    library = build_library(module, target)
+    tuned = read_autotvm_log(log, target) if log else None
+    library = build_library(module, target, log=tuned)
     weights = {name: value.numpy() for name, value in library.factory.get_params().items()}
     calls = [tuple(call) for call in json.loads(str(attributes[CALLS]))]
     read = read_executor_graph(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,7 @@ import tvm_ffi.libinfo
 from tvm import relay
 
 from runtime_ext.machine import instruction_level
+from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 
@@ -73,12 +75,16 @@ def host_target(lanes: int) -> tvm.target.Target:
     return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
 
 
-def build_library(module: tvm.IRModule, target: Any, name: str = "default") -> RelayLibrary:
-    """Build every kernel of a scheduled module; ``name`` stands in their symbols.
+def build_library(
+    module: tvm.IRModule, target: Any, name: str = "default", log: AutotvmLog | None = None
+) -> RelayLibrary:
+    """Build every kernel of a scheduled module, with the best records of a log.
 
+    ``name`` stands in their symbols.
     Equal calls stay apart, so that the nodes of the executor's graph are the calls of ``main``.
     """
-    with tvm.transform.PassContext(opt_level=3, disabled_pass=["EliminateCommonSubexpr"]):
+    options = {"opt_level": 3, "disabled_pass": ["EliminateCommonSubexpr"]}
+    with log.applied() if log else nullcontext(), tvm.transform.PassContext(**options):
         factory = relay.build(module, target=target, mod_name=name)
     tiles: dict[str, int] = {}
     for name, info in factory.function_metadata.items():
