@@ -6,6 +6,7 @@ import tvm
 from tvm import relay
 
 from relay_passes.dialect import DialectError
+from relay_passes.relay.expressions import with_functions
 from relay_passes.relay.fold_batch_norm import FoldBatchNorm
 from relay_passes.relay.fold_constants import FoldSmallConstants
 
@@ -24,9 +25,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         raise DialectError("the module has no function 'main' to schedule")
     if not isinstance(module["main"], relay.Function):
         raise DialectError("'main' is not a Relay function: only those can be scheduled")
-    module = tvm.IRModule(
-        dict(module.functions.items()), module.type_definitions, attrs=module.attrs
-    )
+    module = with_functions(module, dict(module.functions.items()))
     passes = [
         relay.transform.InferType(),
         relay.transform.ToGraphNormalForm(),

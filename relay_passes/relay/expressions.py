@@ -103,8 +103,13 @@ def with_main(module: tvm.IRModule, main: relay.Function) -> tvm.IRModule:
     """A copy of the module with another ``main``, types inferred."""
     functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
     functions[relay.GlobalVar("main")] = main
-    made = tvm.IRModule(functions, module.type_definitions, attrs=module.attrs)
-    return relay.transform.InferType()(made)
+    return relay.transform.InferType()(with_functions(module, functions))
+
+
+def with_functions(module: tvm.IRModule, functions: dict[Any, Any]) -> tvm.IRModule:
+    """A copy of the module with other functions: what TVM's own setters do changes the caller's."""
+    types, attributes = module.type_definitions, module.attrs
+    return tvm.IRModule(functions, types, attributes)  # pyright: ignore[reportCallIssue]
 
 
 def static_shape(expression: Any) -> tuple[int, ...]:

@@ -49,8 +49,9 @@ class FoldSmallConstants:
 
 
 def _fold(old: Any, call: Any) -> relay.Constant | None:
-    arrays = [constant_value(argument) for argument in getattr(call, "args", ())]
-    if not arrays or any(array is None for array in arrays):
+    known = [constant_value(argument) for argument in getattr(call, "args", ())]
+    arrays = [array for array in known if array is not None]
+    if not arrays or len(arrays) < len(known):
         return None
     name = operator_name(call)
     if name in _ELEMENTWISE:
