@@ -63,12 +63,16 @@ def module_of(
 
 
 def inputs_of(module: tvm.IRModule, seed: int = 0) -> dict[str, Array]:
-    """Normal numbers for each parameter of ``main``."""
+    """Normal numbers for each parameter of ``main``; small integers where it takes integers."""
     rng = np.random.default_rng(seed)
-    return {
-        p.name_hint: rng.standard_normal([int(n) for n in p.checked_type.shape]).astype("float32")
-        for p in module["main"].params
-    }
+    made: dict[str, Array] = {}
+    for parameter in module["main"].params:
+        kind = parameter.checked_type
+        shape = [int(extent) for extent in kind.shape]
+        whole = kind.dtype.startswith("int")
+        values = rng.integers(0, 10, shape) if whole else rng.standard_normal(shape)
+        made[parameter.name_hint] = values.astype(kind.dtype)
+    return made
 
 
 def build(module: tvm.IRModule) -> Any:

@@ -22,7 +22,7 @@ from tvm_ios.api import POLICIES
 from tvm_ios.models import load_onnx
 from tvm_ios.onnx_graph import graph_from_onnx
 from tvm_ios.schedule import Schedule, ScheduleError
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.units import form_units
 
 
@@ -101,23 +101,33 @@ def test_a_schedule_of_another_graph_is_refused_with_the_first_difference() -> N
         IOSSchedule(schedule=schedule)(module(2))
 
 
+_WORKLOADS: dict[str, dict[str, Any]] = {
+    "squeezenet": {},
+    "resnet": {"num_layers": 18},
+    "densenet": {},
+    "inception_v3": {},
+}
+
+
 @pytest.mark.slow
-def test_a_relay_testing_network() -> None:
-    module, params = relay.testing.resnet.get_workload(
-        num_layers=18, image_shape=(3, 32, 32), num_classes=10
-    )
+@pytest.mark.parametrize("name", _WORKLOADS)
+def test_networks_of_relay_testing(name: str) -> None:
+    module, params = getattr(relay.testing, name).get_workload(**_WORKLOADS[name])
     rng = np.random.default_rng(0)
-    for name, value in params.items():
-        if name.endswith(("var", "gamma")):
+    for key, value in params.items():
+        if key.endswith(("var", "gamma")):
             array = rng.uniform(0.5, 1.5, value.shape)
         else:
-            array = rng.standard_normal(value.shape) / 20
-        params[name] = tvm.nd.array(array.astype("float32"))
+            array = rng.standard_normal(value.shape) / np.sqrt(max(1, np.prod(value.shape[1:])))
+        params[key] = tvm.nd.array(array.astype("float32"))
+    # A softmax would hide differences.
     logits = relay.Function(module["main"].params, module["main"].body.args[0])
     module = tvm.IRModule.from_expr(bind_params_by_name(logits, params))
     module = relay.transform.InferType()(module)
-    made = IOSSchedule("greedy")(module)
-    assert relative_error(run(made), run(module)) <= 1e-4
+    prepared = prepare(module)
+    merges = name in ("squeezenet", "inception_v3")
+    schedule = merge_first(prepared) if merges else greedy_schedule(prepared.units)
+    assert relative_error(run(apply_schedule(prepared, schedule)), run(module)) <= 1e-4
 
 
 @pytest.mark.slow
