@@ -159,7 +159,8 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
 
     The calls are bound by ``let``, so that order and names stand in the text and the graph executor
     runs them in this order. What differs between equal units is not in their functions but in the
-    module attribute ``ios.calls``: TVM compiles each kernel once.
+    module attribute ``ios.calls``: TVM compiles each kernel once. A schedule's choice of rKernels
+    and places of tiles, made for the kernels of Relax, are left out.
 
     Raises
     ------

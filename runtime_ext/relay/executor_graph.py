@@ -60,7 +60,7 @@ def read_executor_graph(
     Raises
     ------
     ModuleError
-        If a later pass changed the calls.
+        If a later pass changed the calls, or an output is a constant.
     """
     return _Reader(json.loads(text), frozenset(constants), tiles).read(calls, name)
 
@@ -113,6 +113,8 @@ class _Reader:
             operators.append(operator)
             code.append(made)
             constants.append(names)
+        if any(head not in self.number for head in self.heads):
+            raise ModuleError("main returns a constant: remove it from the model's outputs")
         outputs = tuple(self.number[head] for head in self.heads)
         graph = OpGraph(name, tuple(operators), tuple(self.tensors), inputs, outputs)
         places = tuple((stage, group) for (_, stage, group), _ in units)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from forced_schedules import merge_first
 from onnx_sketch import relative_error
 from relay_sketch import RelaySketch, inputs_of, module_of, run
@@ -97,6 +98,22 @@ def test_an_executable_runs_without_this_tvm(built: Any, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     ours = results(model.session(), module)[1]
     np.testing.assert_array_equal(np.load(files[2]), ours)
+
+
+def test_an_output_that_is_a_constant_is_refused() -> None:
+    module = module_of([(1, 3)], lambda s, x: (relay.nn.relu(x), s.normal(2, 2)))
+    with pytest.raises(ModuleError, match="main returns a constant: remove it"):
+        build(IOSSchedule("sequential")(module))
+
+
+def test_a_pass_that_changes_the_calls_is_noticed() -> None:
+    module = module_of([(1, 3)], lambda s, x: (relay.nn.relu(x), relay.exp(x)))
+    made = IOSSchedule("sequential")(module)
+    first = made["main"].body
+    main = relay.Function(made["main"].params, relay.Let(first.var, first.value, first.var))
+    changed = tvm.IRModule({"main": main}, attrs=made.attrs)
+    with pytest.raises(ModuleError, match="main calls 1 kernels and its schedule has 2"):
+        build(relay.transform.InferType()(changed))
 
 
 def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
