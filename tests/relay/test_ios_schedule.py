@@ -22,7 +22,7 @@ from tvm_ios.api import POLICIES
 from tvm_ios.models import load_onnx
 from tvm_ios.onnx_graph import graph_from_onnx
 from tvm_ios.schedule import Schedule, ScheduleError
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.units import form_units
 
 
@@ -124,10 +124,12 @@ def test_networks_of_relay_testing(name: str) -> None:
     logits = relay.Function(module["main"].params, module["main"].body.args[0])
     module = tvm.IRModule.from_expr(bind_params_by_name(logits, params))
     module = relay.transform.InferType()(module)
-    prepared = prepare(module)
-    merges = name in ("squeezenet", "inception_v3")
-    schedule = merge_first(prepared) if merges else greedy_schedule(prepared.units)
-    assert relative_error(run(apply_schedule(prepared, schedule)), run(module)) <= 1e-4
+    if name == "inception_v3":
+        prepared = prepare(module)
+        made = apply_schedule(prepared, merge_first(prepared))
+    else:
+        made = IOSSchedule({"squeezenet": "ios-merge"}.get(name, "greedy"), "v100")(module)
+    assert relative_error(run(made), run(module)) <= 1e-4
 
 
 @pytest.mark.slow
