@@ -71,7 +71,6 @@ class _Extractor:
         self.tensor_names: set[str] = set()
         self.operators: list[Operator] = []
         self.calls: list[tuple[relay.Call, ...]] = []
-        self.outputs: dict[Any, tuple[int, ...]] = {}
 
     def extract(self) -> Extraction:
         inputs = [self._add(p, p.checked_type, p.name_hint) for p in self.function.params]

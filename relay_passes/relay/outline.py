@@ -142,10 +142,8 @@ class Outliner:
         for call in self.extraction.calls[member]:
             arguments = [new(argument) for argument in call.args]
             inner[call] = relay.Call(call.op, arguments, call.attrs, call.type_args)
-        result = inner[self.extraction.calls[member][-1]]
-        several = len(operator.outputs) > 1 or isinstance(
-            self.extraction.calls[member][-1].checked_type, relay.TupleType
-        )
+        last = self.extraction.calls[member][-1]
+        result, several = inner[last], isinstance(last.checked_type, relay.TupleType)
         for place, tensor in enumerate(operator.outputs):
             made[tensor] = relay.TupleGetItem(result, place) if several else result
 
@@ -159,8 +157,8 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
 
     The calls are bound by ``let``, so that order and names stand in the text and the graph executor
     runs them in this order. What differs between equal units is not in their functions but in the
-    module attribute ``ios.calls``: TVM compiles each kernel once. A schedule's choice of rKernels
-    and places of tiles, made for the kernels of Relax, are left out.
+    module attribute ``ios.calls``: TVM compiles each kernel once. What a schedule says of rKernels
+    and tiles holds for the kernels of Relax and is left out.
 
     Raises
     ------

@@ -161,3 +161,12 @@ def test_dynamic_shapes_are_refused_by_name() -> None:
 def test_relax_of_another_tvm_is_refused() -> None:
     with pytest.raises(DialectError, match=r"Relax passes are written for apache-tvm 0\.27, and"):
         prepare(tvm.IRModule({"main": relax.Function([], relax.const(1.0), is_pure=True)}))
+
+
+def test_modules_of_both_dialects_or_of_nothing_are_refused() -> None:
+    module = module_of([(1, 3)], lambda s, x: relay.nn.relu(x))
+    both = tvm.IRModule({"main": module["main"], "other": relax.Function([], relax.const(1.0))})
+    with pytest.raises(DialectError, match="mixes Relax and Relay functions"):
+        prepare(both)
+    with pytest.raises(DialectError, match="no function 'main'"):
+        prepare(tvm.IRModule({}))
