@@ -6,7 +6,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo tune-demo test test-all test-torch lint bench clean
+# A second environment with a TVM that still has Relay, which runs on CPython 3.11.
+RELAY_BASE ?= python3.11
+RELAY := .venv-relay
+RELAY_STAMP := $(RELAY)/.installed
+RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay -n $(WORKERS) -q
+
+.PHONY: demo tune-demo test test-all test-torch relay-env lint bench clean
 
 # A tuning log holds for an instruction-set level and a number of lanes.
 THIS_MACHINE := $(BIN)/python -c "from runtime_ext.machine import available_lanes as lanes, \
@@ -22,11 +28,13 @@ demo: $(STAMP)
 tune-demo: $(STAMP)
 	$(BIN)/tvm-ios tune squeezenet --log logs/squeezenet-$$($(THIS_MACHINE)) --time-limit 1500 --compact
 
-test: $(STAMP)
+test: $(STAMP) $(RELAY_STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" -q
+	$(RELAY_TESTS) -m "not slow"
 
-test-all: $(STAMP)
+test-all: $(STAMP) $(RELAY_STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -q
+	$(RELAY_TESTS)
 
 # Torch is too large to come with the other test requirements.
 test-torch: $(STAMP)
@@ -43,11 +51,28 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/run_all.py $(if $(LANES),--lanes $(LANES))
 
 clean:
-	rm -rf $(VENV) build out
+	rm -rf $(VENV) $(RELAY) build out
 
 $(STAMP): pyproject.toml $(wildcard runtime_ext/native/*)
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed')"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch $@
+
+relay-env: $(STAMP) $(RELAY_STAMP)
+
+# The wheel of bitblas carries a whole TVM 0.17.dev0: the last release of apache-tvm with Relay is
+# no longer offered. The build ends with a check that relay.build works.
+$(RELAY_STAMP): $(wildcard tests/relay/environment/*)
+	@command -v $(RELAY_BASE) >/dev/null || { echo "CPython 3.11 is needed for TVM with Relay: \
+	make RELAY_BASE=/path/to/python3.11" >&2; exit 1; }
+	$(RELAY_BASE) -m venv $(RELAY)
+	$(RELAY)/bin/python -m pip install --quiet --upgrade pip
+	$(RELAY)/bin/python -m pip install --quiet --no-deps bitblas==0.1.0.post1
+	$(RELAY)/bin/python -m pip install --quiet -r tests/relay/environment/requirements.txt
+	mkdir -p $(RELAY)/lib/no-driver
+	$(CC) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $(RELAY)/lib/no-driver/libcuda.so.1 tests/relay/environment/libcuda.c
+	install tests/relay/environment/relay-python $(RELAY)/bin/relay-python
+	$(RELAY)/bin/relay-python tests/relay/environment/check.py
 	touch $@

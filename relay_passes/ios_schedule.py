@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import tvm
-import tvm_ffi
 
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare, schedule_of
 from runtime_ext.measure import Progress
 from tvm_ios.blocks import cut_blocks
@@ -84,8 +84,7 @@ class IOSSchedule:
             schedule = self.schedule or self._search(prepared)
             return apply_schedule(prepared, schedule)
         except UserError as error:
-            # Or TVM's pass manager would make a RuntimeError of what it does not know.
-            tvm_ffi.register_error(type(error))
+            _let_pass(type(error))
             raise
 
     def _search(self, prepared: Prepared) -> Schedule:
@@ -95,9 +94,8 @@ class IOSSchedule:
         if (made := baseline_schedule(self.policy, graph)) is not None:
             return made
         if self.cost == "measured":
-            return MeasuredSearch(prepared, options, self.progress).schedule(
-                self.policy, self.memory_budget
-            )[0]
+            search = prepared.dialect.measured_search()(prepared, options, self.progress)
+            return search.schedule(self.policy, self.memory_budget)[0]
         cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost
         if self.policy == RAMMER:
             if not isinstance(cost, AnalyticCost):
@@ -119,3 +117,11 @@ class IOSSchedule:
             memory_budget=self.memory_budget,
         )
         return found[0]
+
+
+def _let_pass(kind: type[UserError]) -> None:
+    """Or TVM's pass manager would make a RuntimeError of it; older ones let everything pass."""
+    if importlib.util.find_spec("tvm_ffi"):
+        import tvm_ffi
+
+        tvm_ffi.register_error(kind)

@@ -3,64 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import tvm
 
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared
-from runtime_ext.backend import Backend, backend
+from runtime_ext.backend import backend
 from runtime_ext.in_place import arrange
 from runtime_ext.kernels.unit import UnitSource
-from runtime_ext.machine import available_lanes, cache_folder, host_target
 from runtime_ext.measure import Progress, StageTimer
 from runtime_ext.scheduled_module import reject_tir
-from runtime_ext.stage_search import SearchLimits, StageSearch
+from runtime_ext.stage_search import StageSearch
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.network import SearchStatistics
-
-
-@dataclass(frozen=True)
-class MeasuringOptions(SearchLimits):
-    """How to measure.
-
-    Attributes
-    ----------
-    lanes
-        Threads; all that the process may use by default.
-    target
-        TVM target; this machine by default.
-    database
-        A MetaSchedule database (folder) of tuned kernels.
-    cache
-        Folder of compiled kernels and measurement logs.
-    precision
-        In which a GPU computes; float32 by default.
-    """
-
-    lanes: int = field(default_factory=available_lanes)
-    target: Any = None
-    database: Path | None = None
-    cache: Path = field(default_factory=cache_folder)
-    precision: str = ""
-
-    @property
-    def resolved_target(self) -> Any:
-        """The target, this machine's where none is given."""
-        return self.target or host_target(self.lanes)
-
-    def backend(self) -> Backend:
-        """The compiler and the device of the target."""
-        return backend(
-            self.resolved_target,
-            self.lanes,
-            self.cache / "kernels",
-            database=self.database,
-            precision=self.precision,
-        )
 
 
 class MeasuredSearch(StageSearch):
@@ -71,7 +30,13 @@ class MeasuredSearch(StageSearch):
     ) -> None:
         self.prepared = prepared
         self.options = options
-        self.backend = options.backend()
+        self.backend = backend(
+            options.resolved_target,
+            options.lanes,
+            options.cache / "kernels",
+            database=options.database,
+            precision=options.precision,
+        )
         self.compiler, device = self.backend.compiler, self.backend.device
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self.memory = arrange(prepared.units, functions)

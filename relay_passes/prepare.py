@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import tvm
 
-from relay_passes.relax.bindings import DialectError
-from relay_passes.relax.canonicalise import canonicalise
-from relay_passes.relax.extract import extract
-from relay_passes.relax.outline import Outliner, outline
-from runtime_ext.scheduled_module import OUTPUT_NAMES, SCHEDULE
+from relay_passes.dialect import Dialect, DialectError, dialect_of
+from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule
 from tvm_ios.units import UnitRule, form_units
@@ -23,6 +21,8 @@ class Prepared:
 
     Attributes
     ----------
+    dialect
+        Of its functions.
     module
         Canonical: inference only, constants folded.
     units
@@ -31,13 +31,14 @@ class Prepared:
         Makes the units' functions.
     """
 
+    dialect: Dialect
     module: tvm.IRModule
     units: OpGraph
-    outliner: Outliner
+    outliner: Any
 
 
 def prepare(module: tvm.IRModule, name: str = "model", rule: UnitRule | None = None) -> Prepared:
-    """Canonicalise a Relax module and form its units.
+    """Canonicalise a module and form its units.
 
     Raises
     ------
@@ -46,18 +47,17 @@ def prepare(module: tvm.IRModule, name: str = "model", rule: UnitRule | None = N
     GraphError
         If a unit rule of the user's is none.
     """
-    if any(type(f).__module__.startswith("tvm.relay") for f in module.functions.values()):
-        raise DialectError("this is a Relay module; only Relax modules can be scheduled")
-    return prepare_canonical(canonicalise(module), name, rule)
+    return prepare_canonical(dialect_of(module).canonicalise(module), name, rule)
 
 
 def prepare_canonical(
     module: tvm.IRModule, name: str = "model", rule: UnitRule | None = None
 ) -> Prepared:
     """Form the units of a module that is canonical already; parameters as in :func:`prepare`."""
-    extraction = extract(module, name)
+    dialect = dialect_of(module)
+    extraction = dialect.extract(module, name)
     units = form_units(extraction.graph) if rule is None else form_units(extraction.graph, rule)
-    return Prepared(module, units, Outliner(extraction, units))
+    return Prepared(dialect, module, units, dialect.outliner(extraction, units))
 
 
 def require_computed_outputs(prepared: Prepared) -> None:
@@ -94,8 +94,10 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
         If the schedule is not one of this module.
     """
     schedule.validate(prepared.units)
-    scheduled = outline(prepared.module, prepared.outliner, schedule)
-    return scheduled.with_attr(SCHEDULE, json.dumps(schedule.to_json(prepared.units)))
+    dialect = prepared.dialect
+    scheduled = dialect.outline(prepared.module, prepared.outliner, schedule)
+    text = json.dumps(schedule.to_json(prepared.units))
+    return scheduled.with_attr(SCHEDULE, dialect.attribute(text))
 
 
 def schedule_of(module: tvm.IRModule) -> Schedule | None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+import tvm_ffi
 from safetensors import SafetensorError, safe_open
 
 from runtime_ext.buffers import content_key, share_constant
@@ -36,7 +37,8 @@ from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program, Role
 from tvm_ios.schedule import Schedule
 
-_VERSIONS = ("apache-tvm", "apache-tvm-ffi")
+#: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
+PACKAGES = ("apache-tvm", "apache-tvm-ffi")
 #: TVM's runtime chooses the loader of a module by what follows the last dot.
 MODULE_FILE = "model.tvm_ios"
 _FILES = (
@@ -77,6 +79,8 @@ class Executable:
         Anything else worth keeping, as plain data: latencies, policy, errors.
     arch
         The CUDA architecture of the kernels, such as ``sm_90``; None for a CPU's.
+    packages
+        Whose versions the kernels were compiled for, :data:`PACKAGES` or the last of them.
     """
 
     program: Program
@@ -91,6 +95,7 @@ class Executable:
     fingerprint: str
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     arch: str | None = None
+    packages: tuple[str, ...] = PACKAGES
     #: Keeps the unpacked files of a tar for as long as this object lives.
     _keeper: object = field(default=None, repr=False, compare=False)
 
@@ -117,7 +122,7 @@ class Executable:
             (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
 
         meta = {
-            "versions": {name: metadata.version(name) for name in _VERSIONS},
+            "versions": {name: metadata.version(name) for name in self.packages},
             "machine": platform.machine(),
             "target": self.target,
             "features": self.features,
@@ -137,11 +142,12 @@ class Executable:
             if arch != self.arch or not kernels.keys() >= set(self.program.kernels):
                 raise ExecutableError(f"{self.kernels} is not of this program; save it again")
             return {symbol: kernels[symbol] for symbol in self.program.kernels}
-        # Importing tvm loads the runtime that the library needs.
-        import tvm
+        if PACKAGES[0] in self.packages:
+            # Importing tvm loads the runtime that the library needs.
+            import tvm  # noqa: F401
 
         try:
-            library: Any = tvm.runtime.load_module(str(self.kernels))
+            library: Any = tvm_ffi.load_module(str(self.kernels))
             return {symbol: library[symbol] for symbol in self.program.kernels}
         except (RuntimeError, AttributeError, KeyError) as error:
             reason = str(error).partition("\n")[0]
@@ -226,6 +232,7 @@ def load(path: Path | str) -> Executable:
             fingerprint=meta["fingerprint"],
             notes=meta["notes"],
             arch=arch,
+            packages=tuple(meta["versions"]),
             _keeper=package.keeper,
         )
     except ExecutableError:
@@ -241,7 +248,7 @@ def _kernel_file(arch: str | None) -> str:
 
 
 def _check_versions(path: Path, versions: Mapping[str, str]) -> None:
-    for name in _VERSIONS:
+    for name in PACKAGES[-1:] if PACKAGES[0] not in versions else PACKAGES:
         here, there = metadata.version(name), versions[name]
         # Patch releases keep the binary interface of kernels.
         if here.split(".")[:2] != there.split(".")[:2]:

@@ -10,21 +10,18 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tvm_ios.errors import UserError
+from runtime_ext.ir_form import (
+    GROUP,
+    KERNEL,
+    OUTPUT_NAMES,
+    SCHEDULE,
+    STAGE,
+    UNIT,
+    ModuleError,
+)
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.placement import Placement
 from tvm_ios.schedule import Schedule, Stage, Strategy
-
-#: Attributes of the IR form: a unit's name (merged units joined by ``+``), stage and group.
-UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
-#: And the name of its rKernel, where that is not the usual one.
-KERNEL = "ios.kernel"
-#: Module attributes: the schedule, and the names of the outputs, as JSON.
-SCHEDULE, OUTPUT_NAMES = "ios.schedule", "ios.output_names"
-
-
-class ModuleError(UserError):
-    """A module that is not in the scheduled form."""
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,14 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
-from tvm_ios.errors import UserError
+from relay_passes.dialect import DialectError
 
 #: What can stand as an argument of a flat expression.
 Leaf = relax.Var | GenericConst
 
 
-# Registered, or TVM's pass manager would make a RuntimeError of it.
-@tvm_ffi.register_error
-class DialectError(UserError):
-    """A module that cannot be scheduled, with one sentence that names what stands in the way."""
+# Or TVM's pass manager would make a RuntimeError of it.
+tvm_ffi.register_error(DialectError)
 
 
 def bindings_of(function: relax.Function) -> list[relax.VarBinding]:

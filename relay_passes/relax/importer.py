@@ -12,9 +12,9 @@ import onnx
 import tvm
 from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 
-from relay_passes.relax.bindings import DialectError
+from relay_passes.dialect import DialectError
 from relay_passes.relax.canonicalise import canonicalise
-from runtime_ext.scheduled_module import OUTPUT_NAMES
+from runtime_ext.ir_form import OUTPUT_NAMES
 from tvm_ios.onnx_file import node_text
 
 

@@ -10,9 +10,7 @@ from tvm import relax
 
 from relay_passes.relax.fold_constants import constant
 from tvm_ios.merge_rule import MergePlan
-from tvm_ios.merged_weights import merged_weights
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.merged_weights import Array, merged_weights
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": relax.op.nn.relu,

@@ -13,7 +13,7 @@ from relay_passes.relax.bindings import Leaf, leaves, substitute
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.lrn import emit_lrn
 from relay_passes.relax.merge import emit_merged
-from runtime_ext.scheduled_module import GROUP, KERNEL, STAGE, UNIT
+from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
 from tvm_ios.graph import OpGraph
 from tvm_ios.merge_rule import plan_merge
 from tvm_ios.schedule import Schedule, ScheduleError, Strategy

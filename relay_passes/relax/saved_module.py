@@ -19,7 +19,7 @@ from relay_passes.relax.bindings import DialectError, bindings_of, data_type, le
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
 from relay_passes.relax.fix_inputs import fix_inputs
-from runtime_ext.scheduled_module import SCHEDULE
+from runtime_ext.ir_form import SCHEDULE
 from tvm_ios.errors import UserError
 from tvm_ios.models import read_json
 from tvm_ios.onnx_file import ModelError

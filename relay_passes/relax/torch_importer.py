@@ -15,10 +15,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import DialectError
+from relay_passes.dialect import DialectError
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.fix_inputs import fix_inputs
-from runtime_ext.scheduled_module import OUTPUT_NAMES
+from runtime_ext.ir_form import OUTPUT_NAMES
 from tvm_ios.onnx_file import ModelError
 from tvm_ios.torch_archive import read_torch_archive
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import tvm
+from forced_schedules import merge_first
 from tvm import relax
 
 from relay_passes.prepare import Prepared, prepare
-from tvm_ios.graph import bits
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
 
@@ -124,28 +123,6 @@ def operators(module: tvm.IRModule, function: str = "main") -> list[str]:
         for binding in block.bindings
         if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op)
     ]
-
-
-def merge_first(prepared: Prepared) -> Schedule:
-    """A schedule that merges whatever it can, and runs all else that is ready side by side.
-
-    At least one stage is merged and one has several groups, or this fails.
-    """
-    graph = prepared.units
-    done, stages = 0, []
-    while done != graph.all_operators:
-        ready = [u for u in bits(graph.all_operators & ~done) if not graph.predecessors[u] & ~done]
-        stage = Stage(Strategy.CONCURRENT, tuple((unit,) for unit in ready))
-        for unit in ready:
-            twins = tuple((u,) for u in ready if u == unit or mergeable(graph, (unit, u)))
-            if len(twins) > 1 and mergeable(graph, [u for (u,) in twins]):
-                stage = Stage(Strategy.MERGE, twins)
-                break
-        stages.append(stage)
-        done |= stage.mask
-    assert any(s.strategy is Strategy.MERGE for s in stages), "nothing could be merged"
-    assert any(s.strategy is Strategy.CONCURRENT and len(s.groups) > 1 for s in stages)
-    return Schedule(graph.fingerprint, tuple(stages), "by hand")
 
 
 def prepared_with_merge(module: tvm.IRModule) -> tuple[Prepared, Schedule]:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forced_schedules import merge_first
 from onnx_sketch import Sketch, relative_error
 from onnx_sketch import run as run_onnxruntime
-from relax_sketch import LANES, RelaxSketch, inputs_of, merge_first, module_of, run
+from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from test_ir_form import wide
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import from_onnx

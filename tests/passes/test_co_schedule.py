@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import tvm
-from relax_sketch import LANES, RelaxSketch, inputs_of, merge_first, module_of, run
+from forced_schedules import merge_first
+from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from test_build import outputs_of, relative_error
 from tvm import relax
 
@@ -19,7 +20,8 @@ from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext import cpu_device
 from runtime_ext.build import build
-from runtime_ext.scheduled_module import SCHEDULE, ModuleError, read_scheduled_module
+from runtime_ext.ir_form import SCHEDULE
+from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
 from tvm_ios.cost.log import LogError
 from tvm_ios.happens_before import check_races
 from tvm_ios.program import Program

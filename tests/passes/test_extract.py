@@ -13,8 +13,8 @@ from relax_sketch import RelaxSketch, module_of
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
+from relay_passes.dialect import DialectError
 from relay_passes.prepare import prepare
-from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx

@@ -13,7 +13,7 @@ from relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from relay_passes.relax.bindings import DialectError
+from relay_passes.dialect import DialectError
 from relay_passes.relax.canonicalise import canonicalise
 
 op = relax.op

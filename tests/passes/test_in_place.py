@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forced_schedules import merge_first
 from onnx_sketch import relative_error
-from relax_sketch import LANES, RelaxSketch, inputs_of, merge_first, module_of, run
+from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
 from relay_passes import IOSSchedule, MeasuringOptions

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import tvm
+from forced_schedules import merge_first
 from onnx_sketch import Sketch, relative_error
-from relax_sketch import RelaxSketch, inputs_of, merge_first, module_of, operators, run
+from relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
@@ -20,8 +21,8 @@ import relay_passes
 import runtime_ext
 import tvm_ios
 from relay_passes import IOSSchedule, schedule_of
+from relay_passes.dialect import DialectError
 from relay_passes.prepare import prepare
-from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.importer import import_onnx
 from tvm_ios.api import POLICIES
 from tvm_ios.cost.analytic import AnalyticCost

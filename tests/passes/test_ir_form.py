@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import tvm
+from forced_schedules import merge_first
 from ir_text import filecheck
 from onnx_sketch import relative_error
-from relax_sketch import RelaxSketch, inputs_of, merge_first, module_of, run
+from relax_sketch import RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
 from relay_passes.prepare import apply_schedule, prepare

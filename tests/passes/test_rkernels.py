@@ -17,7 +17,8 @@ from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext import cpu_device
 from runtime_ext.build import BuiltModel, build
 from runtime_ext.executable import Executable, load
-from runtime_ext.scheduled_module import KERNEL, UNIT, read_scheduled_module
+from runtime_ext.ir_form import KERNEL, UNIT
+from runtime_ext.scheduled_module import read_scheduled_module
 from tvm_ios.cost.log import MEASUREMENTS
 from tvm_ios.errors import UserError
 from tvm_ios.program import Launch

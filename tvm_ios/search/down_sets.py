@@ -62,6 +62,8 @@ def word_type(units: int) -> type[Any]:
 
 def sizes_of(masks: Masks) -> npt.NDArray[np.int64]:
     """The number of members of each bit set."""
+    if not hasattr(np, "bitwise_count"):  # NumPy 1, which TVM with Relay needs
+        return np.fromiter((int(mask).bit_count() for mask in masks), np.int64, masks.size)
     return np.asarray(np.bitwise_count(masks)).astype(np.int64)
 
 

@@ -1,0 +1,40 @@
+"""How schedules are measured, without the compilers and devices that do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.machine import available_lanes, cache_folder, host_target
+from runtime_ext.stage_search import SearchLimits
+
+
+@dataclass(frozen=True)
+class MeasuringOptions(SearchLimits):
+    """How to measure.
+
+    Attributes
+    ----------
+    lanes
+        Threads; all that the process may use by default.
+    target
+        TVM target; this machine by default.
+    database
+        A MetaSchedule database (folder) of tuned kernels; for Relay an AutoTVM log (file).
+    cache
+        Folder of compiled kernels and measurement logs.
+    precision
+        In which a GPU computes; float32 by default.
+    """
+
+    lanes: int = field(default_factory=available_lanes)
+    target: Any = None
+    database: Path | None = None
+    cache: Path = field(default_factory=cache_folder)
+    precision: str = ""
+
+    @property
+    def resolved_target(self) -> Any:
+        """The target, this machine's where none is given."""
+        return self.target or host_target(self.lanes)

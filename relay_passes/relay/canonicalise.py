@@ -1,0 +1,39 @@
+"""Bring a Relay module into the form that scheduling reads: inference only, constants folded."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relay
+
+from relay_passes.dialect import DialectError
+from relay_passes.relay.expressions import with_functions
+from relay_passes.relay.fold_batch_norm import FoldBatchNorm
+from relay_passes.relay.fold_constants import FoldSmallConstants
+
+
+def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with ``main`` ready for :func:`relay_passes.relay.extract.extract`.
+
+    Equal operators are kept apart, as in Relax.
+
+    Raises
+    ------
+    DialectError
+        If there is no ``main``, or it has control flow or dynamic shapes.
+    """
+    if not any(v.name_hint == "main" for v in module.get_global_vars()):
+        raise DialectError("the module has no function 'main' to schedule")
+    if not isinstance(module["main"], relay.Function):
+        raise DialectError("'main' is not a Relay function: only those can be scheduled")
+    module = with_functions(module, dict(module.functions.items()))
+    passes = [
+        relay.transform.InferType(),
+        relay.transform.ToGraphNormalForm(),
+        relay.transform.InferType(),
+        FoldSmallConstants(),
+        FoldBatchNorm(),
+        relay.transform.SimplifyInference(),
+        relay.transform.InferType(),
+        FoldSmallConstants(),
+    ]
+    return tvm.transform.Sequential(passes)(module)

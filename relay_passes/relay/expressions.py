@@ -1,0 +1,156 @@
+"""Reading and rebuilding Relay functions without recursion: deep networks are deep expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from relay_passes.dialect import DialectError
+
+Array = np.ndarray[Any, Any]
+
+
+def post_order(function: relay.Function) -> list[Any]:
+    """All expressions of a function, each once, after those that it reads; callees left out."""
+    found: list[Any] = []
+    seen: set[Any] = set()
+    pending = [(function.body, False)]
+    while pending:
+        expression, entered = pending.pop()
+        if entered:
+            found.append(expression)
+        elif expression not in seen:
+            seen.add(expression)
+            pending.append((expression, True))
+            pending.extend((child, False) for child in reversed(children(expression)))
+    return found
+
+
+def operator_name(expression: Any) -> str:
+    """``"nn.relu"`` of a call of that operator; the name of the node's class otherwise."""
+    if isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
+        return str(expression.op.name)
+    return type(expression).__name__
+
+
+def children(expression: Any) -> tuple[Any, ...]:
+    """What an expression reads directly."""
+    if isinstance(expression, relay.Call):
+        return tuple(expression.args)
+    if isinstance(expression, relay.Tuple):
+        return tuple(expression.fields)
+    if isinstance(expression, relay.TupleGetItem):
+        return (expression.tuple_value,)
+    return ()
+
+
+def arguments(expression: Any) -> tuple[Any, ...]:
+    """What an expression reads, the fields of tuples one by one."""
+    flat: list[Any] = []
+    for child in children(expression):
+        flat.extend(child.fields if isinstance(child, relay.Tuple) else (child,))
+    return tuple(flat)
+
+
+def uses_of(function: relay.Function) -> dict[Any, int]:
+    """How often each expression is read, the result of the function included."""
+    uses: dict[Any, int] = {function.body: 1}
+    for expression in post_order(function):
+        for child in children(expression):
+            uses[child] = uses.get(child, 0) + 1
+    return uses
+
+
+def substitute(expression: Any, new: Callable[[Any], Any]) -> Any:
+    """The expression with what it reads replaced; itself where nothing changes."""
+    before = children(expression)
+    after = [new(child) for child in before]
+    if all(a is b or a.same_as(b) for a, b in zip(after, before, strict=True)):
+        return expression
+    if isinstance(expression, relay.Call):
+        return relay.Call(expression.op, after, expression.attrs, expression.type_args)
+    if isinstance(expression, relay.Tuple):
+        return relay.Tuple(after)
+    return relay.TupleGetItem(after[0], expression.index)
+
+
+def rebuild(module: tvm.IRModule, emit: Callable[[Any, Any], Any]) -> tvm.IRModule:
+    """A copy of the module with ``main`` rebuilt expression by expression, and its types inferred.
+
+    Parameters
+    ----------
+    module
+        Of inferred types; left as it is.
+    emit
+        Called with each old expression and with the same one of what its parts have become;
+        returns what stands for it, or None for the latter.
+    """
+    old = module["main"]
+    new: dict[Any, Any] = {}
+    for expression in post_order(old):
+        same = substitute(expression, new.__getitem__)
+        made = emit(expression, same)
+        new[expression] = same if made is None else made
+    main = relay.Function(old.params, new[old.body], None, old.type_params, old.attrs)
+    return with_main(module, main)
+
+
+def with_main(module: tvm.IRModule, main: relay.Function) -> tvm.IRModule:
+    """A copy of the module with another ``main``, types inferred."""
+    functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
+    functions[relay.GlobalVar("main")] = main
+    return relay.transform.InferType()(with_functions(module, functions))
+
+
+def with_functions(module: tvm.IRModule, functions: dict[Any, Any]) -> tvm.IRModule:
+    """A copy of the module with other functions: what TVM's own setters do changes the caller's."""
+    types, attributes = module.type_definitions, module.attrs
+    return tvm.IRModule(functions, types, attributes)  # pyright: ignore[reportCallIssue]
+
+
+def static_shape(expression: Any) -> tuple[int, ...]:
+    """Extents of a tensor of inferred type.
+
+    Raises
+    ------
+    DialectError
+        If it is not a tensor of static shape.
+    """
+    kind = expression.checked_type
+    if not isinstance(kind, relay.TensorType):
+        raise DialectError(f"{_name(expression)} is not a tensor but of type {kind}")
+    return shape_of_type(kind, _name(expression))
+
+
+def shape_of_type(kind: relay.TensorType, name: str) -> tuple[int, ...]:
+    """Extents of a tensor's type; ``name`` is for the error, a :class:`DialectError`."""
+    if not all(isinstance(extent, tvm.tir.IntImm) for extent in kind.shape):
+        raise DialectError(
+            f"{name} has the dynamic shape {list(kind.shape)}: bind it to numbers first"
+        )
+    return tuple(int(extent) for extent in kind.shape)
+
+
+def ints(values: Iterable[Any]) -> tuple[int, ...]:
+    """TVM's integers as Python's."""
+    return tuple(int(value) for value in values)
+
+
+def constant(array: Array) -> relay.Constant:
+    """A Relay constant that holds the array."""
+    return relay.const(np.ascontiguousarray(array))
+
+
+def constant_value(expression: Any) -> Array | None:
+    """The array of a constant; None for anything else."""
+    return expression.data.numpy() if isinstance(expression, relay.Constant) else None
+
+
+def _name(expression: Any) -> str:
+    if isinstance(expression, relay.Var):
+        return f"value {expression.name_hint!r}"
+    return f"the result of {operator_name(expression)}"

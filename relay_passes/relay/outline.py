@@ -1,0 +1,227 @@
+"""Units as Primitive function literals, one a kernel, called by ``main`` in schedule order."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relay_passes.relay.expressions import post_order, substitute, with_main
+from relay_passes.relay.extract import Extraction
+from relay_passes.relay.kernels import fuse, kernel_calls
+from relay_passes.relay.merge import merged_function
+from runtime_ext.ir_form import CALLS
+from tvm_ios.graph import OpGraph
+from tvm_ios.merge_rule import plan_merge
+from tvm_ios.schedule import Schedule, ScheduleError, Strategy
+
+
+@dataclass(frozen=True)
+class UnitFunction:
+    """A unit, or merged units, as a Relay function.
+
+    Attributes
+    ----------
+    function
+        Its first parameters are data, the others weights.
+    data
+        Tensors (numbers in the graph of units) of the data parameters.
+    constants
+        Relay constants of the other parameters.
+    outputs
+        Tensors that it returns, a tuple if there is more than one.
+    name
+        Of the unit, or of the merged units joined by ``+``.
+    """
+
+    function: relay.Function
+    data: tuple[int, ...]
+    constants: tuple[Any, ...]
+    outputs: tuple[int, ...]
+    name: str
+
+    @cached_property
+    def kernels(self) -> relay.Function:
+        """The function as calls of Primitive function literals."""
+        return fuse(self.function)
+
+
+class Outliner:
+    """Makes the functions of units and of merged units, each once.
+
+    Parameters
+    ----------
+    extraction
+        Of the canonical module.
+    units
+        The graph of units formed from it; its tensors are those of the extraction, by name.
+    """
+
+    def __init__(self, extraction: Extraction, units: OpGraph) -> None:
+        self.extraction = extraction
+        self.units = units
+        number = {tensor.name: i for i, tensor in enumerate(extraction.graph.tensors)}
+        self._origin = tuple(number[tensor.name] for tensor in units.tensors)
+        self._made: dict[tuple[int, ...], UnitFunction] = {}
+
+    def value(self, tensor: int) -> Any:
+        """The expression behind a tensor of the graph of units."""
+        return self.extraction.values[self._origin[tensor]]
+
+    def unit(self, unit: int) -> UnitFunction:
+        """The function of one unit."""
+        if (unit,) not in self._made:
+            self._made[(unit,)] = self._outline(unit)
+        return self._made[(unit,)]
+
+    def merged(self, members: Sequence[int]) -> UnitFunction:
+        """One function for units that :func:`tvm_ios.merge_rule.plan_merge` can merge.
+
+        Raises
+        ------
+        ScheduleError
+            If they cannot be merged.
+        """
+        key = tuple(sorted(members))
+        if key not in self._made:
+            operators = [self.units.operators[unit] for unit in key]
+            plan = plan_merge(self.units, key)
+            if plan is None:
+                names = ", ".join(op.name for op in operators)
+                raise ScheduleError(f"the units {names} cannot be merged into one convolution")
+            data = operators[0].inputs[0]
+            weights = [[c.data.numpy() for c in self.unit(unit).constants] for unit in key]
+            function, constants = merged_function(plan, self._type(data), weights)
+            outputs = tuple(op.outputs[0] for op in operators)
+            name = "+".join(op.name for op in operators)
+            self._made[key] = UnitFunction(function, (data,), constants, outputs, name)
+        return self._made[key]
+
+    def _type(self, tensor: int) -> relay.TensorType:
+        found = self.extraction.graph.tensors[self._origin[tensor]]
+        value = self.value(tensor)
+        # A bias and a dense weight have other shapes in the graph than in the IR.
+        return value.checked_type if found.constant else relay.TensorType(found.shape, found.dtype)
+
+    def _outline(self, unit: int) -> UnitFunction:
+        op = self.units.operators[unit]
+        lifted = [t for t in op.inputs if not self._is_scalar(t)]
+        data = tuple(t for t in lifted if not self.units.tensors[t].constant)
+        constants = tuple(t for t in lifted if self.units.tensors[t].constant)
+        read = (*data, *constants)
+        parameters = [relay.Var(f"p{i}", self._type(t)) for i, t in enumerate(read)]
+        made = dict(zip((self._origin[t] for t in read), parameters, strict=True))
+        for member in op.members:
+            self._emit(member, made)
+        results = [made[self._origin[t]] for t in op.outputs]
+        body = results[0] if len(results) == 1 else relay.Tuple(results)
+        values = tuple(self.value(t) for t in constants)
+        return UnitFunction(relay.Function(parameters, body), data, values, op.outputs, op.name)
+
+    def _emit(self, member: int, made: dict[int, Any]) -> None:
+        """Emit an operator; ``made`` maps the extraction's tensors to expressions of the unit."""
+        operator = self.extraction.graph.operators[member]
+        inner: dict[Any, Any] = {}
+
+        def new(old: Any) -> Any:
+            if old in inner:
+                return inner[old]
+            number = self.extraction.number.get(old)
+            if number in made:
+                return made[number]
+            if isinstance(old, relay.Tuple):
+                return relay.Tuple([new(field) for field in old.fields])
+            return old
+
+        for call in self.extraction.calls[member]:
+            arguments = [new(argument) for argument in call.args]
+            inner[call] = relay.Call(call.op, arguments, call.attrs, call.type_args)
+        last = self.extraction.calls[member][-1]
+        result, several = inner[last], isinstance(last.checked_type, relay.TupleType)
+        for place, tensor in enumerate(operator.outputs):
+            made[tensor] = relay.TupleGetItem(result, place) if several else result
+
+    def _is_scalar(self, tensor: int) -> bool:
+        found = self.units.tensors[tensor]
+        return found.constant and len(self._type(tensor).shape) == 0
+
+
+def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
+    """The module with units as kernels that nothing fuses into, called in schedule order.
+
+    The calls are bound by ``let``, so that order and names stand in the text and the graph executor
+    runs them in this order. What differs between equal units is not in their functions but in the
+    module attribute ``ios.calls``: TVM compiles each kernel once. What a schedule says of rKernels
+    and tiles holds for the kernels of Relax and is left out.
+
+    Raises
+    ------
+    ScheduleError
+        If units are to be merged that cannot be.
+    """
+    old = module["main"]
+    units = outliner.units
+    value: dict[int, Any] = dict(zip(units.inputs, old.params, strict=True))
+    bindings: list[tuple[relay.Var, relay.Call]] = []
+    places: list[tuple[str, int, int]] = []
+    for made, stage, group in scheduled_units(outliner, schedule):
+        given = [*(value[t] for t in made.data), *made.constants]
+        results = bind_kernels(made, given, bindings)
+        value.update(zip(made.outputs, results, strict=True))
+        places += [(made.name, stage, group)] * (len(bindings) - len(places))
+    results = [
+        value[tensor] if tensor in value else outliner.value(tensor) for tensor in units.outputs
+    ]
+    body = relay.Tuple(results) if isinstance(old.body, relay.Tuple) else results[0]
+    for variable, call in reversed(bindings):
+        body = relay.Let(variable, call, body)
+    main = relay.Function(old.params, body, None, old.type_params, old.attrs)
+    return with_main(module, main).with_attr(CALLS, tvm.runtime.String(json.dumps(places)))
+
+
+def bind_kernels(
+    made: UnitFunction, given: Sequence[Any], bindings: list[tuple[relay.Var, relay.Call]]
+) -> list[Any]:
+    """Append the calls of a unit's kernels; returns what stands for its outputs."""
+    function = made.kernels
+    new: dict[Any, Any] = dict(zip(function.params, given, strict=True))
+    count = len(kernel_calls(function))
+    first = len(bindings)
+    for expression in post_order(function):
+        if expression in new:
+            continue
+        new[expression] = substitute(expression, new.__getitem__)
+        if isinstance(expression, relay.Call):
+            number = f"_{len(bindings) - first}" if count > 1 else ""
+            variable = relay.Var(_identifier(made.name) + number)
+            bindings.append((variable, new[expression]))
+            new[expression] = variable
+    result = new[function.body]
+    if len(made.outputs) == 1:
+        return [result]
+    if isinstance(result, relay.Tuple):
+        return list(result.fields)
+    return [relay.TupleGetItem(result, place) for place in range(len(made.outputs))]
+
+
+def scheduled_units(outliner: Outliner, schedule: Schedule) -> list[tuple[UnitFunction, int, int]]:
+    """What ``main`` calls, in its order: units or merged units, each with its stage and group."""
+    made: list[tuple[UnitFunction, int, int]] = []
+    for number, stage in enumerate(schedule.stages):
+        if stage.strategy is Strategy.MERGE:
+            made.append((outliner.merged([group[0] for group in stage.groups]), number, 0))
+            continue
+        for place, group in enumerate(stage.groups):
+            made.extend((outliner.unit(unit), number, place) for unit in group)
+    return made
+
+
+def _identifier(name: str) -> str:
+    """A name as Relay's text can have it."""
+    return re.sub(r"\W", "_", name)

@@ -1,0 +1,209 @@
+"""Operators that Relay's ONNX importer spells in several calls, recognised as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relay
+
+from relay_passes.relay.expressions import (
+    children,
+    constant_value,
+    ints,
+    operator_name,
+    static_shape,
+)
+from tvm_ios.graph import AttrValue
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """Calls that are one operator.
+
+    Attributes
+    ----------
+    kind, attrs
+        As in :mod:`tvm_ios.operators`.
+    reads
+        The expressions that are its inputs.
+    calls
+        In order; nothing else reads any but the last.
+    """
+
+    kind: str
+    attrs: Mapping[str, AttrValue]
+    reads: tuple[Any, ...]
+    calls: tuple[relay.Call, ...]
+
+
+def spellings(order: Sequence[Any], uses: Mapping[Any, int]) -> dict[Any, Spelling]:
+    """For the last call of each operator that is spelled in several what it spells.
+
+    Parameters
+    ----------
+    order
+        All expressions, each after those that it reads.
+    uses
+        How often each is read.
+    """
+    found: dict[Any, Spelling] = {}
+    taken: set[Any] = set()
+    # From the end, so that an operator is recognised with all that belongs to it.
+    for last in reversed(order):
+        if last in taken or not isinstance(last, relay.Call):
+            continue
+        for recognise in _RECOGNISERS:
+            match = recognise(last)
+            if match is None:
+                continue
+            kind, attrs, reads = match
+            calls = _between(reads, last)
+            inside = Counter(child for call in calls for child in children(call))
+            if all(inside[call] == uses[call] for call in calls[:-1]):
+                found[last] = Spelling(kind, attrs, reads, calls)
+                taken.update(calls)
+                break
+    return found
+
+
+_Match = tuple[str, Mapping[str, AttrValue], tuple[Any, ...]]
+
+
+def _between(reads: Sequence[Any], last: relay.Call) -> tuple[relay.Call, ...]:
+    """The calls that lead from some expressions to another one, in order."""
+    found: list[relay.Call] = []
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relay.Call) and expression not in (*reads, *found):
+            for child in children(expression):
+                visit(child)
+            found.append(expression)
+
+    visit(last)
+    return tuple(found)
+
+
+def _parts(expression: Any, name: str) -> Sequence[Any] | None:
+    """The arguments of a call of an operator; None for anything else."""
+    return tuple(expression.args) if operator_name(expression) == name else None
+
+
+def _unshaped(expression: Any, kept: int) -> Any:
+    """What is reshaped, if only the extents before the last few are."""
+    if operator_name(expression) == "reshape":
+        before = expression.args[0]
+        if static_shape(before)[-kept:] == static_shape(expression)[-kept:]:
+            return before
+    return expression
+
+
+def _dense(last: Any) -> _Match | None:
+    """A product with a weight: Relay's reads rows, so other ranks are reshaped."""
+    if (product := _parts(_unshaped(last, 1), "nn.dense")) is None:
+        return None
+    data, weight = _unshaped(product[0], 1), product[1]
+    if static_shape(data)[:-1] != static_shape(last)[:-1] or constant_value(weight) is None:
+        return None
+    return "dense", {}, (data, weight)
+
+
+def _matmul(last: Any) -> _Match | None:
+    """A product of data: Relay's reads the second operand transposed, and three dimensions."""
+    inner = _unshaped(last, 2)
+    if (product := _parts(inner, "nn.batch_matmul")) is not None:
+        left, right = product
+        if inner.attrs.transpose_a:
+            return None
+        if inner.attrs.transpose_b:
+            right = _transposed(right)
+    elif (product := _parts(inner, "nn.dense")) is not None:
+        left, right = product[0], _transposed(product[1])
+    else:
+        return None
+    if right is None or constant_value(right) is not None:
+        return None
+    left, right = _unshaped(left, 2), _unshaped(right, 2)
+    shapes = [static_shape(e) for e in (left, right, last)]
+    if any(len(shape) != len(shapes[2]) for shape in shapes):
+        return None
+    alike = shapes[0][:-2] == shapes[1][:-2] == shapes[2][:-2]
+    return ("matmul", {}, (left, right)) if alike else None
+
+
+def _transposed(expression: Any) -> Any:
+    """What is transposed in its last two dimensions, if it is."""
+    if operator_name(expression) != "transpose" or expression.attrs.axes is None:
+        return None
+    axes = ints(expression.attrs.axes)
+    rank = len(axes)
+    last_two_swapped = (*range(rank - 2), rank - 1, rank - 2)
+    return expression.args[0] if axes == last_two_swapped else None
+
+
+def _layer_norm(last: Any) -> _Match | None:
+    """``(x - mean) * (1 / sqrt(variance + epsilon)) * scale + bias``."""
+    for scaled, bias in _pairs(last, "add"):
+        for normal, scale in _pairs(scaled, "multiply"):
+            for centred, inverse in _pairs(normal, "multiply"):
+                found = _normalisation(centred, inverse)
+                if found is not None:
+                    data, attrs = found
+                    return "layer_norm", attrs, (data, scale, bias)
+    return None
+
+
+def _normalisation(centred: Any, inverse: Any) -> tuple[Any, Mapping[str, AttrValue]] | None:
+    """The data and the attributes of its normalisation."""
+    difference, quotient = _parts(centred, "subtract"), _parts(inverse, "divide")
+    if difference is None or quotient is None or constant_value(quotient[0]) != 1:
+        return None
+    root = _parts(quotient[1], "sqrt")
+    shifted = None if root is None else _parts(root[0], "add")
+    spread = None if shifted is None else _parts(shifted[0], "variance")
+    data, mean = difference
+    if shifted is None or spread is None or tuple(spread) != (data, mean):
+        return None
+    epsilon = constant_value(shifted[1])
+    rank = len(static_shape(data))
+    if _parts(mean, "mean") != (data,) or epsilon is None or epsilon.size != 1:
+        return None
+    for call in (mean, shifted[0]):
+        axes = tuple(sorted(axis % rank for axis in ints(call.attrs.axis)))
+        if axes != tuple(range(axes[0], rank)) or not call.attrs.keepdims or call.attrs.exclude:
+            return None
+    if shifted[0].attrs.unbiased:
+        return None
+    return data, {"axes": axes, "epsilon": float(np.float32(epsilon.reshape(())))}
+
+
+def _pairs(expression: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    """The arguments of a commutative operator in both orders."""
+    if (parts := _parts(expression, name)) is not None:
+        yield parts[0], parts[1]
+        yield parts[1], parts[0]
+
+
+def _gather(last: Any) -> _Match | None:
+    """A take whose negative indices count from the end."""
+    taken = _parts(last, "take")
+    if taken is None or last.attrs.axis is None or int(last.attrs.batch_dims) != 0:
+        return None
+    data, chosen = taken
+    shape = static_shape(data)
+    axis = int(last.attrs.axis) % len(shape)
+    if (choice := _parts(chosen, "where")) is None:
+        return None
+    negative, moved, indices = choice
+    tested, sum_ = _parts(negative, "less"), _parts(moved, "add")
+    if tested is None or sum_ is None or tested[0] != indices or sum_[0] != indices:
+        return None
+    if constant_value(tested[1]) != 0 or constant_value(sum_[1]) != shape[axis]:
+        return None
+    return "gather", {"axis": axis}, (data, indices)
+
+
+_RECOGNISERS: tuple[Callable[[Any], _Match | None], ...] = (_layer_norm, _dense, _matmul, _gather)

@@ -1,0 +1,141 @@
+"""The machine code of units as measuring wants it: one ``relay.build`` for all that are asked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relay
+
+from relay_passes.relay.outline import UnitFunction, bind_kernels
+from runtime_ext.device import KernelProgress
+from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
+from runtime_ext.kernels.transform import ParamTransform
+from runtime_ext.relay.executor_graph import read_executor_graph
+from runtime_ext.relay.library import build_library
+from runtime_ext.relay.tuning_log import AutotvmLog
+from tvm_ios.files import temporary_folder
+from tvm_ios.program import UnitCode
+
+_COMMENT = re.compile(r"/\*.*?\*/")
+
+
+class RelayKernels:
+    """Builds units, each once; see :class:`runtime_ext.device.Kernels`.
+
+    Parameters
+    ----------
+    target
+        Of the code.
+    log
+        Tuned kernels.
+    """
+
+    def __init__(self, target: tvm.target.Target, log: AutotvmLog | None = None) -> None:
+        self.target = target
+        self.log = log
+        self._compiled: dict[str, CompiledUnit] = {}
+        self._functions: dict[str, Any] = {}
+
+    def compile_forms(
+        self, units: Mapping[str, UnitFunction], progress: KernelProgress | None = None
+    ) -> dict[str, tuple[CompiledUnit, ...]]:
+        """For each unit its only form."""
+        keys = {name: self._key(unit) for name, unit in units.items()}
+        new = {key: units[name] for name, key in keys.items() if key not in self._compiled}
+        if new:
+            self._build(new)
+        if progress is not None:
+            progress(len(new), len(new))
+        return {name: (self._compiled[key],) for name, key in keys.items()}
+
+    def compile_rkernels(
+        self, units: Mapping[str, UnitFunction], progress: KernelProgress | None = None
+    ) -> dict[str, dict[str, CompiledUnit]]:
+        """For each unit its only rKernel."""
+        forms = self.compile_forms(units, progress)
+        return {name: {"default": form} for name, (form,) in forms.items()}
+
+    def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
+        """Nothing: there is only one form."""
+
+    def function(self, symbol: str) -> Any:
+        """The kernel of a name."""
+        return self._functions[symbol]
+
+    def _key(self, unit: UnitFunction) -> str:
+        """Equal for units of equal code: of the text without spans, which name the nodes."""
+        text = _COMMENT.sub("", unit.kernels.astext(show_meta_data=False))
+        tuned = self.log.digest if self.log else ""
+        described = f"{text}\n{self.target}\n{tvm.__version__}\n{tuned}"
+        return hashlib.sha256(described.encode()).hexdigest()[:32]
+
+    def _build(self, units: Mapping[str, UnitFunction]) -> None:
+        module, calls = _together(units)
+        # Symbols carry the name of the module: those of several libraries must differ.
+        name = "u" + hashlib.sha256("".join(units).encode()).hexdigest()[:12]
+        library = build_library(module, self.target, name, self.log)
+        read = read_executor_graph(
+            library.factory.get_graph_json(), (), calls, library.tiles, "units"
+        )
+        with temporary_folder() as folder:
+            path = folder / "kernels.so"
+            library.export(path)
+            loaded = tvm_ffi.load_module(path)
+        self._functions |= {symbol: loaded[symbol] for symbol in library.tiles}
+        for (key, unit), operator, code in zip(
+            units.items(), read.graph.operators, read.code, strict=True
+        ):
+            names = [read.graph.tensors[t].name for t in operator.inputs]
+            inputs = [int(name.rpartition("_")[2]) for name in names]
+            results = [read.graph.outputs.index(t) for t in operator.outputs]
+            first = min(results)
+            order = [*inputs, *(len(inputs) + place - first for place in results)]
+            weights = range(len(unit.data), len(inputs))
+            self._compiled[key] = CompiledUnit(
+                code=_reordered(code, order),
+                constants=tuple(ConstantUse(place, ParamTransform()) for place in weights),
+                key=key,
+                kernels=tuple(call.symbol for call in code.calls),
+            )
+
+
+def _together(
+    units: Mapping[str, UnitFunction],
+) -> tuple[tvm.IRModule, list[tuple[str, int, int]]]:
+    """A module that calls the kernels of units side by side, and whose kernels its calls are."""
+    parameters: list[relay.Var] = []
+    bindings: list[tuple[relay.Var, relay.Call]] = []
+    results: list[Any] = []
+    calls: list[tuple[str, int, int]] = []
+    for number, (key, unit) in enumerate(units.items()):
+        given = [
+            relay.Var(f"u{number}_{place}", parameter.checked_type)
+            for place, parameter in enumerate(unit.kernels.params)
+        ]
+        parameters += given
+        results += bind_kernels(unit, given, bindings)
+        calls += [(key, number, 0)] * (len(bindings) - len(calls))
+    body: Any = relay.Tuple(results)
+    for variable, call in reversed(bindings):
+        body = relay.Let(variable, call, body)
+    module = tvm.IRModule.from_expr(relay.Function(parameters, body))
+    return relay.transform.InferType()(module), calls
+
+
+def _reordered(code: UnitCode, order: Sequence[int]) -> UnitCode:
+    """The same code with its parameter ``i`` in place ``order[i]``."""
+    parameters = list(code.parameters)
+    for old, new in enumerate(order):
+        parameters[new] = code.parameters[old]
+    count = len(order)
+    calls = tuple(
+        replace(call, arguments=tuple(order[a] if a < count else a for a in call.arguments))
+        for call in code.calls
+    )
+    return replace(code, parameters=tuple(parameters), calls=calls)

@@ -1,0 +1,16 @@
+"""What the IR of a scheduled module is marked with, whatever the dialect; needs no TVM."""
+
+from tvm_ios.errors import UserError
+
+#: Attributes of a unit's function: its name (merged units joined by ``+``), stage and group.
+UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
+#: And the name of its rKernel, where that is not the usual one.
+KERNEL = "ios.kernel"
+#: Module attributes: the schedule, and the names of the outputs, as JSON.
+SCHEDULE, OUTPUT_NAMES = "ios.schedule", "ios.output_names"
+#: In Relay, whose functions have no marks: unit, stage and group of each call of ``main``, as JSON.
+CALLS = "ios.calls"
+
+
+class ModuleError(UserError):
+    """A module that is not in the scheduled form."""

@@ -1,0 +1,176 @@
+"""The graph executor's JSON as units: what each kernel reads and writes, and where it stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from runtime_ext.ir_form import ModuleError
+from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.program import BufferType, PhaseCall, UnitCode
+
+
+@dataclass(frozen=True)
+class UnitGraph:
+    """Units of a built module.
+
+    Attributes
+    ----------
+    graph
+        One operator a unit; its inputs are data.
+    code
+        For each unit its kernels. The parameters are its inputs, ``constants`` and its outputs.
+    constants
+        For each unit the names of the constants among its parameters.
+    places
+        For each unit its stage and group.
+    """
+
+    graph: OpGraph
+    code: tuple[UnitCode, ...]
+    constants: tuple[tuple[str, ...], ...]
+    places: tuple[tuple[int, int], ...]
+
+
+def read_executor_graph(
+    text: str,
+    constants: Sequence[str],
+    calls: Sequence[tuple[str, int, int]],
+    tiles: Mapping[str, int],
+    name: str,
+) -> UnitGraph:
+    """Read what ``relay.build`` made of a scheduled module.
+
+    Parameters
+    ----------
+    text
+        The JSON.
+    constants
+        Names of the constants among its nodes.
+    calls
+        Unit, stage and group of each call of ``main``.
+    tiles
+        Of each kernel.
+    name
+        Of the model.
+
+    Raises
+    ------
+    ModuleError
+        If a later pass changed the calls, or an output is a constant.
+    """
+    return _Reader(json.loads(text), frozenset(constants), tiles).read(calls, name)
+
+
+#: A value of the executor's graph: a node and which of its outputs.
+_Entry = tuple[int, int]
+
+
+class _Reader:
+    def __init__(
+        self, data: Mapping[str, Any], constants: frozenset[str], tiles: Mapping[str, int]
+    ) -> None:
+        self.nodes: list[dict[str, Any]] = data["nodes"]
+        self.heads: list[_Entry] = [(node, place) for node, place, *_ in data["heads"]]
+        self.rows: list[int] = data["node_row_ptr"]
+        self.shapes: list[list[int]] = data["attrs"]["shape"][1]
+        self.types: list[str] = data["attrs"]["dltype"][1]
+        self.constants = constants
+        self.tiles = tiles
+        self.tensors: list[Tensor] = []
+        self.number: dict[_Entry, int] = {}
+
+    def read(self, calls: Sequence[tuple[str, int, int]], name: str) -> UnitGraph:
+        launches = [i for i, node in enumerate(self.nodes) if node["op"] == "tvm_op"]
+        if len(launches) != len(calls):
+            raise ModuleError(
+                f"main calls {len(launches)} kernels and its schedule has {len(calls)}: a later "
+                "pass changed it; run IOSSchedule() after that pass"
+            )
+        inputs = tuple(
+            self._tensor((i, 0))
+            for i, node in enumerate(self.nodes)
+            if node["op"] == "null" and node["name"] not in self.constants
+        )
+        units = [
+            (place, [node for _, node in members])
+            for place, members in groupby(
+                zip(calls, launches, strict=True), key=lambda pair: tuple(pair[0])
+            )
+        ]
+        readers: dict[_Entry, set[int]] = {head: {-1} for head in self.heads}
+        for number, (_, members) in enumerate(units):
+            for entry in (e for node in members for e in self._reads(node)):
+                readers.setdefault(entry, set()).add(number)
+        operators: list[Operator] = []
+        code: list[UnitCode] = []
+        constants: list[tuple[str, ...]] = []
+        for number, ((unit, *_), members) in enumerate(units):
+            operator, made, names = self._unit(unit, number, members, readers)
+            operators.append(operator)
+            code.append(made)
+            constants.append(names)
+        if any(head not in self.number for head in self.heads):
+            raise ModuleError("main returns a constant: remove it from the model's outputs")
+        outputs = tuple(self.number[head] for head in self.heads)
+        graph = OpGraph(name, tuple(operators), tuple(self.tensors), inputs, outputs)
+        places = tuple((stage, group) for (_, stage, group), _ in units)
+        return UnitGraph(graph, tuple(code), tuple(constants), places)
+
+    def _unit(
+        self,
+        name: str,
+        number: int,
+        members: Sequence[int],
+        readers: Mapping[_Entry, set[int]],
+    ) -> tuple[Operator, UnitCode, tuple[str, ...]]:
+        made = [entry for node in members for entry in self._writes(node)]
+        read = dict.fromkeys(e for node in members for e in self._reads(node))
+        outside = [entry for entry in read if entry not in made]
+        data = [entry for entry in outside if not self._is_constant(entry)]
+        weights = [entry for entry in outside if self._is_constant(entry)]
+        outputs = [entry for entry in made if readers.get(entry, set()) - {number}]
+        scratch = [entry for entry in made if entry not in outputs]
+        place = {e: i for i, e in enumerate((*data, *weights, *outputs, *scratch))}
+        calls = tuple(
+            PhaseCall(
+                symbol,
+                self.tiles[symbol],
+                tuple(place[e] for e in (*self._reads(node), *self._writes(node))),
+            )
+            for node in members
+            for symbol in (self.nodes[node]["attrs"]["func_name"],)
+        )
+        code = UnitCode(
+            tuple(self._type(e) for e in (*data, *weights, *outputs)),
+            len(outputs),
+            tuple(self._type(e) for e in scratch),
+            calls,
+        )
+        inputs = tuple(self.number[entry] for entry in data)
+        results = tuple(self._tensor(entry) for entry in outputs)
+        names = tuple(self.nodes[node]["name"] for node, _ in weights)
+        return Operator(name, "unit", inputs, results), code, names
+
+    def _reads(self, node: int) -> list[_Entry]:
+        return [(source, place) for source, place, *_ in self.nodes[node]["inputs"]]
+
+    def _writes(self, node: int) -> list[_Entry]:
+        return [(node, place) for place in range(int(self.nodes[node]["attrs"]["num_outputs"]))]
+
+    def _is_constant(self, entry: _Entry) -> bool:
+        return self.nodes[entry[0]]["name"] in self.constants
+
+    def _type(self, entry: _Entry) -> BufferType:
+        row = self.rows[entry[0]] + entry[1]
+        return BufferType(tuple(self.shapes[row]), self.types[row])
+
+    def _tensor(self, entry: _Entry) -> int:
+        kind = self._type(entry)
+        name = self.nodes[entry[0]]["name"] + (f".{entry[1]}" if entry[1] else "")
+        self.number[entry] = len(self.tensors)
+        self.tensors.append(Tensor(name, kind.shape, kind.dtype))
+        return self.number[entry]

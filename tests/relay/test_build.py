@@ -1,0 +1,130 @@
+"""What runs of a scheduled Relay module computes what TVM's graph executor does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from forced_schedules import merge_first
+from onnx_sketch import relative_error
+from relay_sketch import RelaySketch, inputs_of, module_of, run
+from test_ir_form import branches
+from tvm import relay
+
+import runtime_ext
+from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
+from relay_passes.prepare import apply_schedule, prepare
+from runtime_ext.ir_form import ModuleError
+from runtime_ext.relay.build import build
+from tvm_ios.happens_before import check_races
+from tvm_ios.search.down_sets import SearchError
+from tvm_ios.search.lazy import Budget
+
+
+def _mixed(s: RelaySketch, x: Any) -> Any:
+    """Merged convolutions, kernels of one and of several tiles, a reshape, a tuple, a scratch."""
+    y = branches(s, x)
+    low, high = relay.split(relay.nn.max_pool2d(y, (3, 3), padding=(1, 1)), [9], axis=1)
+    separable = s.conv(s.conv(relay.nn.relu(low), 9, 9, groups=9), 9, 4, (1, 1))
+    flat = relay.nn.batch_flatten(relay.concatenate([separable, relay.exp(high)], axis=1))
+    return relay.nn.softmax(relay.nn.dense(flat, s.normal(7, 16 * 81))), y
+
+
+@pytest.fixture(scope="module")
+def built() -> Any:
+    module = module_of([(1, 3, 9, 9)], _mixed)
+    prepared = prepare(module)
+    return build(apply_schedule(prepared, merge_first(prepared)), lanes=2), module
+
+
+def results(session: Any, module: Any) -> list[Any]:
+    for name, value in inputs_of(module).items():
+        session.set_input(**{name: value})
+    session.run()
+    return [session.get_output(i) for i in range(2)]
+
+
+def test_computes_the_same_on_two_lanes(built: Any) -> None:
+    model, module = built
+    check_races(model.program)
+    assert sum(len(lane) > 0 for lane in model.program.lanes) == 2
+    assert relative_error(results(model.session(), module), run(module)) <= 1e-5
+
+
+def test_no_order_of_its_tiles_changes_a_bit(built: Any) -> None:
+    model, module = built
+    assert any(use.tiles > 1 for use in model.program.uses)
+    usual = results(model.session(), module)
+    for ours, theirs in zip(
+        results(model.session(executor="reference"), module), usual, strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_module_without_a_schedule_is_refused() -> None:
+    with pytest.raises(ModuleError, match=r"has no schedule: run IOSSchedule\(\) on it first"):
+        build(module_of([(1, 3)], lambda s, x: relay.nn.relu(x)))
+
+
+_FOREIGN = """
+import importlib.util, sys
+import numpy as np
+from pathlib import Path
+from runtime_ext.executable import load
+
+assert importlib.util.find_spec("tvm") is None
+session = load(Path(sys.argv[1])).session()
+with np.load(sys.argv[2]) as inputs:
+    session.set_input(**inputs)
+session.run()
+np.save(sys.argv[3], session.get_output(1))
+"""
+
+
+def test_an_executable_runs_without_this_tvm(built: Any, tmp_path: Path) -> None:
+    model, module = built
+    model.save(tmp_path / "model")
+    np.savez(tmp_path / "inputs.npz", **inputs_of(module))
+    files = (tmp_path / "model", tmp_path / "inputs.npz", tmp_path / "output.npy")
+    environment = {**os.environ, "PYTHONPATH": str(Path(runtime_ext.__file__).parents[1])}
+    command = [sys.executable, "-c", _FOREIGN, *map(str, files)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    ours = results(model.session(), module)[1]
+    np.testing.assert_array_equal(np.load(files[2]), ours)
+
+
+def test_an_output_that_is_a_constant_is_refused() -> None:
+    module = module_of([(1, 3)], lambda s, x: (relay.nn.relu(x), s.normal(2, 2)))
+    with pytest.raises(ModuleError, match="main returns a constant: remove it"):
+        build(IOSSchedule("sequential")(module))
+
+
+def test_a_pass_that_changes_the_calls_is_noticed() -> None:
+    module = module_of([(1, 3)], lambda s, x: (relay.nn.relu(x), relay.exp(x)))
+    made = IOSSchedule("sequential")(module)
+    first = made["main"].body
+    main = relay.Function(made["main"].params, relay.Let(first.var, first.value, first.var))
+    changed = tvm.IRModule({"main": main}, attrs=made.attrs)
+    with pytest.raises(ModuleError, match="main calls 1 kernels and its schedule has 2"):
+        build(relay.transform.InferType()(changed))
+
+
+def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
+    _, module = built
+    options = MeasuringOptions(lanes=2, cache=tmp_path, budget=Budget(max_measurements=20))
+    made = IOSSchedule("ios-both", options=options)(module)
+    schedule = schedule_of(made)
+    assert schedule is not None
+    assert schedule.policy == "ios-both"
+    assert len(schedule.latencies) == len(schedule.stages)
+    session = build(made, lanes=2).session()
+    assert relative_error(results(session, module), run(module)) <= 1e-5
+    with pytest.raises(SearchError, match="'rammer' places tiles"):
+        IOSSchedule("rammer", options=options)(module)

@@ -1,0 +1,143 @@
+"""The pass in Relay's build flows, and schedules that go from one dialect to the other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from forced_schedules import merge_first
+from onnx_sketch import Sketch, relative_error
+from relay_sketch import RelaySketch, inputs_of, module_of, run
+from tvm import relay
+from tvm.relay import testing  # noqa: F401  (relay.testing is no attribute until it is imported)
+from tvm.relay.build_module import bind_params_by_name
+
+from relay_passes import IOSSchedule, schedule_of
+from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.relay.importer import import_onnx
+from tvm_ios.api import POLICIES
+from tvm_ios.models import load_onnx
+from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.schedule import Schedule, ScheduleError
+from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.units import form_units
+
+
+def small(s: RelaySketch, x: Any) -> Any:
+    parts = [relay.nn.relu(s.norm(s.conv(x, 3, 4, (n, n)), 4)) for n in (1, 3)]
+    return relay.concatenate([*parts, relay.nn.max_pool2d(x, (1, 1))], axis=1)
+
+
+@pytest.fixture(scope="module")
+def block() -> tvm.IRModule:
+    return import_onnx(load_onnx("inception_block"))
+
+
+def test_stands_beside_other_passes() -> None:
+    module = module_of([(1, 3, 8, 8)], small)
+    pipeline = tvm.transform.Sequential(
+        [
+            relay.transform.SimplifyInference(),
+            IOSSchedule(cost="v100"),
+            relay.transform.EliminateCommonSubexpr(),
+            relay.transform.FuseOps(),
+            relay.transform.InferType(),
+        ]
+    )
+    made = pipeline(module)
+    schedule = schedule_of(made)
+    assert schedule is not None
+    assert schedule.policy == "ios-both"
+    assert relative_error(run(made, inputs_of(module)), run(module)) <= 1e-5
+
+
+def test_the_module_of_the_caller_is_not_changed() -> None:
+    module = module_of([(1, 3, 8, 8)], small)
+    before = module.astext()
+    IOSSchedule(cost="v100")(module)
+    assert module.astext() == before
+
+
+def test_is_idempotent_and_survives_saving(block: tvm.IRModule) -> None:
+    once = IOSSchedule(cost="v100")(block)
+    assert IOSSchedule("sequential")(once).same_as(once)
+    loaded = tvm.ir.load_json(tvm.ir.save_json(once))
+    assert schedule_of(loaded) == schedule_of(once) is not None
+    assert str(loaded.attrs["ios.calls"]) == str(once.attrs["ios.calls"])
+    tvm.ir.assert_structural_equal(loaded, once)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_policies(policy: str, block: tvm.IRModule) -> None:
+    schedule = schedule_of(IOSSchedule(policy, "v100")(block))
+    assert schedule is not None
+    assert schedule.policy == policy
+    schedule.validate(prepare(block).units)
+
+
+def test_a_schedule_of_another_dialect_applies(block: tvm.IRModule) -> None:
+    """A schedule of the graph that both dialects have applies whatever it was found in."""
+    units = form_units(graph_from_onnx(load_onnx("inception_block")))
+    file = json.loads(json.dumps(sequential_schedule(units).to_json(units)))
+    made = IOSSchedule(schedule=Schedule.from_json(file))(block)
+    names = [name for name, *_ in json.loads(str(made.attrs["ios.calls"]))]
+    ours = prepare(block).units
+    assert list(dict.fromkeys(names)) == [op.name for op in ours.operators]
+    assert [op.kind for op in ours.operators] == [op.kind for op in units.operators]
+
+
+def test_a_schedule_of_another_graph_is_refused_with_the_first_difference() -> None:
+    def module(stride: int) -> tvm.IRModule:
+        sketch = Sketch(1, 3, 8, 8)
+        y = sketch.op("Relu", sketch.conv("x", 3, 4))
+        return import_onnx(sketch.model(sketch.conv(y, 4, 4, strides=[stride, stride])))
+
+    units = prepare(module(1)).units
+    schedule = Schedule.from_json(sequential_schedule(units).to_json(units))
+    with pytest.raises(ScheduleError, match=r"unit 1 .* has output type 0 .*\[1, 4, 4, 4\], there"):
+        IOSSchedule(schedule=schedule)(module(2))
+
+
+_WORKLOADS: dict[str, dict[str, Any]] = {
+    "squeezenet": {},
+    "resnet": {"num_layers": 18},
+    "densenet": {},
+    "inception_v3": {},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _WORKLOADS)
+def test_networks_of_relay_testing(name: str) -> None:
+    module, params = getattr(relay.testing, name).get_workload(**_WORKLOADS[name])
+    rng = np.random.default_rng(0)
+    for key, value in params.items():
+        if key.endswith(("var", "gamma")):
+            array = rng.uniform(0.5, 1.5, value.shape)
+        else:
+            array = rng.standard_normal(value.shape) / np.sqrt(max(1, np.prod(value.shape[1:])))
+        params[key] = tvm.nd.array(array.astype("float32"))
+    # A softmax would hide differences.
+    logits = relay.Function(module["main"].params, module["main"].body.args[0])
+    module = tvm.IRModule.from_expr(bind_params_by_name(logits, params))
+    module = relay.transform.InferType()(module)
+    if name == "inception_v3":
+        prepared = prepare(module)
+        made = apply_schedule(prepared, merge_first(prepared))
+    else:
+        made = IOSSchedule({"squeezenet": "ios-merge"}.get(name, "greedy"), "v100")(module)
+    assert relative_error(run(made), run(module)) <= 1e-4
+
+
+@pytest.mark.slow
+def test_merged_and_concurrent_stages_of_a_relay_module() -> None:
+    def body(s: RelaySketch, x: Any) -> Any:
+        return relay.concatenate([small(s, x), small(s, x)], axis=1)
+
+    module = module_of([(1, 3, 8, 8)], body)
+    prepared = prepare(module)
+    made = apply_schedule(prepared, merge_first(prepared))
+    assert relative_error(run(made), run(module)) <= 1e-5

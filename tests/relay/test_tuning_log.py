@@ -1,0 +1,79 @@
+"""AutoTVM logs: which are refused, what they cover, and that kernels are built with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from onnx_sketch import relative_error
+from relay_sketch import RelaySketch, inputs_of, module_of, run
+from tvm import autotvm, relay
+
+from relay_passes import IOSSchedule
+from runtime_ext.relay.build import build
+from runtime_ext.relay.library import host_target
+from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
+
+TARGET = host_target(2)
+
+
+def _two(s: RelaySketch, x: Any) -> Any:
+    return relay.nn.relu(s.conv(relay.nn.relu(s.conv(x, 16, 16)), 16, 32, (1, 1)))
+
+
+def record_of(module: tvm.IRModule, target: Any = TARGET) -> str:
+    """A record of the first task of a module: some configuration, and a made-up time."""
+    task = autotvm.task.extract_from_program(module["main"], target=target, params={})[0]
+    given = autotvm.MeasureInput(tvm.target.Target(target), task, task.config_space.get(3))
+    return autotvm.record.encode(given, autotvm.MeasureResult((1e-4,), 0, 0.1, 0.0))
+
+
+def test_kernels_are_built_with_the_log(tmp_path: Path) -> None:
+    module = module_of([(1, 16, 14, 14)], _two)
+    (tmp_path / "log").write_text(record_of(module) + "\n")
+    log = read_autotvm_log(tmp_path / "log", TARGET)
+    assert log.coverage(module) == (1, 2)
+    made = IOSSchedule("sequential")(module)
+    assert log.coverage(made) == (1, 2)
+    tuned, usual = build(made, lanes=2, log=tmp_path / "log"), build(made, lanes=2)
+    sources = [m.library.factory.get_lib().get_source("asm") for m in (tuned, usual)]
+    assert sources[0] != sources[1]
+    session = tuned.session()
+    session.set_input(**inputs_of(module))
+    session.run()
+    assert relative_error([session.get_output(0)], run(module)) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"version": 0.1}, r"line 1 of .* has the format 0\.1, and only 0\.2 is read"),
+        ({"input": []}, "names no target"),
+        ({"input": ["cuda -arch=sm_80", "conv2d_NCHWc.x86", [], {}]}, "is for the target 'cuda"),
+        ({"input": ["nonsense", "x", [], {}]}, "is not what AutoTVM writes"),
+    ],
+)
+def test_records_that_are_refused(change: Any, sentence: str, tmp_path: Path) -> None:
+    record = json.loads(record_of(module_of([(1, 16, 14, 14)], _two)))
+    (tmp_path / "log").write_text(json.dumps(record | change))
+    with pytest.raises(TuningLogError, match=sentence):
+        read_autotvm_log(tmp_path / "log", TARGET)
+
+
+def test_a_log_of_another_cpu_is_refused(tmp_path: Path) -> None:
+    module = module_of([(1, 16, 14, 14)], _two)
+    (tmp_path / "log").write_text(record_of(module, "llvm -mcpu=nehalem"))
+    with pytest.raises(TuningLogError, match=r"is for the target 'llvm .*nehalem' and not for"):
+        read_autotvm_log(tmp_path / "log", TARGET)
+
+
+@pytest.mark.parametrize("content", ["", "not JSON\n"])
+def test_what_is_no_log(content: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(content)
+    with pytest.raises(TuningLogError, match=r"holds no record|is no AutoTVM record"):
+        read_autotvm_log(tmp_path / "log", TARGET)
+    with pytest.raises(TuningLogError, match="cannot be read"):
+        read_autotvm_log(tmp_path, TARGET)
