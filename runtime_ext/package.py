@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import tarfile
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -214,7 +215,11 @@ def _unpack(path: Path, folder: Path) -> None:
                         f"{path} holds {member.name!r}, which is no file of an executable; "
                         "save it again"
                     )
-                tar.extract(member, folder, filter="data")
+                # Not `extract`: its filters came with the last patch releases of Python 3.11.
+                content = tar.extractfile(member)
+                assert content is not None, "a regular file has content"
+                with content, (folder / member.name).open("wb") as file:
+                    shutil.copyfileobj(content, file)
     except ExecutableError:
         raise
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:

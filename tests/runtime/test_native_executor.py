@@ -240,7 +240,9 @@ def test_a_hundred_sessions_leave_no_thread_no_file_and_no_memory() -> None:
         one()
     gc.collect()
     after = threads(), len(os.listdir("/proc/self/fd")), resident()
-    assert after[:2] == before[:2]
+    # Earlier tests may leave files that are collected meanwhile.
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]
     assert after[2] - before[2] < 4 << 20
 
 

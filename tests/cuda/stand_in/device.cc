@@ -56,6 +56,19 @@ Result copy(uintptr_t target, uintptr_t source, size_t nbytes, uintptr_t on_devi
 
 CALL(cuInit, unsigned) { return kSuccess; }
 
+// How newer cuda-bindings find everything: the latest form of a function that there is.
+CALL(cuGetProcAddress_v2, const char* symbol, void** function, int, uint64_t, int* status) {
+  Dl_info self;
+  dladdr(reinterpret_cast<void*>(&cuInit), &self);
+  void* library = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  *function = nullptr;
+  for (const char* form : {"_v3", "_v2", ""}) {
+    if (*function == nullptr) *function = dlsym(library, (std::string(symbol) + form).c_str());
+  }
+  if (status != nullptr) *status = *function == nullptr;
+  return *function == nullptr ? kNotFound : kSuccess;
+}
+
 CALL(cuDriverGetVersion, int* version) {
   *version = 13000;
   return kSuccess;
