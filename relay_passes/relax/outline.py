@@ -3,114 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import Leaf, leaves, substitute
-from relay_passes.relax.extract import Extraction
+from relay_passes.relax.bindings import leaves, substitute
 from relay_passes.relax.lrn import emit_lrn
 from relay_passes.relax.merge import emit_merged
+from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
 from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
-from tvm_ios.graph import OpGraph
-from tvm_ios.merge_rule import plan_merge
-from tvm_ios.schedule import Schedule, ScheduleError, Strategy
+from tvm_ios.merge_rule import MergePlan
+from tvm_ios.schedule import Schedule, Strategy
 
 
-@dataclass(frozen=True)
-class UnitFunction:
-    """A unit, or merged units, as a Relax function.
+class Outliner(UnitOutliner[UnitFunction]):
+    """Units as private Relax functions, whose attribute ``num_input`` counts the data."""
 
-    Attributes
-    ----------
-    function
-        Private; its first ``num_input`` parameters are data, the others weights.
-    data
-        Tensors (numbers in the graph of units) of the data parameters.
-    constants
-        Relax constants of the other parameters.
-    outputs
-        Tensors that it returns, a tuple if there is more than one.
-    name
-        Of the unit, or of the merged units joined by ``+``.
-    """
+    def _type(self, tensor: int) -> Any:
+        return self.value(tensor).ty
 
-    function: relax.Function
-    data: tuple[int, ...]
-    constants: tuple[Any, ...]
-    outputs: tuple[int, ...]
-    name: str
+    def _array(self, constant: Any) -> Array:
+        return constant.value.numpy()
 
-
-class Outliner:
-    """Makes the functions of units and of merged units, each once.
-
-    Parameters
-    ----------
-    extraction
-        Of the canonical module.
-    units
-        The graph of units formed from it; its tensors are those of the extraction, by name.
-    """
-
-    def __init__(self, extraction: Extraction, units: OpGraph) -> None:
-        self.extraction = extraction
-        self.units = units
-        # Units are formed from the extracted graph and keep the names of its tensors.
-        number = {tensor.name: i for i, tensor in enumerate(extraction.graph.tensors)}
-        self._origin = tuple(number[tensor.name] for tensor in units.tensors)
-        self._made: dict[tuple[int, ...], UnitFunction] = {}
-
-    def leaf(self, tensor: int) -> Leaf:
-        """The variable or constant behind a tensor of the graph of units."""
-        return self.extraction.values[self._origin[tensor]]
-
-    def unit(self, unit: int) -> UnitFunction:
-        """The function of one unit."""
-        if (unit,) not in self._made:
-            self._made[(unit,)] = self._outline(unit)
-        return self._made[(unit,)]
-
-    def merged(self, members: Sequence[int]) -> UnitFunction:
-        """One function for units that :func:`tvm_ios.merge_rule.plan_merge` can merge.
-
-        Raises
-        ------
-        ScheduleError
-            If they cannot be merged.
-        """
-        key = tuple(sorted(members))
-        if key not in self._made:
-            plan = plan_merge(self.units, key)
-            if plan is None:
-                names = ", ".join(self.units.operators[unit].name for unit in key)
-                raise ScheduleError(f"the units {names} cannot be merged into one convolution")
-            first = self.units.operators[key[0]]
-            data = first.inputs[0]
-            weights = [self._arrays(unit) for unit in key]
-            function, constants = emit_merged(plan, self.leaf(data).ty, weights)
-            outputs = tuple(self.units.operators[unit].outputs[0] for unit in key)
-            name = "+".join(self.units.operators[unit].name for unit in key)
-            self._made[key] = UnitFunction(function, (data,), constants, outputs, name)
-        return self._made[key]
-
-    def _arrays(self, unit: int) -> list[Any]:
-        constants = self.unit(unit).constants
-        return [constant.value.numpy() for constant in constants]
+    def _merge(
+        self,
+        plan: MergePlan,
+        data: int,
+        weights: Sequence[Sequence[Array]],
+        outputs: tuple[int, ...],
+        name: str,
+    ) -> UnitFunction:
+        function, constants = emit_merged(plan, self._type(data), weights)
+        return UnitFunction(function, (data,), constants, outputs, name)
 
     def _outline(self, unit: int) -> UnitFunction:
         op = self.units.operators[unit]
-        arguments = [t for t in op.inputs if not self._is_scalar(t)]
-        data = tuple(t for t in arguments if not self.units.tensors[t].constant)
-        constants = tuple(t for t in arguments if self.units.tensors[t].constant)
-        parameters = [
-            relax.Var(f"p{i}", self.leaf(t).ty) for i, t in enumerate((*data, *constants))
-        ]
-        made = dict(
-            zip((*map(self._origin.__getitem__, (*data, *constants)),), parameters, strict=True)
-        )
+        data, constants = self._interface(unit)
+        read = (*data, *constants)
+        parameters = [relax.Var(f"p{i}", self._type(t)) for i, t in enumerate(read)]
+        made = dict(zip((self._origin[t] for t in read), parameters, strict=True))
         builder = relax.BlockBuilder()
         attributes = {"num_input": len(data)}
         with builder.function("unit", parameters, attrs=attributes, private=True):
@@ -122,8 +54,8 @@ class Outliner:
                 result = builder.emit_output(whole)
             variable = builder.emit_func_output(result)
         function = builder.finalize()[variable]
-        constant_leaves = tuple(self.leaf(t) for t in constants)
-        return UnitFunction(function, data, constant_leaves, op.outputs, op.name)
+        values = tuple(self.value(t) for t in constants)
+        return UnitFunction(function, data, values, op.outputs, op.name)
 
     def _emit(self, builder: relax.BlockBuilder, member: int, made: dict[int, Any]) -> None:
         """Emit an operator; ``made`` maps the extraction's tensors to the builder's values."""
@@ -142,10 +74,6 @@ class Outliner:
             inner[binding.var] = result
             if binding.var in self.extraction.number:
                 made[self.extraction.number[binding.var]] = result
-
-    def _is_scalar(self, tensor: int) -> bool:
-        found = self.units.tensors[tensor]
-        return found.constant and len(self.leaf(tensor).ty.shape) == 0
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
@@ -188,7 +116,7 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
                     continue
                 for field, tensor in enumerate(made.outputs):
                     value[tensor] = builder.emit(relax.TupleGetItem(result, field))
-            results = [value.get(tensor, outliner.leaf(tensor)) for tensor in units.outputs]
+            results = [value.get(tensor, outliner.value(tensor)) for tensor in units.outputs]
             whole = results[0]
             if len(results) > 1 or isinstance(old.ret_ty, relax.TupleType):
                 whole = relax.Tuple(results)

@@ -9,7 +9,7 @@ import tvm
 
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared
-from relay_passes.relay.outline import UnitFunction
+from relay_passes.relay.outline import RelayUnitFunction
 from relay_passes.relay.unit_kernels import RelayKernels
 from runtime_ext.cpu_device import CpuDevice
 from runtime_ext.measure import Progress, StageTimer
@@ -60,7 +60,7 @@ class MeasuredRelaySearch(StageSearch):
             )
         return super().schedule(policy, memory_budget)
 
-    def source(self, units: tuple[int, ...]) -> UnitFunction:
+    def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
         """The function of a unit, or of merged ones."""
         outliner = self.prepared.outliner
         return outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)

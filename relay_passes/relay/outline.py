@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,38 +12,16 @@ import tvm
 from tvm import relay
 
 from relay_passes.relay.expressions import post_order, substitute, with_main
-from relay_passes.relay.extract import Extraction
 from relay_passes.relay.kernels import fuse, kernel_calls
 from relay_passes.relay.merge import merged_function
+from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
 from runtime_ext.ir_form import CALLS
-from tvm_ios.graph import OpGraph
-from tvm_ios.merge_rule import plan_merge
-from tvm_ios.schedule import Schedule, ScheduleError, Strategy
+from tvm_ios.merge_rule import MergePlan
+from tvm_ios.schedule import Schedule, Strategy
 
 
-@dataclass(frozen=True)
-class UnitFunction:
-    """A unit, or merged units, as a Relay function.
-
-    Attributes
-    ----------
-    function
-        Its first parameters are data, the others weights.
-    data
-        Tensors (numbers in the graph of units) of the data parameters.
-    constants
-        Relay constants of the other parameters.
-    outputs
-        Tensors that it returns, a tuple if there is more than one.
-    name
-        Of the unit, or of the merged units joined by ``+``.
-    """
-
-    function: relay.Function
-    data: tuple[int, ...]
-    constants: tuple[Any, ...]
-    outputs: tuple[int, ...]
-    name: str
+class RelayUnitFunction(UnitFunction):
+    """A unit, or merged units, as a Relay function."""
 
     @cached_property
     def kernels(self) -> relay.Function:
@@ -52,56 +29,22 @@ class UnitFunction:
         return fuse(self.function)
 
 
-class Outliner:
-    """Makes the functions of units and of merged units, each once.
+class Outliner(UnitOutliner[RelayUnitFunction]):
+    """Units as Relay functions."""
 
-    Parameters
-    ----------
-    extraction
-        Of the canonical module.
-    units
-        The graph of units formed from it; its tensors are those of the extraction, by name.
-    """
+    def _array(self, constant: Any) -> Array:
+        return constant.data.numpy()
 
-    def __init__(self, extraction: Extraction, units: OpGraph) -> None:
-        self.extraction = extraction
-        self.units = units
-        number = {tensor.name: i for i, tensor in enumerate(extraction.graph.tensors)}
-        self._origin = tuple(number[tensor.name] for tensor in units.tensors)
-        self._made: dict[tuple[int, ...], UnitFunction] = {}
-
-    def value(self, tensor: int) -> Any:
-        """The expression behind a tensor of the graph of units."""
-        return self.extraction.values[self._origin[tensor]]
-
-    def unit(self, unit: int) -> UnitFunction:
-        """The function of one unit."""
-        if (unit,) not in self._made:
-            self._made[(unit,)] = self._outline(unit)
-        return self._made[(unit,)]
-
-    def merged(self, members: Sequence[int]) -> UnitFunction:
-        """One function for units that :func:`tvm_ios.merge_rule.plan_merge` can merge.
-
-        Raises
-        ------
-        ScheduleError
-            If they cannot be merged.
-        """
-        key = tuple(sorted(members))
-        if key not in self._made:
-            operators = [self.units.operators[unit] for unit in key]
-            plan = plan_merge(self.units, key)
-            if plan is None:
-                names = ", ".join(op.name for op in operators)
-                raise ScheduleError(f"the units {names} cannot be merged into one convolution")
-            data = operators[0].inputs[0]
-            weights = [[c.data.numpy() for c in self.unit(unit).constants] for unit in key]
-            function, constants = merged_function(plan, self._type(data), weights)
-            outputs = tuple(op.outputs[0] for op in operators)
-            name = "+".join(op.name for op in operators)
-            self._made[key] = UnitFunction(function, (data,), constants, outputs, name)
-        return self._made[key]
+    def _merge(
+        self,
+        plan: MergePlan,
+        data: int,
+        weights: Sequence[Sequence[Array]],
+        outputs: tuple[int, ...],
+        name: str,
+    ) -> RelayUnitFunction:
+        function, constants = merged_function(plan, self._type(data), weights)
+        return RelayUnitFunction(function, (data,), constants, outputs, name)
 
     def _type(self, tensor: int) -> relay.TensorType:
         found = self.extraction.graph.tensors[self._origin[tensor]]
@@ -109,11 +52,9 @@ class Outliner:
         # A bias and a dense weight have other shapes in the graph than in the IR.
         return value.checked_type if found.constant else relay.TensorType(found.shape, found.dtype)
 
-    def _outline(self, unit: int) -> UnitFunction:
+    def _outline(self, unit: int) -> RelayUnitFunction:
         op = self.units.operators[unit]
-        lifted = [t for t in op.inputs if not self._is_scalar(t)]
-        data = tuple(t for t in lifted if not self.units.tensors[t].constant)
-        constants = tuple(t for t in lifted if self.units.tensors[t].constant)
+        data, constants = self._interface(unit)
         read = (*data, *constants)
         parameters = [relay.Var(f"p{i}", self._type(t)) for i, t in enumerate(read)]
         made = dict(zip((self._origin[t] for t in read), parameters, strict=True))
@@ -122,7 +63,8 @@ class Outliner:
         results = [made[self._origin[t]] for t in op.outputs]
         body = results[0] if len(results) == 1 else relay.Tuple(results)
         values = tuple(self.value(t) for t in constants)
-        return UnitFunction(relay.Function(parameters, body), data, values, op.outputs, op.name)
+        function = relay.Function(parameters, body)
+        return RelayUnitFunction(function, data, values, op.outputs, op.name)
 
     def _emit(self, member: int, made: dict[int, Any]) -> None:
         """Emit an operator; ``made`` maps the extraction's tensors to expressions of the unit."""
@@ -146,10 +88,6 @@ class Outliner:
         result, several = inner[last], isinstance(last.checked_type, relay.TupleType)
         for place, tensor in enumerate(operator.outputs):
             made[tensor] = relay.TupleGetItem(result, place) if several else result
-
-    def _is_scalar(self, tensor: int) -> bool:
-        found = self.units.tensors[tensor]
-        return found.constant and len(self._type(tensor).shape) == 0
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:

@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import relay
 
-from relay_passes.relay.outline import UnitFunction, bind_kernels
+from relay_passes.relay.outline import RelayUnitFunction, bind_kernels
 from runtime_ext.device import KernelProgress
 from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
 from runtime_ext.kernels.transform import ParamTransform
@@ -43,7 +43,7 @@ class RelayKernels:
         self._functions: dict[str, Any] = {}
 
     def compile_forms(
-        self, units: Mapping[str, UnitFunction], progress: KernelProgress | None = None
+        self, units: Mapping[str, RelayUnitFunction], progress: KernelProgress | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
         """For each unit its only form."""
         keys = {name: self._key(unit) for name, unit in units.items()}
@@ -55,7 +55,7 @@ class RelayKernels:
         return {name: (self._compiled[key],) for name, key in keys.items()}
 
     def compile_rkernels(
-        self, units: Mapping[str, UnitFunction], progress: KernelProgress | None = None
+        self, units: Mapping[str, RelayUnitFunction], progress: KernelProgress | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:
         """For each unit its only rKernel."""
         forms = self.compile_forms(units, progress)
@@ -68,14 +68,14 @@ class RelayKernels:
         """The kernel of a name."""
         return self._functions[symbol]
 
-    def _key(self, unit: UnitFunction) -> str:
+    def _key(self, unit: RelayUnitFunction) -> str:
         """Equal for units of equal code: of the text without spans, which name the nodes."""
         text = _COMMENT.sub("", unit.kernels.astext(show_meta_data=False))
         tuned = self.log.digest if self.log else ""
         described = f"{text}\n{self.target}\n{tvm.__version__}\n{tuned}"
         return hashlib.sha256(described.encode()).hexdigest()[:32]
 
-    def _build(self, units: Mapping[str, UnitFunction]) -> None:
+    def _build(self, units: Mapping[str, RelayUnitFunction]) -> None:
         module, calls = _together(units)
         # Symbols carry the name of the module: those of several libraries must differ.
         name = "u" + hashlib.sha256("".join(units).encode()).hexdigest()[:12]
@@ -106,7 +106,7 @@ class RelayKernels:
 
 
 def _together(
-    units: Mapping[str, UnitFunction],
+    units: Mapping[str, RelayUnitFunction],
 ) -> tuple[tvm.IRModule, list[tuple[str, int, int]]]:
     """A module that calls the kernels of units side by side, and whose kernels its calls are."""
     parameters: list[relay.Var] = []

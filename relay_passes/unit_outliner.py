@@ -1,0 +1,127 @@
+"""What the outliners of all dialects share: which unit is which function, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from tvm_ios.graph import OpGraph
+from tvm_ios.merge_rule import MergePlan, plan_merge
+from tvm_ios.schedule import ScheduleError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class UnitFunction:
+    """A unit, or merged units, as a function of a dialect.
+
+    Attributes
+    ----------
+    function
+        Its first parameters are data, the others weights.
+    data
+        Tensors of the graph of units that it is called with, one a data parameter.
+    constants
+        The dialect's constants of the other parameters.
+    outputs
+        Tensors that it returns, a tuple if there is more than one.
+    name
+        Of the unit, or of the merged units joined by ``+``.
+    """
+
+    function: Any
+    data: tuple[int, ...]
+    constants: tuple[Any, ...]
+    outputs: tuple[int, ...]
+    name: str
+
+
+Made = TypeVar("Made", bound=UnitFunction)
+
+
+class UnitOutliner(Generic[Made]):
+    """Makes the functions of units and of merged units, each once.
+
+    Parameters
+    ----------
+    extraction
+        Of the canonical module.
+    units
+        The graph of units formed from it; its tensors are those of the extraction, by name.
+    """
+
+    def __init__(self, extraction: Any, units: OpGraph) -> None:
+        self.extraction = extraction
+        self.units = units
+        # Units are formed from the extracted graph and keep the names of its tensors.
+        number = {tensor.name: i for i, tensor in enumerate(extraction.graph.tensors)}
+        self._origin = tuple(number[tensor.name] for tensor in units.tensors)
+        self._made: dict[tuple[int, ...], Made] = {}
+
+    def value(self, tensor: int) -> Any:
+        """The expression behind a tensor of the graph of units."""
+        return self.extraction.values[self._origin[tensor]]
+
+    def unit(self, unit: int) -> Made:
+        """The function of one unit."""
+        if (unit,) not in self._made:
+            self._made[(unit,)] = self._outline(unit)
+        return self._made[(unit,)]
+
+    def merged(self, members: Sequence[int]) -> Made:
+        """One function for units that :func:`tvm_ios.merge_rule.plan_merge` can merge.
+
+        Raises
+        ------
+        ScheduleError
+            If they cannot be merged.
+        """
+        key = tuple(sorted(members))
+        if key not in self._made:
+            operators = [self.units.operators[unit] for unit in key]
+            plan = plan_merge(self.units, key)
+            if plan is None:
+                names = ", ".join(op.name for op in operators)
+                raise ScheduleError(f"the units {names} cannot be merged into one convolution")
+            weights = [[self._array(c) for c in self.unit(unit).constants] for unit in key]
+            outputs = tuple(op.outputs[0] for op in operators)
+            name = "+".join(op.name for op in operators)
+            self._made[key] = self._merge(plan, operators[0].inputs[0], weights, outputs, name)
+        return self._made[key]
+
+    def _interface(self, unit: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The tensors that are parameters of a unit: data and constants."""
+        read = [t for t in self.units.operators[unit].inputs if not self._is_scalar(t)]
+        constant = [self.units.tensors[t].constant for t in read]
+        return (
+            tuple(t for t, fixed in zip(read, constant, strict=True) if not fixed),
+            tuple(t for t, fixed in zip(read, constant, strict=True) if fixed),
+        )
+
+    def _is_scalar(self, tensor: int) -> bool:
+        return self.units.tensors[tensor].constant and len(self._type(tensor).shape) == 0
+
+    def _type(self, tensor: int) -> Any:
+        """The dialect's type of a parameter."""
+        raise NotImplementedError
+
+    def _array(self, constant: Any) -> Array:
+        """The value of a constant of the dialect."""
+        raise NotImplementedError
+
+    def _outline(self, unit: int) -> Made:
+        raise NotImplementedError
+
+    def _merge(
+        self,
+        plan: MergePlan,
+        data: int,
+        weights: Sequence[Sequence[Array]],
+        outputs: tuple[int, ...],
+        name: str,
+    ) -> Made:
+        raise NotImplementedError
