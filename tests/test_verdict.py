@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from random_dags import graph_of
 
+from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.verdict import (
     PolicyResult,
     VerificationError,
     compare_outputs,
+    first_with_equal_schedule,
     kept_policy,
     most_promising,
     policy_results,
@@ -70,6 +75,21 @@ def test_a_slow_tvm_has_fewer_samples() -> None:
     _, confirmed = kept_policy("ios", [again])
     assert confirmed["tvm"].pairs == 3
     assert confirmed["sequential"].pairs == 20
+
+
+def test_equal_programs_are_those_of_equal_stages_and_latencies() -> None:
+    graph = graph_of([0, 0])
+    one = sequential_schedule(graph)
+    searched = replace(one, policy="ios-both", latencies=(1.0, 2.0), device="a CPU", batch=1)
+    timed = replace(searched, policy="timed", unit_latencies={0: (1.0,), 1: (2.0,)})
+    both = replace(one, stages=(Stage(Strategy.CONCURRENT, ((0,), (1,))),))
+    schedules = {"sequential": one, "ios-both": searched, "timed": timed, "greedy": both}
+    assert first_with_equal_schedule(schedules) == {
+        "sequential": "sequential",
+        "ios-both": "sequential",
+        "timed": "timed",
+        "greedy": "greedy",
+    }
 
 
 def test_policies_of_one_schedule_share_their_measurement() -> None:

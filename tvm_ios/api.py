@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from tvm_ios.search.stage_memory import MemoryBudgetError, stages_peak
 from tvm_ios.verdict import (
     PolicyResult,
     compare_outputs,
+    first_with_equal_schedule,
     kept_policy,
     most_promising,
     policy_results,
@@ -359,15 +360,13 @@ def _fitting(candidates: _Candidates, memory_budget: int | None) -> set[str]:
 def _build(
     search: MeasuredSearch, schedules: Mapping[str, Schedule], report: Progress
 ) -> _Candidates:
+    # Some were found before the units were measured, but all are lowered with what is known now.
+    lowered = {policy: search.timer.timed(schedule) for policy, schedule in schedules.items()}
+    measured_as = first_with_equal_schedule(lowered)
     built: dict[str, BuiltModel] = {}
-    measured_as: dict[str, str] = {}
-    first_with: dict[Schedule, str] = {}
-    for done, (policy, schedule) in enumerate(schedules.items()):
+    for done, (policy, twin) in enumerate(measured_as.items()):
         report("building", done, len(schedules))
-        # What is left says what the program does, whatever fields a schedule may gain.
-        same = replace(schedule, policy="", device="", batch=0, latencies=())
-        twin = measured_as[policy] = first_with.setdefault(same, policy)
-        built[policy] = built[twin] if twin in built else _built(search, schedule)
+        built[policy] = built[twin] if twin in built else _built(search, lowered[twin])
     report("building", len(schedules), len(schedules))
     return _Candidates(schedules, built, measured_as)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tvm_ios.errors import UserError
 from tvm_ios.paired import PairedRatio, paired_ratio
+from tvm_ios.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
 #: Seconds of the runs of each runner of a contest.
@@ -84,6 +85,22 @@ def output_errors(found: Sequence[Array], reference: Sequence[Array]) -> tuple[f
         absolute = float(np.maximum(absolute, worst))
         relative = float(np.maximum(relative, worst / scale))
     return absolute, relative
+
+
+def first_with_equal_schedule(schedules: Mapping[str, Schedule]) -> dict[str, str]:
+    """For each policy the first one whose program would be the same.
+
+    Parameters
+    ----------
+    schedules
+        As they are lowered: with the latencies of their units, which decide about lanes.
+    """
+    first: dict[Schedule, str] = {}
+    return {
+        # What is left says what the program does, whatever fields a schedule may gain.
+        policy: first.setdefault(replace(s, policy="", device="", batch=0, latencies=()), policy)
+        for policy, s in schedules.items()
+    }
 
 
 def policy_results(

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from runtime_ext.bundle.contents import Bundle
@@ -21,6 +21,7 @@ from tvm_ios.schedule import Schedule
 from tvm_ios.verdict import (
     PolicyResult,
     compare_outputs,
+    first_with_equal_schedule,
     kept_policy,
     most_promising,
     policy_results,
@@ -44,14 +45,15 @@ def compare_policies(
     VerificationError
         If a schedule computes something else.
     """
-    measured_as = _twins(schedules)
+    lowered = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
+    measured_as = first_with_equal_schedule(lowered)
     different = list(dict.fromkeys(measured_as.values()))
     sessions: dict[str, RunningSession] = {}
     errors: dict[str, tuple[float, float]] = {}
     try:
         for done, policy in enumerate(different):
             progress("building and verifying", done, len(different))
-            session = bundled_program(bundle, timer, schedules[policy]).session(place)
+            session = bundled_program(bundle, timer, lowered[policy]).session(place)
             sessions[policy] = session
             errors[policy] = verified(bundle, policy, session)
         progress("building and verifying", len(different), len(different))
@@ -125,12 +127,3 @@ def results_json(results: Sequence[PolicyResult]) -> list[dict[str, object]]:
         data["latency_ms"] = data.pop("latency") * 1e3
         rows.append(data)
     return rows
-
-
-def _twins(schedules: Mapping[str, Schedule]) -> dict[str, str]:
-    """For each policy the first one with its schedule."""
-    first: dict[Schedule, str] = {}
-    return {
-        policy: first.setdefault(replace(s, policy="", device="", batch=0, latencies=()), policy)
-        for policy, s in schedules.items()
-    }
