@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import brief_contests
 from typer.testing import CliRunner
 
 from tvm_ios.cli import app
@@ -50,8 +51,9 @@ def tvm_ios(*arguments: object) -> Outcome:
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
-def tvm_ios_process(*arguments: object) -> Outcome:
-    """Run a command in a process of its own, as the installed script does."""
-    command = [sys.executable, "-m", "tvm_ios", *map(str, arguments)]
+def tvm_ios_process(*arguments: object, brief: bool = False) -> Outcome:
+    """Run a command in a process of its own, as the installed script does; or ``brief`` ly."""
+    program = [brief_contests.__file__] if brief else ["-m", "tvm_ios"]
+    command = [sys.executable, *program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     return Outcome(done.returncode, done.stdout, done.stderr)
