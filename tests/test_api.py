@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from brief_contests import shorten
+from brief import shorten
 from onnx_sketch import relative_error
 from onnx_sketch import run as run_onnxruntime
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from brief_contests import shorten
+from brief import shorten
 from command_line import Outcome, tvm_ios, tvm_ios_process
 from onnx_sketch import Sketch, relative_error
 from onnx_sketch import run as run_onnxruntime
