@@ -2,8 +2,9 @@
 
 Each network is optimised and run in processes of its own by the command line; what it came to is
 written at once, and a network that was measured before is skipped (``--again`` repeats it), so
-that all can be measured piece by piece. ``stages_measured`` is 0 where kernels and measurements
-were in the cache. The outputs are compared with ONNX Runtime's; of probabilities the logarithms
+that all can be measured piece by piece. ``stages_measured`` is 0 where the cache has what a run
+that was cut short had measured, or three measurements. The outputs are compared with ONNX
+Runtime's; of probabilities the logarithms
 are, because a softmax hides errors.
 """
 

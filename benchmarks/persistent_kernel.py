@@ -22,7 +22,7 @@ from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.fused_kernel import footprint, vdevice
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.in_place import arrange
-from runtime_ext.kernels.unit import CompiledUnit
+from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.machine import cache_folder
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cli.output import console

@@ -95,7 +95,9 @@ class IOSSchedule:
             return made
         if self.cost == "measured":
             search = prepared.dialect.measured_search()(prepared, options, self.progress)
-            return search.schedule(self.policy, self.memory_budget)[0]
+            found = search.schedule(self.policy, self.memory_budget)[0]
+            search.end_run()
+            return found
         cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost
         if self.policy == RAMMER:
             if not isinstance(cost, AnalyticCost):

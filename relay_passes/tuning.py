@@ -106,6 +106,7 @@ def tune_model(
     with open_log(log, target) as opened:
         tasks = tuning_tasks(search)
         default = search.sequential_latency()
+        search.end_run()
         begin = time.perf_counter()
 
         def report(done: int, total: int, saved: float) -> None:

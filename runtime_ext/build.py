@@ -20,13 +20,13 @@ from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.kernels.unit_compiler import UnitCompiler
 from runtime_ext.machine import available_lanes, cache_folder
 from runtime_ext.scheduled_module import ScheduledModule, read_scheduled_module
-from runtime_ext.session import Port, Session
+from runtime_ext.session import Port, Session, ports
 from tvm_ios.arena.planner import PlannedMemory, plan_memory
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program, UnitCode
-from tvm_ios.program_builder import ConstantName, tensor_names
+from tvm_ios.program_builder import ConstantName
 from tvm_ios.schedule import Stage
 
 if TYPE_CHECKING:
@@ -192,19 +192,13 @@ def build(
         parts=memory.parts,
         placements=read.placements,
     )
-    buffers = tensor_names(graph)
-
-    def port(tensor: int, name: str) -> Port:
-        made = graph.tensors[tensor]
-        return Port(name, buffers[tensor], made.shape, made.dtype)
-
     return BuiltModel(
         program=program,
         memory=plan_memory(program),
         compiler=compiler,
         constants=constants,
-        inputs=tuple(port(t, graph.tensors[t].name) for t in graph.inputs),
-        outputs=tuple(map(port, graph.outputs, read.output_names)),
+        inputs=ports(graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
+        outputs=ports(graph, graph.outputs, read.output_names),
         schedule=read.schedule,
     )
 

@@ -44,7 +44,7 @@ class StageTimer:
     device
         Where it is timed.
     log
-        Where samples are kept; equal stages of any model are measured once.
+        Where samples are kept; a run measures equal stages of any model once.
     parts
         Tensors that lie in others, as the sources have it.
     """
@@ -281,6 +281,10 @@ class StageTimer:
             self._log.append(key, measure(), label)
             self.stages_measured += 1
         return quietest(self._log.measurements[key])
+
+    def end_run(self) -> None:
+        """Say in the log that all was measured; see :meth:`MeasurementLog.end_run`."""
+        self._log.end_run()
 
     def _measure_program(self, program: RProgram) -> list[float]:
         lowered = lower_stages(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from runtime_ext.executor import Executor, Memory, Span
 from tvm_ios.errors import UserError
+from tvm_ios.graph import OpGraph
 from tvm_ios.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program import Program, Role
+from tvm_ios.program_builder import tensor_names
 
 Array = np.ndarray[Any, Any]
 #: What runs a program; see :class:`Session`.
@@ -41,6 +43,15 @@ class Port:
     buffer: str
     shape: tuple[int, ...]
     dtype: str
+
+
+def ports(graph: OpGraph, tensors: Iterable[int], names: Iterable[str]) -> tuple[Port, ...]:
+    """Inputs or outputs of a program that was lowered from a graph, by the model's names."""
+    buffers = tensor_names(graph)
+    return tuple(
+        Port(name, buffers[tensor], graph.tensors[tensor].shape, graph.tensors[tensor].dtype)
+        for tensor, name in zip(tensors, names, strict=True)
+    )
 
 
 class Session:

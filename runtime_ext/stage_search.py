@@ -85,6 +85,7 @@ class StageSearch:
         self._mergeable = mergeable
         self._optimistic: ComposedCost | None = None
         self._compiled = False
+        self._out_of_time = False
 
     def schedule(
         self, policy: str, memory_budget: int | None = None
@@ -139,8 +140,21 @@ class StageSearch:
             batch=self.graph.batch,
             memory_budget=memory_budget,
         )
+        self._note(took)
         made = with_placements(made, self.timer.rprogram, self.timer.rkernels)
         return self.timer.timed(made), took
+
+    def end_run(self) -> None:
+        """Let the next run measure again, unless one of the searches ran out of time.
+
+        The next run then goes on from what is known.
+        """
+        if not self._out_of_time:
+            self.timer.end_run()
+
+    def _note(self, took: LazyStatistics) -> None:
+        limited = self.limits.budget.time_limit is not None
+        self._out_of_time |= limited and not took.complete
 
     def pareto(self, policy: str) -> tuple[FrontPoint, ...]:
         """The trades of latency for memory among measured stages, the fastest first.
@@ -221,7 +235,7 @@ class StageSearch:
         self.timer.measure_rkernels(self.progress)
         profile = RProgramProfile(self.timer.rprogram_latency, self.limits.budget, report)
         made = self._wavefronts(self.timer, profile)
-        return made, LazyStatistics(
+        took = LazyStatistics(
             seconds=profile.seconds,
             states=0,
             transitions=0,
@@ -233,6 +247,8 @@ class StageSearch:
             blocks=1,
             blocks_searched=1,
         )
+        self._note(took)
+        return made, took
 
     def _wavefronts(self, timer: StageTimer, profile: Profile) -> Schedule:
         programs = wavefront_programs(self.graph, timer.rkernels, timer.lanes, profile)

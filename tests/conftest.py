@@ -7,9 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from brief import take_first_samples
 
 # TVM reads this once, when its thread pool starts.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def first_samples() -> Iterator[None]:
+    """Searches beside other tests need not wait for quiet moments."""
+    with pytest.MonkeyPatch.context() as patch:
+        take_first_samples(patch.setattr)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from brief import shorten
 from onnx_sketch import relative_error
 from onnx_sketch import run as run_onnxruntime
 
@@ -22,7 +23,8 @@ from tvm_ios.search.lazy import Budget
 LIMITS = {"lanes": 2, "pruning": Pruning(2, 3), "budget": Budget(4)}
 
 
-def test_optimize(tmp_path: Path, cache: Path) -> None:
+def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten(monkeypatch.setattr)
     calls: list[tuple[str, int, int]] = []
     done = optimize(
         "inception_block",

@@ -112,11 +112,11 @@ def check(proto: onnx.ModelProto, name: str, merges: bool) -> None:
         ("transformer_small", False),
         ("two_inputs", False),
         ("several_outputs", True),
-        (light("squeezenet"), True),
         (light("shufflenet"), False),
         *(
             pytest.param(model, merges, marks=pytest.mark.slow)
             for model, merges in (
+                (light("squeezenet"), True),
                 (light("inception_v1"), True),
                 (light("inception_v2"), True),
                 (light("resnet50"), True),

@@ -150,6 +150,7 @@ def optimize(
     candidates.built[kept].save(output, notes)
     if sequential is not None:
         candidates.built["sequential"].save(sequential)
+    search.end_run()
     watch.lap("save")
     return Optimized(
         model=loaded.name,

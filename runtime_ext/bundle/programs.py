@@ -10,7 +10,7 @@ from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.place import Place, RunningSession
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.measure import StageTimer
-from runtime_ext.session import Port
+from runtime_ext.session import Port, ports
 from tvm_ios.arena.planner import plan_quickly
 from tvm_ios.array_files import Array
 from tvm_ios.errors import UserError
@@ -19,7 +19,6 @@ from tvm_ios.lower import lower
 from tvm_ios.merge_rule import plan_merge
 from tvm_ios.merged_weights import merged_weights
 from tvm_ios.program import Program
-from tvm_ios.program_builder import tensor_names
 from tvm_ios.schedule import Schedule, Strategy
 
 
@@ -81,17 +80,13 @@ def bundled_program(bundle: Bundle, timer: StageTimer, schedule: Schedule) -> Bu
         parts=bundle.parts,
     )
     check_races(program)
-    buffers = tensor_names(graph)
-
-    def port(tensor: int, name: str) -> Port:
-        made = graph.tensors[tensor]
-        return Port(name, buffers[tensor], made.shape, made.dtype)
-
     return BundledProgram(
         program,
         packed.constants,
-        tuple(map(port, graph.inputs, bundle.inputs)),
-        tuple(port(tensor, name) for name, tensor in bundle.outputs),
+        ports(graph, graph.inputs, bundle.inputs),
+        ports(
+            graph, (tensor for _, tensor in bundle.outputs), (name for name, _ in bundle.outputs)
+        ),
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runtime_ext.kernels.compiled_unit import CompiledUnit as CompiledUnit
 from runtime_ext.kernels.compiled_unit import ConstantUse
 from runtime_ext.kernels.draft import Cutter, Tuned, finish
 from runtime_ext.kernels.generic import Generic, Scheduled

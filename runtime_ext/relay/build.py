@@ -21,12 +21,11 @@ from runtime_ext.machine import available_lanes
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
 from runtime_ext.relay.library import RelayLibrary, build_library, host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
-from runtime_ext.session import Port, Session
+from runtime_ext.session import Port, Session, ports
 from tvm_ios.arena.planner import PlannedMemory, plan_memory
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program
-from tvm_ios.program_builder import tensor_names
 from tvm_ios.schedule import Stage, Strategy
 
 Array = np.ndarray[Any, Any]
@@ -160,22 +159,17 @@ def build(
         lanes=lanes,
         constant_name=constant_name,
     )
-    graph, buffers = read.graph, tensor_names(read.graph)
+    graph = read.graph
     names = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
     names = names or [f"output{place}" for place in range(len(graph.outputs))]
-
-    def port(tensor: int, name: str) -> Port:
-        made = graph.tensors[tensor]
-        return Port(name, buffers[tensor], made.shape, made.dtype)
-
     return BuiltRelayModel(
         program=program,
         memory=plan_memory(program),
         library=library,
         target=target,
         constants={keys[name]: value for name, value in weights.items()},
-        inputs=tuple(port(t, graph.tensors[t].name) for t in graph.inputs),
-        outputs=tuple(map(port, graph.outputs, names)),
+        inputs=ports(graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
+        outputs=ports(graph, graph.outputs, names),
         schedule=json.loads(str(attributes[SCHEDULE])),
     )
 

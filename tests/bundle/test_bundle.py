@@ -21,7 +21,7 @@ from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import prepare
 from runtime_ext.bundle.contents import BundleError, read_bundle
-from tvm_ios.cost.log import read_header
+from tvm_ios.cost.log import MeasurementLog, read_header
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.endings import Pruning
 
@@ -87,9 +87,13 @@ def test_it_runs_with_numpy_and_tvm_ffi_alone(
     prepared = prepare(load_model("inception_block").module, "inception_block")
     Schedule.load(tmp_path / "schedule-ios-both.json").validate(prepared.units)
 
-    # All is in the log now.
-    again = run(folder, bare, "--policy", "ios-both", "-o", tmp_path)
-    assert again["search"]["stages_measured"] == 0
+    # That run came to its end: the next one measures again, in its own process only, until
+    # everything was measured three times.
+    log = MeasurementLog(tmp_path / "log.jsonl", read_header(tmp_path / "log.jsonl"))
+    assert {len(samples) for samples in log.measurements.values()} == {1}
+    for measured in (True, True, False):
+        again = run(folder, bare, "--policy", "greedy", "-o", tmp_path)
+        assert (again["search"]["stages_measured"] > 0) is measured
 
 
 @pytest.mark.slow
@@ -148,8 +152,11 @@ def test_a_killed_run_goes_on(folder: Path, bare: dict[str, str], tmp_path: Path
     before = before[: before.rindex("\n") + 1]
     results = run(folder, bare, "--policy", "ios-both", "-o", tmp_path)
     assert log.read_text().startswith(before)
-    measured = before.count("\n") - 1
-    assert results["search"]["stages_measured"] == log.read_text().count("\n") - 1 - measured
+    *new, end = log.read_text()[len(before) :].splitlines()
+    assert json.loads(end) == {"run": "ended"}
+    assert results["search"]["stages_measured"] == len(new)
+    measured = MeasurementLog(log, read_header(log)).measurements
+    assert {len(samples) for samples in measured.values()} == {1}, "nothing was measured twice"
 
 
 @pytest.mark.slow

@@ -6,11 +6,15 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
 
 from tvm_ios.cli import app
+
+#: The command line with brief contests.
+_BRIEF = Path(__file__).parents[1] / "brief.py"
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,9 @@ def tvm_ios(*arguments: object) -> Outcome:
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
-def tvm_ios_process(*arguments: object) -> Outcome:
-    """Run a command in a process of its own, as the installed script does."""
-    command = [sys.executable, "-m", "tvm_ios", *map(str, arguments)]
+def tvm_ios_process(*arguments: object, brief: bool = False) -> Outcome:
+    """Run a command in a process of its own, as the script does, or with brief contests."""
+    program = [str(_BRIEF)] if brief else ["-m", "tvm_ios"]
+    command = [sys.executable, *program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     return Outcome(done.returncode, done.stdout, done.stderr)

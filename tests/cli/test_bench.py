@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def measured(folder: Path) -> Outcome:
     files = ["--keep", folder / "kept", "--output", folder / "bench.json"]
-    return tvm_ios_process("bench", "inception_block", *OPTIONS, *files, "--json")
+    return tvm_ios_process("bench", "inception_block", *OPTIONS, *files, "--json", brief=True)
 
 
 def test_the_document(measured: Outcome, folder: Path) -> None:

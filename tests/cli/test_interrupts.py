@@ -78,13 +78,14 @@ def test_the_process_of_the_last_contest_ends_too(place: Place, number: signal.S
     def begun() -> bool:
         for child in children(process.pid):
             with suppress(OSError):
-                if "runtime_ext.contest" in Path(f"/proc/{child}/cmdline").read_text():
+                command = Path(f"/proc/{child}/cmdline").read_text()
+                # Loaded after it has said that it wants to die with its parent.
+                loaded = "libtvm_ffi.so" in Path(f"/proc/{child}/maps").read_text()
+                if "runtime_ext.contest" in command and loaded:
                     contest.append(child)
         return bool(contest)
 
     wait_for(process, begun)
-    # Until it has said that it wants to die with its parent.
-    time.sleep(1)
     if number is signal.SIGKILL:
         process.kill()
         process.communicate()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from brief import shorten
 from command_line import Outcome, tvm_ios, tvm_ios_process
 from onnx_sketch import Sketch, relative_error
 from onnx_sketch import run as run_onnxruntime
@@ -25,7 +26,8 @@ def optimized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """An executable of the Inception block; TVM's threads are counted in a process of its own."""
     path = tmp_path_factory.mktemp("optimized") / "block"
     limits = ["--lanes", 2, "--max-measurements", 6, "-r", 2, "-s", 3]
-    return tvm_ios_process("optimize", "inception_block", "-o", path, *limits, "--json"), path
+    command = ["optimize", "inception_block", "-o", path, *limits, "--json"]
+    return tvm_ios_process(*command, brief=True), path
 
 
 def test_optimize(optimized: tuple[Outcome, Path]) -> None:
@@ -183,8 +185,8 @@ def test_optimize_a_file_into_a_tar(tmp_path: Path) -> None:
     model = sketch.model(sketch.op("Relu", sketch.norm(sketch.conv("x", 3, 4), 4)), "x")
     (tmp_path / "small.onnx").write_bytes(model.SerializeToString())
     path = tmp_path / "small.tar"
-    options = ["--lanes", 1, "--max-measurements", 0, "-o", path]
-    found = tvm_ios_process("optimize", tmp_path / "small.onnx", *options)
+    options = ["--lanes", 1, "--policy", "sequential", "-o", path]
+    found = tvm_ios_process("optimize", tmp_path / "small.onnx", *options, brief=True)
     assert found.code == 0, found.stderr
     assert "small" in found.stdout
     assert "kept sequential" in found.stdout
@@ -198,19 +200,19 @@ def test_optimize_says_what_is_in_the_way_of_its_output(tmp_path: Path) -> None:
     options = ["--lanes", 1, "--max-measurements", 0, "-o", tmp_path / "mine"]
     sketch = Sketch(1, 3, 8, 8)
     (tmp_path / "m.onnx").write_bytes(sketch.model(sketch.op("Exp", "x")).SerializeToString())
-    found = tvm_ios_process("optimize", tmp_path / "m.onnx", *options)
+    found = tvm_ios("optimize", tmp_path / "m.onnx", *options)
     assert "mine exists and is not an executable" in found.sentence
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "do not replace"
 
 
-def test_optimize_tries_a_given_schedule(tmp_path: Path) -> None:
+def test_optimize_tries_a_given_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, folder = tmp_path / "schedule.json", tmp_path / "out"
     made = ["schedule", "inception_block", "--policy", "greedy", "-o", str(file), "--json"]
     assert tvm_ios(*made).code == 0
-    options = ["--policy", "sequential", "--schedule", str(file), "-o", str(folder), "--json"]
-    found = tvm_ios("optimize", "inception_block", *options)
-    assert found.code == 0
-    rows = {row["policy"]: row for row in json.loads(found.stdout)["policies"]}
+    options = ["--lanes", 2, "--policy", "sequential", "--schedule", file, "-o", folder, "--json"]
+    shorten(monkeypatch.setattr)
+    found = tvm_ios("optimize", "inception_block", *options).json
+    rows = {row["policy"]: row for row in found["policies"]}
     assert list(rows) == ["tvm", "sequential", "given"]
     assert rows["given"]["stages"] == len(json.loads(file.read_text())["stages"])
     assert rows["given"]["max_rel_error"] < 1e-5

@@ -9,7 +9,7 @@ from command_line import tvm_ios
 
 from tvm_ios.cost.log import read_header
 
-MODEL = ("schedule", "inception_block", "--json", "--lanes", 1)
+MODEL = ("schedule", "inception_block", "--json", "--lanes", 1, "-r", 2, "-s", 3)
 
 
 @pytest.fixture(scope="module")

@@ -44,17 +44,49 @@ def test_a_log_keeps_samples_and_their_order(path: Path) -> None:
     assert lines[1] == {"key": "a", "samples": [2.0, 1.0], "label": "conv"}
 
 
-def test_several_processes_measure_before_a_log_is_believed(path: Path) -> None:
+def test_several_runs_measure_before_a_log_is_believed(path: Path) -> None:
     """What a busy machine gave counts no longer once a quieter one was measured."""
     for seconds in ([9.0, 8.0, 9.5], [3.0, 2.0, 9.0], [4.0]):
         log = MeasurementLog(path, HEADER)
         assert log.wants("a")
         log.append("a", seconds)
-        assert not log.wants("a"), "one measurement a process"
+        assert not log.wants("a"), "one measurement a run"
+        log.end_run()
     assert not MeasurementLog(path, HEADER).wants("a")
     assert quietest(log.measurements["a"]) == 3.0
     assert not ReadOnlyLog(path, HEADER).wants("a")
     assert ReadOnlyLog(path, HEADER).wants("b")
+
+
+def test_a_run_goes_on_where_another_was_cut_short(path: Path) -> None:
+    ended = MeasurementLog(path, HEADER)
+    ended.append("a", [1.0])
+    ended.append("b", [1.0])
+    ended.end_run()
+    killed = MeasurementLog(path, HEADER)
+    assert killed.wants("a")
+    killed.append("a", [2.0])
+    here = MeasurementLog(path, HEADER)
+    assert [here.wants(key) for key in "abc"] == [False, True, True]
+    beside = MeasurementLog(path, HEADER)
+    here.append("b", [2.0])
+    here.end_run()
+    beside.append("c", [2.0])
+    assert not beside.wants("a"), "its own run goes on"
+    assert not beside.wants("b"), "what another one found meanwhile will do"
+    assert [MeasurementLog(path, HEADER).wants(key) for key in "abc"] == [True, True, False]
+
+
+def test_a_run_that_needed_nothing_leaves_no_line(path: Path) -> None:
+    MeasurementLog(path, HEADER).end_run()
+    assert not path.exists()
+    log = MeasurementLog(path, HEADER)
+    log.append("a", [1.0])
+    log.end_run()
+    before = path.read_bytes()
+    assert before.endswith(b'\n{"run": "ended"}\n')
+    MeasurementLog(path, HEADER).end_run()
+    assert path.read_bytes() == before
 
 
 def test_floats_come_back_bit_for_bit(path: Path) -> None:

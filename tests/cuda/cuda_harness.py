@@ -20,7 +20,8 @@ from kernel_harness import (
 )
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
-from runtime_ext.kernels.unit import CompiledUnit, UnitSource
+from runtime_ext.kernels.compiled_unit import CompiledUnit
+from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.kernels.values import Layout
 
 #: Of the largest result; float16 rounds what is stored, tf32 what is multiplied.

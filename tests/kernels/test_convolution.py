@@ -186,7 +186,7 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=shapes(), layout=st.sampled_from(["NHWC", ""]), seed=st.integers(0, 9))
 def test_random_convolution(

@@ -19,7 +19,6 @@ from runtime_ext.build import BuiltModel, build
 from runtime_ext.executable import Executable, load
 from runtime_ext.ir_form import KERNEL, UNIT
 from runtime_ext.scheduled_module import read_scheduled_module
-from tvm_ios.cost.log import MEASUREMENTS
 from tvm_ios.errors import UserError
 from tvm_ios.program import Launch
 from tvm_ios.rkernel import RKernel
@@ -87,8 +86,6 @@ def test_equal_units_are_profiled_once_and_remembered(
     forms = sum(len(kernels) for kernels in found) - len(found[0])
     assert len(asked) == len(set(asked)) == forms
 
-    for _ in range(MEASUREMENTS - 1):
-        searching(prepared, tmp_path).timer.measure_rkernels()
     again = searching(prepared, tmp_path)
     monkeypatch.setattr(cpu_device, "profile_phases", lambda *_: pytest.fail("it is in the log"))
     monkeypatch.setattr(cpu_device, "time_program", lambda *_: pytest.fail("it is in the log"))

@@ -1,25 +1,61 @@
-"""Who gets how many rounds of a contest."""
+"""Who gets how many rounds of a contest, by a clock that only runners move."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+
+import pytest
 
 from runtime_ext.contest import Rules, hold_contest
 
 
-def test_a_hopeless_runner_has_two_rounds() -> None:
-    runners = {
-        "fast": lambda: None,
-        "slow": lambda: time.sleep(0.02),
-        "hopeless": lambda: time.sleep(0.1),
-    }
+class Clock:
+    """Stands still but for those who sleep."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def takes(self, seconds: float) -> Callable[[], None]:
+        return lambda: self.sleep(seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(time, "perf_counter", lambda: made.now)
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    monkeypatch.setattr(time, "sleep", made.sleep)
+    return made
+
+
+def rounds(runners: dict[str, Callable[[], None]], rules: Rules) -> dict[str, int]:
+    return {name: len(samples) for name, samples in hold_contest(runners, rules).items()}
+
+
+def test_a_hopeless_runner_has_two_rounds(clock: Clock) -> None:
+    runners = {"fast": clock.takes(0), "slow": clock.takes(0.02), "hopeless": clock.takes(0.1)}
     rules = Rules(rounds=8, seconds=0.3, minimum=4, hopeless_seconds=0.25)
-    found = {name: len(samples) for name, samples in hold_contest(runners, rules).items()}
-    assert found == {"fast": 8, "slow": 4, "hopeless": 2}
+    assert rounds(runners, rules) == {"fast": 8, "slow": 4, "hopeless": 2}
 
 
-def test_where_all_are_slow_all_have_the_minimum() -> None:
-    runners = {"one": lambda: time.sleep(0.03), "other": lambda: time.sleep(0.03)}
+def test_where_all_are_slow_all_have_the_minimum(clock: Clock) -> None:
+    runners = {"one": clock.takes(0.03), "other": clock.takes(0.03)}
     rules = Rules(rounds=6, seconds=0.3, minimum=3, hopeless_seconds=0.01)
-    found = {name: len(samples) for name, samples in hold_contest(runners, rules).items()}
-    assert found == {"one": 3, "other": 3}
+    assert rounds(runners, rules) == {"one": 3, "other": 3}
+
+
+def test_a_contest_ends_in_time_but_not_before_the_minimum(clock: Clock) -> None:
+    runners = {"one": clock.takes(1 / 64), "other": clock.takes(3 / 64)}
+    assert rounds(runners, Rules(rounds=60, seconds=2.0, minimum=6)) == {"one": 33, "other": 33}
+    assert rounds(runners, Rules(rounds=60, seconds=2.0, minimum=40)) == {"one": 40, "other": 40}
+
+
+def test_a_runner_that_was_slow_once_has_a_second_try(clock: Clock) -> None:
+    """The first run meets cold memory."""
+    durations = iter([0.5])
+    runners = {"one": lambda: clock.sleep(next(durations, 0.001))}
+    assert rounds(runners, Rules(rounds=9, seconds=1.0, minimum=3)) == {"one": 9}

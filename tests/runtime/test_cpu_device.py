@@ -5,11 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from runtime_ext import cpu_device
 from runtime_ext.cpu_device import undisturbed
 
 
 def stop_threads(monkeypatch: pytest.MonkeyPatch, stops: list[int]) -> None:
     """The system has stopped so many threads at each look."""
+    monkeypatch.setattr(cpu_device, "_TRIES", 5)
     counts = iter(stops)
     monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_nivcsw=next(counts)))
 

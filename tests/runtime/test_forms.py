@@ -23,7 +23,6 @@ from runtime_ext.kernels.tuning_folder import open_log
 from runtime_ext.kernels.vector_unit import VectorUnit
 from runtime_ext.machine import host_target
 from runtime_ext.tuning.task import Task
-from tvm_ios.cost.log import MEASUREMENTS
 from tvm_ios.program import Program
 from tvm_ios.search.endings import Pruning
 
@@ -83,8 +82,6 @@ def test_the_faster_form_is_kept_for_each_unit(
     assert chosen.tuned
     assert tuned.compiler.log_use() == LogUse(found=2, used=1, missing=len(tasks) - 2)
 
-    for _ in range(MEASUREMENTS - 2):
-        searching(prepared, tmp_path, tmp_path / "log").timer.compile_units()
     # What is built afterwards has the kernels that were kept, whatever the policy.
     again = searching(prepared, tmp_path, tmp_path / "log")
     schedule, _ = again.schedule("sequential")

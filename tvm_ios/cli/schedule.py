@@ -143,7 +143,9 @@ def schedule(
             searching = _searching(model, random_weights, fixed, options, update)
             graph = searching.prepared.units
             if pareto:
-                return print_front(graph, searching.pareto(policy), policy, cost, as_json)
+                points = searching.pareto(policy)
+                searching.end_run()
+                return print_front(graph, points, policy, cost, as_json)
             made, search = _measured(searching, policy, log, budget)
         else:
             graph = load_units(model, random_weights=random_weights, shapes=fixed)
@@ -198,6 +200,8 @@ def _measured(
         made, took = baseline, None
     else:
         made, took = searching.schedule(policy, memory_budget)
+    if log is None:
+        searching.end_run()
     return made, _statistics(took, searching.timer.stages_measured)
 
 

@@ -1,8 +1,9 @@
 """The measurement log: append-only JSON lines that survive a kill and a second writer.
 
 The first line says for what device, target and TVM version the log is; every other line is
-one measurement with its raw samples. A line is written by one append under a lock, so only
-the last line can ever be incomplete: readers ignore it, the next writer removes it.
+one measurement with its raw samples, or says that a run came to its end. A line is written by one
+append under a lock, so only the last line can ever be incomplete: readers ignore it, the next
+writer removes it.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from tvm_ios.errors import UserError
 from tvm_ios.files import make_folder
 from tvm_ios.json_text import JsonError, json_object
 
-#: So often is a stage measured, once by each process that needs it, before a log is believed.
+#: So often is a stage measured, once by each run that needs it, before a log is believed.
 MEASUREMENTS = 3
 _FORMAT = "tvm-ios log"
 _VERSION = 1
+_END_OF_RUN = {"run": "ended"}
 
 
 class LogError(UserError):
@@ -91,7 +93,8 @@ class MeasurementLog:
         self.header = header
         #: For each key the samples of each measurement, in seconds.
         self.measurements: dict[str, list[tuple[float, ...]]] = {}
-        self._taken: set[str] = set()
+        #: What this run need not measure: it did, or one that was cut short did before.
+        self._fresh: set[str] = set()
         self._read = 0
         self._lines = 0
         self.refresh()
@@ -99,9 +102,22 @@ class MeasurementLog:
     def wants(self, key: str) -> bool:
         """Whether a measurement should be taken now.
 
-        One time that a machine was busy would otherwise count for ever.
+        A run goes on where one was that was cut short. After one that came to its end everything
+        is measured again, up to three times: one time that a machine was busy would otherwise
+        count for ever.
         """
-        return key not in self._taken and len(self.measurements.get(key, ())) < MEASUREMENTS
+        return key not in self._fresh and len(self.measurements.get(key, ())) < MEASUREMENTS
+
+    def end_run(self) -> None:
+        """Say that a run has measured what it needed: the next one measures again.
+
+        Raises
+        ------
+        LogError, OSError
+            As for :meth:`append`.
+        """
+        if self._fresh:
+            self._append(_END_OF_RUN)
 
     def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
         """Add one measurement, and take in those that others have added.
@@ -125,8 +141,9 @@ class MeasurementLog:
         """
         if not samples or not all(0 < s < float("inf") for s in samples):
             raise LogError(f"the samples of {label or key!r} are not all positive seconds")
-        self._taken.add(key)
-        record = {"key": key, "samples": list(samples), "label": label}
+        self._append({"key": key, "samples": list(samples), "label": label})
+
+    def _append(self, line: dict[str, Any]) -> None:
         make_folder(self.path.parent)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         with os.fdopen(handle, "rb+", buffering=0) as stream, _locked(stream.fileno()):
@@ -136,7 +153,7 @@ class MeasurementLog:
                     stream.fileno(), {"format": _FORMAT, "version": _VERSION, **asdict(self.header)}
                 )
             self.refresh()
-            _write(stream.fileno(), record)
+            _write(stream.fileno(), line)
             os.fdatasync(stream.fileno())
         self.refresh()
 
@@ -150,6 +167,7 @@ class MeasurementLog:
         """
         if not self.path.exists():
             return
+        opening = self._read == 0
         with self.path.open("rb") as stream:
             if os.fstat(stream.fileno()).st_size < self._read:
                 raise LogError(f"the log {self.path} was cut short while in use: start again")
@@ -159,9 +177,12 @@ class MeasurementLog:
             where = f"line {self._lines + 1} of the log {self.path}"
             if self._read == 0:
                 _check_header(_parse(line, where), self.header, self.path)
-            else:
-                record = _record(_parse(line, where), where)
+            elif (data := _parse(line, where)) != _END_OF_RUN:
+                record = _record(data, where)
                 self.measurements.setdefault(record.key, []).append(record.samples)
+                self._fresh.add(record.key)
+            elif opening:
+                self._fresh.clear()
             self._read += len(line)
             self._lines += 1
 

@@ -22,7 +22,7 @@ from tvm_ios.search.known_costs import KnownCosts
 from tvm_ios.search.network import renumbered
 from tvm_ios.search.policies import Mergeable, strategies_of
 from tvm_ios.search.stage_memory import budgeted_blocks, within_budget
-from tvm_ios.search.stage_order import in_graph_order
+from tvm_ios.search.stage_order import schedule_of_blocks
 
 #: Seconds that a stage takes; called once for each stage key.
 Measure = Callable[[Stage], float]
@@ -193,16 +193,8 @@ def lazy_search(
         twin = dict(zip(originals[key].units, block.units, strict=True))
         stages += [renumbered(originals[key].stage(stage), twin) for stage in best.stages]
         latencies += best.latencies
-    in_order, seconds = tuple(stages), tuple(latencies)
-    if memory_budget is None:
-        in_order, seconds = in_graph_order(graph, stages, latencies)
-    schedule = Schedule(
-        fingerprint=graph.fingerprint,
-        stages=in_order,
-        policy=policy,
-        device=device,
-        batch=batch,
-        latencies=seconds,
+    schedule = schedule_of_blocks(
+        graph, stages, latencies, policy, device, batch, keep_order=memory_budget is not None
     )
     return schedule, LazyStatistics(
         seconds=time.perf_counter() - begin,

@@ -14,7 +14,7 @@ from tvm_ios.search.endings import Pruning
 from tvm_ios.search.policies import Mergeable, strategies_of
 from tvm_ios.search.priced_block import BlockSolution, PricedBlock
 from tvm_ios.search.stage_memory import budgeted_blocks
-from tvm_ios.search.stage_order import in_graph_order
+from tvm_ios.search.stage_order import schedule_of_blocks
 
 #: Called with the blocks done so far and all of them.
 Progress = Callable[[int, int], None]
@@ -112,16 +112,8 @@ def search_graph(
         latencies += solution.latencies
         if progress is not None:
             progress(done + 1, len(parts))
-    in_order, seconds = tuple(stages), tuple(latencies)
-    if memory_budget is None:
-        in_order, seconds = in_graph_order(graph, stages, latencies)
-    schedule = Schedule(
-        fingerprint=graph.fingerprint,
-        stages=in_order,
-        policy=policy,
-        device=device,
-        batch=batch,
-        latencies=seconds,
+    schedule = schedule_of_blocks(
+        graph, stages, latencies, policy, device, batch, keep_order=memory_budget is not None
     )
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,

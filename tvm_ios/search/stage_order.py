@@ -6,7 +6,30 @@ import heapq
 from collections.abc import Sequence
 
 from tvm_ios.graph import OpGraph, bits
-from tvm_ios.schedule import Stage
+from tvm_ios.schedule import Schedule, Stage
+
+
+def schedule_of_blocks(
+    graph: OpGraph,
+    stages: Sequence[Stage],
+    latencies: Sequence[float],
+    policy: str,
+    device: str,
+    batch: int,
+    *,
+    keep_order: bool,
+) -> Schedule:
+    """The schedule of all blocks' stages, in graph order unless the order was searched for."""
+    if not keep_order:
+        stages, latencies = in_graph_order(graph, stages, latencies)
+    return Schedule(
+        fingerprint=graph.fingerprint,
+        stages=tuple(stages),
+        policy=policy,
+        device=device,
+        batch=batch,
+        latencies=tuple(latencies),
+    )
 
 
 def in_graph_order(

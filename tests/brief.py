@@ -1,0 +1,49 @@
+"""Measuring that ends soon, where who is faster is not asked: ``shorten``.
+
+Whole contests spend seconds on waiting until no thread is busy, and beside other tests no sample
+is undisturbed, however often it is taken. As a program this runs ``tvm-ios``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from runtime_ext import contest, cpu_device
+
+#: The fewest that have an interval.
+_ROUNDS = 6
+
+#: Puts an attribute of a module: ``setattr``, or that of a monkeypatch.
+Put = Callable[[object, str, object], None]
+
+
+def shorten(put: Put = setattr) -> None:
+    """Make the contests of this process, also those that it has held elsewhere, brief ones."""
+    for name in ("hold_contest", "hold_contest_elsewhere"):
+        put(contest, name, _briefly(getattr(contest, name)))
+    take_first_samples(put)
+
+
+def take_first_samples(put: Put = setattr) -> None:
+    """Do not wait for a moment without other work."""
+    put(cpu_device, "_TRIES", 1)
+
+
+def _briefly(hold: Callable[..., Any]) -> Callable[..., Any]:
+    def hold_briefly(*given: Any) -> Any:
+        short = (
+            replace(g, rounds=min(g.rounds, _ROUNDS)) if isinstance(g, contest.Rules) else g
+            for g in given
+        )
+        return hold(*short)
+
+    return hold_briefly
+
+
+if __name__ == "__main__":
+    from tvm_ios.__main__ import main
+
+    shorten()
+    main()
