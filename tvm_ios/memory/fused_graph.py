@@ -8,12 +8,12 @@ from functools import cached_property
 
 from tvm_ios.graph import bits, mask_of
 from tvm_ios.memory.buffers import Buffer
-from tvm_ios.memory.problem import MemoryProblem, closures, is_live
-from tvm_ios.search.down_sets import successors_of
+from tvm_ios.memory.precedence import Precedence
+from tvm_ios.memory.problem import MemoryProblem, is_live
 
 
 @dataclass(frozen=True)
-class FusedGraph:
+class FusedGraph(Precedence):
     """Operators in nodes, each with an order of its own.
 
     What a node adds to the footprint depends on its context (does it free an input that others
@@ -58,21 +58,6 @@ class FusedGraph:
         return tuple(mask & ~(1 << node) for node, mask in enumerate(before))
 
     @cached_property
-    def successors(self) -> tuple[int, ...]:
-        """For each node the bit set of nodes that read from it."""
-        return tuple(successors_of(self.predecessors))
-
-    @cached_property
-    def ancestors(self) -> tuple[int, ...]:
-        """For each node the bit set of all that it depends on, itself excluded."""
-        return closures(self.predecessors, range(len(self)))
-
-    @cached_property
-    def descendants(self) -> tuple[int, ...]:
-        """For each node the bit set of all that depend on it, itself excluded."""
-        return closures(self.successors, reversed(range(len(self))))
-
-    @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         """What may be live between nodes, with nodes as writers and users."""
         made = (
@@ -114,11 +99,6 @@ class FusedGraph:
     @cached_property
     def _steps(self) -> list[dict[int, tuple[int, int]]]:
         return [{} for _ in self.sequences]
-
-    @property
-    def all_nodes(self) -> int:
-        """The bit set of every node."""
-        return (1 << len(self)) - 1
 
     def nodes_of(self, masks: Iterable[int]) -> int:
         """The bit set of nodes that some bit sets of operators touch."""
