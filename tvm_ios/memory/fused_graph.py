@@ -26,10 +26,14 @@ class FusedGraph(Precedence):
     sequences
         For each node its operators in order; nodes are in topological order, and each operator
         is in one of them.
+    waits
+        For each operator the bit set of those that must run before it without being read by it;
+        empty if there are none.
     """
 
     problem: MemoryProblem
     sequences: tuple[tuple[int, ...], ...]
+    waits: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -50,11 +54,9 @@ class FusedGraph(Precedence):
 
     @cached_property
     def predecessors(self) -> tuple[int, ...]:
-        """For each node the bit set of nodes that it reads from."""
-        before = (
-            self.nodes_of(self.problem.predecessors[operator] for operator in sequence)
-            for sequence in self.sequences
-        )
+        """For each node the bit set of nodes that it reads from or waits for."""
+        needs = _needs(self.problem, self.waits)
+        before = (self.nodes_of(needs[op] for op in sequence) for sequence in self.sequences)
         return tuple(mask & ~(1 << node) for node, mask in enumerate(before))
 
     @cached_property
@@ -194,7 +196,9 @@ def unfused(problem: MemoryProblem) -> FusedGraph:
     return FusedGraph(problem, tuple((operator,) for operator in range(len(problem))))
 
 
-def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGraph:
+def fused(
+    problem: MemoryProblem, sequences: Iterable[Sequence[int]], waits: tuple[int, ...] = ()
+) -> FusedGraph:
     """Number nodes topologically.
 
     Parameters
@@ -203,6 +207,8 @@ def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGr
         Of the operators.
     sequences
         Each operator in one of them; no two may wait for each other.
+    waits
+        As in :class:`FusedGraph`.
 
     Raises
     ------
@@ -212,13 +218,14 @@ def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGr
     waiting = [(tuple(sequence), mask_of(sequence)) for sequence in sequences]
     # Most are in order already if they begin with their first operator.
     waiting.sort(key=lambda node: max(node[0]))
+    before = _needs(problem, waits)
     done, ordered = 0, list[tuple[int, ...]]()
     while waiting:
         left: list[tuple[tuple[int, ...], int]] = []
         for sequence, members in waiting:
             needs = 0
             for operator in sequence:
-                needs |= problem.predecessors[operator]
+                needs |= before[operator]
             if needs & ~(done | members):
                 left.append((sequence, members))
             else:
@@ -227,4 +234,10 @@ def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGr
         if len(left) == len(waiting):
             raise ValueError("these sequences wait for each other")
         waiting = left
-    return FusedGraph(problem, tuple(ordered))
+    return FusedGraph(problem, tuple(ordered), waits)
+
+
+def _needs(problem: MemoryProblem, waits: tuple[int, ...]) -> Sequence[int]:
+    """For each operator the bit set of those that must run before it."""
+    before = problem.predecessors
+    return [a | b for a, b in zip(before, waits, strict=True)] if waits else before
