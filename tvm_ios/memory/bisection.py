@@ -15,6 +15,9 @@ from tvm_ios.memory.problem import MemoryProblem
 #: Seconds that the first thresholds may take.
 _PATIENCE = 0.5
 
+#: Of the gap: so much of it below what takes too long is not worth bisecting before the rest.
+_REST = 1 / 8
+
 
 def close_gap(
     graph: FusedGraph, order: Sequence[int], bound: int, until: float
@@ -23,7 +26,7 @@ def close_gap(
 
     Within a threshold relations are forced that hold in no order otherwise; with them more can be
     fused, and the exact search has far fewer states to look at. It finds an order, or that there
-    is none, or takes too long; then a lower threshold is tried, and when there is none left, all
+    is none, or takes too long; then a lower threshold is tried, and when few are left below, all
     may take twice as long.
 
     Parameters
@@ -65,7 +68,7 @@ def close_gap(
                 bound = threshold + grain
             else:
                 too_slow = threshold
-        if too_slow <= bound < peak:
+        if too_slow - bound <= _REST * (peak - bound):
             patience, too_slow = 2 * patience, peak
     return order, min(bound, peak)
 

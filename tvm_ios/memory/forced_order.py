@@ -137,13 +137,12 @@ class ForcedOrder:
         for state, _ in self._witnesses[node]:
             if not inside & ~state and not outside & state and (inside or outside):
                 return True
-        found = _Witness(
-            *cuts.fewest(inside | self._ancestors[node], outside | 1 << node, largest=largest)
-        )
-        if found.live <= limit:
-            self._witnesses[node].append(found)
-            return True
-        return False
+        inside, outside = inside | self._ancestors[node], outside | 1 << node
+        found = cuts.fewest(inside, outside, largest=largest)
+        live = self.graph.live(found)
+        if live <= limit:
+            self._witnesses[node].append(_Witness(found, live))
+        return live <= limit
 
     def _add(self, cuts: LiveCuts, before: int, node: int) -> None:
         cuts.require(before, node)

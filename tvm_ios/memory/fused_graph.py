@@ -84,19 +84,26 @@ class FusedGraph(Precedence):
         return tuple(map(tuple, touched))
 
     @cached_property
+    def neighbours(self) -> tuple[int, ...]:
+        """For each node the bit set of nodes, itself too, that use a buffer that it uses."""
+        problem = self.problem
+        return tuple(
+            self.nodes_of(
+                problem.memory.buffers[b].users for op in sequence for b in problem.touched[op]
+            )
+            for sequence in self.sequences
+        )
+
+    @cached_property
     def contexts(self) -> tuple[int, ...]:
         """For each node the bit set of nodes on which depends what it adds to the footprint.
 
         They are parallel to it and use a buffer that it uses.
         """
-        problem = self.problem
-        found: list[int] = []
-        for node, sequence in enumerate(self.sequences):
-            near = self.nodes_of(
-                problem.memory.buffers[b].users for op in sequence for b in problem.touched[op]
-            )
-            found.append(near & ~(1 << node | self.ancestors[node] | self.descendants[node]))
-        return tuple(found)
+        return tuple(
+            near & ~(1 << node | self.ancestors[node] | self.descendants[node])
+            for node, near in enumerate(self.neighbours)
+        )
 
     @cached_property
     def _steps(self) -> list[dict[int, tuple[int, int]]]:
@@ -150,7 +157,7 @@ class FusedGraph(Precedence):
         """
         problem = self.problem
         done = 0
-        for other in bits(state | self.ancestors[node]):
+        for other in bits((state | self.ancestors[node]) & self.neighbours[node]):
             done |= self.members[other]
         level, steps = 0, list[tuple[int, int]]()
         for operator in self.sequences[node]:

@@ -26,7 +26,7 @@ def fewest_live(graph: FusedGraph, low: int, high: int, *, largest: bool) -> int
     if (high & ~low).bit_count() < 2:
         ends = (high, low) if largest else (low, high)
         return min(ends, key=graph.live)
-    return LiveCuts(graph, low, high).fewest(largest=largest)[0]
+    return LiveCuts(graph, low, high).fewest(largest=largest)
 
 
 class LiveCuts:
@@ -52,14 +52,6 @@ class LiveCuts:
         self._place = place = {node: 2 + i for i, node in enumerate(bits(between))}
         self._fresh = 2 + len(place)
         numbers = {b for node in place for b in graph.touched[node]}
-        #: Live in every state between the two.
-        self._always = sum(
-            b.nbytes
-            for number, b in enumerate(graph.buffers)
-            if number not in numbers
-            and (b.at_start or b.writers & low)
-            and (b.at_end or b.users & ~high)
-        )
         self._infinite = 1 + sum(graph.buffers[b].nbytes for b in numbers)
         for number in sorted(numbers):
             buffer = graph.buffers[number]
@@ -78,8 +70,8 @@ class LiveCuts:
         """From now on have one node executed in every state that has another executed."""
         self._arc(self._place[node], self._place[before], self._infinite)
 
-    def fewest(self, inside: int = 0, outside: int = 0, *, largest: bool) -> tuple[int, int]:
-        """Find a state with the smallest transient footprint, and that in bytes.
+    def fewest(self, inside: int = 0, outside: int = 0, *, largest: bool) -> int:
+        """Find a state with the smallest transient footprint.
 
         Parameters
         ----------
@@ -101,7 +93,7 @@ class LiveCuts:
         for node, vertex in self._place.items():
             if (vertex in side) != largest:
                 state |= 1 << node
-        return state, self._always + flow.optimal_flow()
+        return state
 
     def _arc(self, tail: int, head: int, capacity: int) -> int:
         return self._flow.add_arc_with_capacity(tail, head, capacity)

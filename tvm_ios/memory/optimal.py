@@ -11,7 +11,7 @@ from tvm_ios.memory.orders import MemoryOrder, largest_need, peak_from, reverse_
 from tvm_ios.memory.problem import MemoryProblem
 
 #: Of the time limit: how much fusion may take, and then the search of all states.
-_FUSION, _EXACT = 0.25, 0.1
+_FUSION, _EXACT = 0.25, 0.2
 
 
 def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
