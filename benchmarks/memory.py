@@ -21,21 +21,7 @@ from tvm_ios.memory.comparison import compare_schedulers
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.operators import with_biases
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
-
-NETWORKS = (
-    "nasnet_a_mobile",
-    "nasnet_a_cifar",
-    "amoebanet_a",
-    "amoebanet_a_cifar",
-    "darts",
-    "darts_cifar",
-    "randwire_small_1",
-    "randwire_small_2",
-    "randwire_small_3",
-    "hrnet_w18_small_v1",
-    "hrnet_w18_small_v2",
-    "hrnet_w32",
-)
+from tvm_ios.zoo import MEMORY_NETWORKS
 
 
 def random_dag(seed: int) -> OpGraph:
@@ -119,7 +105,7 @@ def main() -> None:
     parser.add_argument("--nas", type=int, default=10)
     parser.add_argument("--limit", type=float, default=30.0, help="seconds of each scheduler")
     given = parser.parse_args()
-    for model in given.networks or (() if given.random else NETWORKS):
+    for model in given.networks or (() if given.random else MEMORY_NETWORKS):
         print(f"== {model}", flush=True)
         rows = measured(with_biases(load_operators(model)), list(MEMORY_SCHEDULERS), given.limit)
         rows = [{**row, "model": model} for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ TEXT = ROOT / "docs" / "make" / "memory_text.md"
 GOLDEN = ROOT / "tests" / "memory" / "golden.json"
 #: Every scheduler with its seconds, from ``python benchmarks/memory.py``.
 RESULT = ROOT / "benchmarks" / "results" / "memory.json"
+#: The random graphs, from ``python benchmarks/memory.py --random``.
+RANDOM = ROOT / "benchmarks" / "results" / "memory_random.json"
 
 #: Peak KB of reverse post-order and of the best order, table II of the paper.
 PUBLISHED = {
@@ -32,7 +35,8 @@ PUBLISHED = {
 def page() -> str:
     """The page, made of the files above."""
     parts = TEXT.read_text().split("<!-- table -->\n")
-    return parts[0] + _comparison() + parts[1] + _schedulers() + parts[2]
+    tables = (_comparison(), _schedulers(), _random())
+    return "".join(text + table for text, table in zip(parts, (*tables, ""), strict=True))
 
 
 def _comparison() -> str:
@@ -77,8 +81,58 @@ def _schedulers() -> str:
             "yes" if row["proof"] else "no",
         )
         rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + _measured_on(result)
+
+
+def _random() -> str:
+    if not RANDOM.exists():
+        return "`python benchmarks/memory.py --random` measures and prints it.\n"
+    result: dict[str, Any] = json.loads(RANDOM.read_text())
+    found = [row for row in result["figures"] if row["name"] == "optimal"]
+    rows = [
+        "| graphs | in place | number | proven | median seconds | largest gap |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, label in (("dag", "random DAGs"), ("nas", "random NAS networks")):
+        for in_place in (False, True):
+            some = [r for r in found if r["model"].startswith(kind) and r["in_place"] is in_place]
+            if not some:
+                continue
+            seconds = statistics.median(row["seconds"] for row in some)
+            proven = sum(row["proof"] for row in some)
+            rows.append(
+                f"| {label} | {'yes' if in_place else 'no'} | {len(some)} | {proven} "
+                f"| {seconds:.2f} | {max(map(_gap, some)):.1%} |"
+            )
+    rows += [
+        "",
+        "Those without a proof:",
+        "",
+        "| graph | in place | operators | rpo KiB | peak KiB | at least KiB | gap |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    baseline = {
+        (row["model"], row["in_place"]): row for row in result["figures"] if row["name"] == "rpo"
+    }
+    for row in found:
+        if not row["proof"]:
+            before = baseline[row["model"], row["in_place"]]["peak_kib"]
+            rows.append(
+                f"| `{row['model']}` | {'yes' if row['in_place'] else 'no'} | {row['operators']} "
+                f"| {before:,.0f} | {row['peak_kib']:,.0f} | {row['bound_kib']:,.0f} "
+                f"| {_gap(row):.1%} |"
+            )
+    return "\n".join(rows) + _measured_on(result)
+
+
+def _gap(row: dict[str, Any]) -> float:
+    """How far above the optimum a peak can be at most."""
+    return row["peak_kib"] / row["bound_kib"] - 1
+
+
+def _measured_on(result: dict[str, Any]) -> str:
     machine = result["machine"]
-    return "\n".join(rows) + f"\n\nMeasured on {machine['processor']}, {machine['date']}.\n"
+    return f"\n\nMeasured on {machine['processor']}, {machine['date']}.\n"
 
 
 def main() -> None:

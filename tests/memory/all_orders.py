@@ -24,9 +24,9 @@ def states(problem: MemoryProblem) -> list[int]:
 
 def orders(problem: MemoryProblem, done: int = 0) -> Iterator[tuple[int, ...]]:
     """Every order."""
-    if done == problem.all_operators:
+    if done == problem.all_nodes:
         yield ()
-    for op in bits(problem.all_operators & ~done):
+    for op in bits(problem.all_nodes & ~done):
         if not problem.predecessors[op] & ~done:
             for rest in orders(problem, done | 1 << op):
                 yield (op, *rest)
@@ -51,9 +51,9 @@ def best_peak(problem: MemoryProblem) -> int:
     """The smallest peak of any order."""
     best = {0: 0}
     for state in states(problem):
-        for op in bits(problem.all_operators & ~state):
+        for op in bits(problem.all_nodes & ~state):
             if not problem.predecessors[op] & ~state:
                 peak = max(best[state], stable(problem, state, op))
                 after = state | 1 << op
                 best[after] = min(peak, best.get(after, peak))
-    return best[problem.all_operators]
+    return best[problem.all_nodes]

@@ -15,23 +15,9 @@ from tvm_ios.memory.operators import with_biases
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.models import load_operators
+from tvm_ios.zoo import MEMORY_NETWORKS
 
 GOLDEN = Path(__file__).with_name("golden.json")
-
-NETWORKS = (
-    "nasnet_a_mobile",
-    "nasnet_a_cifar",
-    "amoebanet_a",
-    "amoebanet_a_cifar",
-    "darts",
-    "darts_cifar",
-    "randwire_small_1",
-    "randwire_small_2",
-    "randwire_small_3",
-    "hrnet_w18_small_v1",
-    "hrnet_w18_small_v2",
-    "hrnet_w32",
-)
 
 
 def facts(name: str) -> dict[str, Any]:
@@ -53,7 +39,7 @@ def facts(name: str) -> dict[str, Any]:
 
 def main() -> None:
     """Write the file."""
-    text = json.dumps({name: facts(name) for name in NETWORKS}, indent=1)
+    text = json.dumps({name: facts(name) for name in MEMORY_NETWORKS}, indent=1)
     write_atomically(GOLDEN, f"{text}\n".encode())
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from golden import GOLDEN, NETWORKS, facts
+from golden import GOLDEN, facts
+
+from tvm_ios.zoo import MEMORY_NETWORKS
 
 KNOWN = json.loads(GOLDEN.read_text())
 FAST = ("hrnet_w18_small_v1", "randwire_small_1")
 
 
 def test_all_networks_are_there_and_proven() -> None:
-    assert tuple(KNOWN) == NETWORKS
+    assert tuple(KNOWN) == MEMORY_NETWORKS
     for network in KNOWN.values():
         for count in ("separate", "in_place"):
             peaks = network[count]
@@ -21,7 +23,7 @@ def test_all_networks_are_there_and_proven() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS]
+    "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in MEMORY_NETWORKS]
 )
 def test_nothing_has_changed(name: str) -> None:
     assert facts(name) == KNOWN[name]

@@ -50,7 +50,7 @@ def test_brute_force_is_what_the_footprints_say(problem: MemoryProblem) -> None:
 def test_steps_are_what_the_definitions_say(problem: MemoryProblem) -> None:
     graph = unfused(problem)
     for state in states(problem):
-        for op in bits(problem.all_operators & ~state):
+        for op in bits(problem.all_nodes & ~state):
             if not problem.predecessors[op] & ~state:
                 change, rise = graph.step(state, op)
                 assert problem.live(state) + rise == stable(problem, state, op)

@@ -10,19 +10,8 @@ from tvm_ios.models import load_graph
 from tvm_ios.zoo.sizes import SIZES, Size
 
 LARGE = {
-    "nasnet_a_mobile",
-    "amoebanet_a",
-    "amoebanet_a_cifar",
-    "darts",
-    "darts_cifar",
-    "randwire_small_1",
-    "randwire_small_2",
-    "randwire_small_3",
-    "hrnet_w18_small_v1",
-    "hrnet_w18_small_v2",
-    "hrnet_w32",
+    *zoo.MEMORY_NETWORKS,
     "nasnet_a",
-    "nasnet_a_cifar",
     "lstm_tc",
     "densenet121",
     "randwire",

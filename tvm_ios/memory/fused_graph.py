@@ -8,12 +8,12 @@ from functools import cached_property
 
 from tvm_ios.graph import bits, mask_of
 from tvm_ios.memory.buffers import Buffer
-from tvm_ios.memory.problem import MemoryProblem, closures, is_live
-from tvm_ios.search.down_sets import successors_of
+from tvm_ios.memory.precedence import Precedence
+from tvm_ios.memory.problem import MemoryProblem, is_live
 
 
 @dataclass(frozen=True)
-class FusedGraph:
+class FusedGraph(Precedence):
     """Operators in nodes, each with an order of its own.
 
     What a node adds to the footprint depends on its context (does it free an input that others
@@ -26,10 +26,14 @@ class FusedGraph:
     sequences
         For each node its operators in order; nodes are in topological order, and each operator
         is in one of them.
+    waits
+        For each operator the bit set of those that must run before it without being read by it;
+        empty if there are none.
     """
 
     problem: MemoryProblem
     sequences: tuple[tuple[int, ...], ...]
+    waits: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -50,27 +54,10 @@ class FusedGraph:
 
     @cached_property
     def predecessors(self) -> tuple[int, ...]:
-        """For each node the bit set of nodes that it reads from."""
-        before = (
-            self.nodes_of(self.problem.predecessors[operator] for operator in sequence)
-            for sequence in self.sequences
-        )
+        """For each node the bit set of nodes that it reads from or waits for."""
+        needs = _needs(self.problem, self.waits)
+        before = (self.nodes_of(needs[op] for op in sequence) for sequence in self.sequences)
         return tuple(mask & ~(1 << node) for node, mask in enumerate(before))
-
-    @cached_property
-    def successors(self) -> tuple[int, ...]:
-        """For each node the bit set of nodes that read from it."""
-        return tuple(successors_of(self.predecessors))
-
-    @cached_property
-    def ancestors(self) -> tuple[int, ...]:
-        """For each node the bit set of all that it depends on, itself excluded."""
-        return closures(self.predecessors, range(len(self)))
-
-    @cached_property
-    def descendants(self) -> tuple[int, ...]:
-        """For each node the bit set of all that depend on it, itself excluded."""
-        return closures(self.successors, reversed(range(len(self))))
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -97,28 +84,30 @@ class FusedGraph:
         return tuple(map(tuple, touched))
 
     @cached_property
+    def neighbours(self) -> tuple[int, ...]:
+        """For each node the bit set of nodes, itself too, that use a buffer that it uses."""
+        problem = self.problem
+        return tuple(
+            self.nodes_of(
+                problem.memory.buffers[b].users for op in sequence for b in problem.touched[op]
+            )
+            for sequence in self.sequences
+        )
+
+    @cached_property
     def contexts(self) -> tuple[int, ...]:
         """For each node the bit set of nodes on which depends what it adds to the footprint.
 
         They are parallel to it and use a buffer that it uses.
         """
-        problem = self.problem
-        found: list[int] = []
-        for node, sequence in enumerate(self.sequences):
-            near = self.nodes_of(
-                problem.memory.buffers[b].users for op in sequence for b in problem.touched[op]
-            )
-            found.append(near & ~(1 << node | self.ancestors[node] | self.descendants[node]))
-        return tuple(found)
+        return tuple(
+            near & ~(1 << node | self.ancestors[node] | self.descendants[node])
+            for node, near in enumerate(self.neighbours)
+        )
 
     @cached_property
     def _steps(self) -> list[dict[int, tuple[int, int]]]:
         return [{} for _ in self.sequences]
-
-    @property
-    def all_nodes(self) -> int:
-        """The bit set of every node."""
-        return (1 << len(self)) - 1
 
     def nodes_of(self, masks: Iterable[int]) -> int:
         """The bit set of nodes that some bit sets of operators touch."""
@@ -168,7 +157,7 @@ class FusedGraph:
         """
         problem = self.problem
         done = 0
-        for other in bits(state | self.ancestors[node]):
+        for other in bits((state | self.ancestors[node]) & self.neighbours[node]):
             done |= self.members[other]
         level, steps = 0, list[tuple[int, int]]()
         for operator in self.sequences[node]:
@@ -214,7 +203,9 @@ def unfused(problem: MemoryProblem) -> FusedGraph:
     return FusedGraph(problem, tuple((operator,) for operator in range(len(problem))))
 
 
-def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGraph:
+def fused(
+    problem: MemoryProblem, sequences: Iterable[Sequence[int]], waits: tuple[int, ...] = ()
+) -> FusedGraph:
     """Number nodes topologically.
 
     Parameters
@@ -223,6 +214,8 @@ def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGr
         Of the operators.
     sequences
         Each operator in one of them; no two may wait for each other.
+    waits
+        As in :class:`FusedGraph`.
 
     Raises
     ------
@@ -232,13 +225,14 @@ def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGr
     waiting = [(tuple(sequence), mask_of(sequence)) for sequence in sequences]
     # Most are in order already if they begin with their first operator.
     waiting.sort(key=lambda node: max(node[0]))
+    before = _needs(problem, waits)
     done, ordered = 0, list[tuple[int, ...]]()
     while waiting:
         left: list[tuple[tuple[int, ...], int]] = []
         for sequence, members in waiting:
             needs = 0
             for operator in sequence:
-                needs |= problem.predecessors[operator]
+                needs |= before[operator]
             if needs & ~(done | members):
                 left.append((sequence, members))
             else:
@@ -247,4 +241,10 @@ def fused(problem: MemoryProblem, sequences: Iterable[Sequence[int]]) -> FusedGr
         if len(left) == len(waiting):
             raise ValueError("these sequences wait for each other")
         waiting = left
-    return FusedGraph(problem, tuple(ordered))
+    return FusedGraph(problem, tuple(ordered), waits)
+
+
+def _needs(problem: MemoryProblem, waits: tuple[int, ...]) -> Sequence[int]:
+    """For each operator the bit set of those that must run before it."""
+    before = problem.predecessors
+    return [a | b for a, b in zip(before, waits, strict=True)] if waits else before

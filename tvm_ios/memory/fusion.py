@@ -31,7 +31,11 @@ def fuse(problem: MemoryProblem, until: float, most: int = MOST_NODES) -> FusedG
     most
         How many nodes an isolated sub-graph may have.
     """
-    graph = unfused(problem)
+    return fuse_further(unfused(problem), until, most)
+
+
+def fuse_further(graph: FusedGraph, until: float, most: int = MOST_NODES) -> FusedGraph:
+    """The same for nodes that are sequences already."""
     size = len(graph) + 1
     while len(graph) < size and time.perf_counter() < until:
         size = len(graph)
@@ -87,4 +91,4 @@ def _with(graph: FusedGraph, sequences: Iterator[tuple[int, ...]]) -> FusedGraph
     longer = list(sequences)
     inside = {operator for sequence in longer for operator in sequence}
     kept = [sequence for sequence in graph.sequences if sequence[0] not in inside]
-    return fused(graph.problem, kept + longer) if longer else graph
+    return fused(graph.problem, kept + longer, graph.waits) if longer else graph

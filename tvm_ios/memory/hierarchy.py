@@ -8,13 +8,13 @@ from functools import cached_property
 
 from tvm_ios.graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph, fused
+from tvm_ios.memory.precedence import Precedence
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.soft_budget import soft_budget
-from tvm_ios.search.down_sets import successors_of
 
 
 @dataclass(frozen=True)
-class Hierarchy:
+class Hierarchy(Precedence):
     """Groups of sequences, each ordered by itself for the context that it runs in.
 
     Attributes
@@ -35,11 +35,6 @@ class Hierarchy:
     def predecessors(self) -> tuple[int, ...]:
         """For each group the bit set of groups that it reads from."""
         return _quotient(self.graph, self.groups)
-
-    @cached_property
-    def successors(self) -> tuple[int, ...]:
-        """For each group the bit set of groups that read from it."""
-        return tuple(successors_of(self.predecessors))
 
     @cached_property
     def _orders(self) -> dict[tuple[int, int], tuple[tuple[int, ...], int, int]]:

@@ -52,16 +52,47 @@ def least_peak_between(
         As for :func:`least_peak`.
     """
     peak = peak_from(graph, low, start)
-    middle = fewest_live(graph, low, high, largest=True)
     nodes: list[int] = []
-    for begin, end in ((low, middle), (middle, high)):
-        if begin == end:
-            continue
+    for begin, end in _halves(graph, low, high):
         found, bound = _search(graph, begin, end, bound, peak, until)
         if found is None:
             return Answer(tuple(start), peak, min(bound, peak))
         nodes += found
     return Answer(tuple(nodes), peak_from(graph, low, nodes), bound)
+
+
+def order_within(
+    graph: FusedGraph, threshold: int, until: float
+) -> tuple[tuple[int, ...] | None, bool]:
+    """Find an order of nodes within a threshold, if there is one.
+
+    Parameters
+    ----------
+    graph
+        Of nodes.
+    threshold
+        Bytes that no footprint may exceed.
+    until
+        When to stop at the latest, by :func:`time.perf_counter`.
+
+    Returns
+    -------
+    nodes, refuted
+        Without nodes, whether it has been proven that there is no such order.
+    """
+    nodes: list[int] = []
+    for begin, end in _halves(graph, 0, graph.all_nodes):
+        found, reached = _search(graph, begin, end, threshold, threshold + 1, until)
+        if found is None:
+            return None, reached > threshold
+        nodes += found
+    return tuple(nodes), False
+
+
+def _halves(graph: FusedGraph, low: int, high: int) -> list[tuple[int, int]]:
+    """Begin and end of what is before the state with the fewest live bytes, and after it."""
+    middle = fewest_live(graph, low, high, largest=True)
+    return [(a, b) for a, b in ((low, middle), (middle, high)) if a != b]
 
 
 def _search(

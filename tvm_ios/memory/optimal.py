@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from tvm_ios.memory.beam import widening_beam
+from tvm_ios.memory.bisection import close_gap
 from tvm_ios.memory.fusion import fuse
 from tvm_ios.memory.least_peak import least_peak
 from tvm_ios.memory.orders import MemoryOrder, largest_need, peak_from, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 
-#: Of the time limit: how much fusion may take, and by when the exact search gives up.
-_FUSION, _EXACT = 0.25, 0.7
+#: Of the time limit: how much fusion may take, and then the search of all states.
+_FUSION, _EXACT = 0.25, 0.2
 
 
 def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
@@ -22,8 +22,8 @@ def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     problem
         Of any size.
     time_limit
-        Seconds. If the exact search takes too long, a beam search has the rest of the time, and
-        the bound is what the exact search has proven.
+        Seconds. If the exact search takes too long, the rest of the time goes into bisection,
+        which states a bound however early it is stopped.
     """
     begin = time.perf_counter()
     graph = fuse(problem, begin + _FUSION * time_limit)
@@ -31,13 +31,13 @@ def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
         (reverse_post_order(graph), tuple(range(len(graph)))),
         key=lambda nodes: peak_from(graph, 0, nodes),
     )
-    found = least_peak(graph, start, largest_need(problem), begin + _EXACT * time_limit)
-    found = widening_beam(graph, found, begin + time_limit)
-    plain = reverse_post_order(problem)
-    order = graph.unfold(found.nodes)
+    found = least_peak(
+        graph, start, largest_need(problem), time.perf_counter() + _EXACT * time_limit
+    )
+    plain, order = reverse_post_order(problem), graph.unfold(found.nodes)
     if problem.footprints(plain).peak < found.peak:
         order = plain
+    order, bound = close_gap(graph, order, found.bound, begin + time_limit)
     peak = problem.footprints(order).peak
-    bound = min(found.bound, peak)
     seconds = time.perf_counter() - begin
     return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), len(graph))

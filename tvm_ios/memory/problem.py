@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tvm_ios.graph import OpGraph, bits
 from tvm_ios.memory.buffers import Buffer, Buffers, buffers_of
 from tvm_ios.memory.footprint import Counting, Footprints, count
-from tvm_ios.search.down_sets import successors_of
+from tvm_ios.memory.precedence import Precedence
 
 
 @dataclass(frozen=True)
-class MemoryProblem:
+class MemoryProblem(Precedence):
     """Find the order of operators with the smallest peak.
 
     Operators are numbered in topological order. A *state* is the set of executed operators, which
@@ -33,24 +33,6 @@ class MemoryProblem:
     memory: Buffers
     scratch: tuple[int, ...]
 
-    def __len__(self) -> int:
-        return len(self.predecessors)
-
-    @cached_property
-    def successors(self) -> tuple[int, ...]:
-        """For each operator the bit set of those that read from it."""
-        return tuple(successors_of(self.predecessors))
-
-    @cached_property
-    def ancestors(self) -> tuple[int, ...]:
-        """For each operator the bit set of all that it depends on, itself excluded."""
-        return closures(self.predecessors, range(len(self)))
-
-    @cached_property
-    def descendants(self) -> tuple[int, ...]:
-        """For each operator the bit set of all that depend on it, itself excluded."""
-        return closures(self.successors, reversed(range(len(self))))
-
     @cached_property
     def touched(self) -> tuple[tuple[int, ...], ...]:
         """For each operator the buffers that it reads or writes."""
@@ -59,11 +41,6 @@ class MemoryProblem:
             for user in bits(buffer.users):
                 touched[user].append(number)
         return tuple(map(tuple, touched))
-
-    @property
-    def all_operators(self) -> int:
-        """The bit set of every operator."""
-        return (1 << len(self)) - 1
 
     def footprints(self, order: Sequence[int]) -> Footprints:
         """The bytes of an order, step by step."""
@@ -102,22 +79,3 @@ def memory_problem(
         buffers_of(graph, in_place=counting.in_place, zero_copy_concat=counting.zero_copy_concat),
         tuple((scratch or {}).get(operator, 0) for operator in range(len(graph))),
     )
-
-
-def closures(neighbours: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
-    """For each node all that can be reached from it, itself excluded.
-
-    Parameters
-    ----------
-    neighbours
-        For each node the bit set of those next to it.
-    order
-        In which each node comes after its neighbours.
-    """
-    closed = [0] * len(neighbours)
-    for node in order:
-        mask = neighbours[node]
-        for near in bits(neighbours[node]):
-            mask |= closed[near]
-        closed[node] = mask
-    return tuple(closed)

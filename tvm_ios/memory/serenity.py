@@ -73,9 +73,9 @@ def single_tensor_cuts(problem: MemoryProblem) -> list[int]:
     for operator in range(len(problem)):
         before, after = problem.ancestors[operator], problem.descendants[operator]
         state = before | 1 << operator
-        if state | after != problem.all_operators or not after:
+        if state | after != problem.all_nodes or not after:
             continue
         live = (b for b in problem.memory.buffers if is_live(b, state) and not b.at_end)
         if all(buffer.writers == 1 << operator for buffer in live):
             cuts.append(state)
-    return sorted([*cuts, problem.all_operators], key=int.bit_count) if len(problem) else []
+    return sorted([*cuts, problem.all_nodes], key=int.bit_count) if len(problem) else []

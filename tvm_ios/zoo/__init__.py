@@ -39,6 +39,22 @@ from tvm_ios.zoo.transformer import build_bert_small, build_transformer, build_t
 from tvm_ios.zoo.unet import build_unet
 from tvm_ios.zoo.vit_tiny import build_vit_tiny
 
+#: Those that papers about the memory of orders measure.
+MEMORY_NETWORKS = (
+    "nasnet_a_mobile",
+    "nasnet_a_cifar",
+    "amoebanet_a",
+    "amoebanet_a_cifar",
+    "darts",
+    "darts_cifar",
+    "randwire_small_1",
+    "randwire_small_2",
+    "randwire_small_3",
+    "hrnet_w18_small_v1",
+    "hrnet_w18_small_v2",
+    "hrnet_w32",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
