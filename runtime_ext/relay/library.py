@@ -68,9 +68,9 @@ class RelayLibrary:
             )
 
 
-def host_target(lanes: int) -> tvm.target.Target:
-    """A target for this machine."""
-    level = instruction_level()
+def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
+    """A target for this machine, or for an instruction-set level."""
+    level = level or instruction_level()
     mcpu = _PROCESSOR.get(level, level)
     return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
 
