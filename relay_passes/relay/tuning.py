@@ -53,6 +53,7 @@ def tune_model(
             "AutoTVM's tuner needs xgboost, which is not installed: pip install xgboost"
         )
     from runtime_ext.relay.autotvm_tuner import tune
+    from runtime_ext.relay.trial_timer import TrialTimer
 
     options = replace(options or MeasuringOptions(), database=None)
     loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect="relay")
@@ -67,7 +68,8 @@ def tune_model(
             if tuning is not None:
                 tuning(done, total, default - saved, default)
 
-        kernels = tune(tasks, opened, options.lanes, trials, time_limit, report)
+        with TrialTimer() as timer:
+            kernels = tune(tasks, opened, timer, trials, time_limit, report)
         seconds = time.perf_counter() - begin
     tuned = default
     if kernels:

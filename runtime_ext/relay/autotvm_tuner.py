@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from tvm import autotvm
-from tvm.autotvm.measure import create_measure_batch
 from tvm.autotvm.tuner import XGBTuner
 
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
@@ -21,9 +20,9 @@ _ROUND = 16
 _MERGED_SHARE = 0.25
 #: Floating-point operations a second, for where to look first.
 _GUESS = 5e10
-#: Seconds that building one kernel may take, and running one trial.
-_BUILD_SECONDS, _RUN_SECONDS = 30, 20
 
+#: Tries configurations of a task; what came of each.
+Measure = Callable[[Any, Sequence[Any]], list[Record]]
 #: Called after every round with trials done, all that there will be at most, and the seconds of
 #: a run of the model that they saved.
 Progress = Callable[[int, int, float], None]
@@ -57,7 +56,7 @@ class TunedOperator:
 def tune(
     tasks: Sequence[AutotvmTask],
     log: OpenAutotvmLog,
-    lanes: int,
+    measure: Measure,
     trials: int,
     seconds: float | None,
     progress: Progress,
@@ -74,8 +73,8 @@ def tune(
         Different ones.
     log
         Gets every trial at once.
-    lanes
-        Threads of kernels; as many kernels are built at a time.
+    measure
+        Times configurations; see :class:`runtime_ext.relay.trial_timer.TrialTimer`.
     trials
         Of each task, at most, those in the log included.
     seconds
@@ -100,7 +99,7 @@ def tune(
         if seconds is not None and time.perf_counter() - begin >= seconds:
             break
         state = max(open_states, key=lambda s: (bool(s.task.weight and not s.tried), s.promise))
-        records = state.run_round(min(_ROUND, state.room(trials)), lanes)
+        records = state.run_round(min(_ROUND, state.room(trials)), measure)
         log.append(records)
         report()
     return tuple(state.result() for state in states if state.times)
@@ -163,10 +162,10 @@ class _State:
                 seconds = float(np.mean(result.costs))
                 self.times[index] = min(seconds, self.times.get(index, seconds))
 
-    def run_round(self, count: int, lanes: int) -> list[Record]:
+    def run_round(self, count: int, measure: Measure) -> list[Record]:
         """Try so many configurations, TVM's default first of all."""
         task = self.task.task
-        tuner = XGBTuner(task, plan_size=_ROUND, feature_type="knob", num_threads=lanes)
+        tuner = XGBTuner(task, plan_size=_ROUND, feature_type="knob", num_threads=1)
         if self.records:
             tuner.update(*zip(*self.records, strict=True))
         configs: list[Any] = []
@@ -174,14 +173,7 @@ class _State:
             tuner.visited.add(self.default)
             configs.append(task.config_space.get(self.default))
         configs += tuner.next_batch(count - len(configs))
-        # As in a run of the model the data is not in the caches.
-        runner = autotvm.LocalRunner(
-            timeout=_RUN_SECONDS, number=1, repeat=10, enable_cpu_cache_flush=True
-        )
-        builder = autotvm.LocalBuilder(timeout=_BUILD_SECONDS, n_parallel=lanes)
-        measure = create_measure_batch(task, autotvm.measure_option(builder=builder, runner=runner))
-        inputs = [autotvm.MeasureInput(task.target, task, config) for config in configs]
-        made = list(zip(inputs, measure(inputs), strict=True))
+        made = measure(task, configs)
         self.new += len(made)
         self.take(made)
         return made
