@@ -103,7 +103,7 @@ def named_dialect(name: str) -> Dialect:
         }[name]
         raise DialectError(
             f"the {name.capitalize()} passes are written for {wanted}, and this is TVM "
-            f"{tvm.__version__}: bring that TVM, or choose the dialect {other} ({error})"
+            f"{tvm.__version__}: bring that TVM, or choose the dialect {other}"
         ) from error
 
 

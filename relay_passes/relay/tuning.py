@@ -7,6 +7,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import tvm
+
 from relay_passes.load import load_model
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
@@ -48,6 +50,57 @@ def tune_model(
             "AutoTVM logs are only added to: leave out --compact, and make a small copy by "
             "python -m tvm.autotvm.record --mode pick --i LOG --o COPY"
         )
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect="relay")
+    return tune_module(
+        loaded.module,
+        log,
+        name=loaded.name,
+        options=options,
+        trials=trials,
+        time_limit=time_limit,
+        progress=progress,
+        tuning=tuning,
+    )
+
+
+def tune_module(
+    module: tvm.IRModule,
+    log: Path,
+    *,
+    name: str = "model",
+    options: MeasuringOptions | None = None,
+    trials: int = 64,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+    tuning: Tuning | None = None,
+) -> TuningResult:
+    """Tune the operators of a Relay module, and those that a search may merge, by AutoTVM.
+
+    Parameters
+    ----------
+    module
+        Weights are constants, or nothing is merged.
+    log
+        A file: an AutoTVM log of format 0.2, made or continued.
+    name
+        Of the model.
+    options
+        Lanes, target, and the limits of the search whose merge candidates are tuned too.
+    trials
+        Configurations of each operator that are tried, at most, earlier runs included.
+    time_limit
+        Seconds after which no further round begins; None for no limit.
+    progress
+        Called with (what, done, total) while the model is prepared.
+    tuning
+        Called with trials done, all of them, and the model's seconds as tuned and by default.
+
+    Raises
+    ------
+    UserError
+        If the module cannot be scheduled, xgboost is missing, or the log belongs to another target
+        or running process.
+    """
     if importlib.util.find_spec("xgboost") is None:
         raise UserError(
             "AutoTVM's tuner needs xgboost, which is not installed: pip install xgboost"
@@ -56,8 +109,7 @@ def tune_model(
     from runtime_ext.relay.trial_timer import TrialTimer
 
     options = replace(options or MeasuringOptions(), database=None)
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect="relay")
-    prepared = prepare(loaded.module, loaded.name)
+    prepared = prepare(module, name)
     search = MeasuredRelaySearch(prepared, options, progress)
     with open_autotvm_log(log, search.target) as opened:
         tasks = tuning_tasks(search, progress)
@@ -77,7 +129,7 @@ def tune_model(
         tuned = MeasuredRelaySearch(prepared, with_log, progress).sequential_latency()
     missing = sum(task.weight > 0 for task in tasks) - sum(row.task.weight > 0 for row in kernels)
     return TuningResult(
-        model=loaded.name,
+        model=name,
         log=log,
         kernels=kernels,
         default=default,
