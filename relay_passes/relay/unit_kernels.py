@@ -81,13 +81,14 @@ class RelayKernels:
         name = "u" + hashlib.sha256("".join(units).encode()).hexdigest()[:12]
         library = build_library(module, self.target, name, self.log)
         read = read_executor_graph(
-            library.factory.get_graph_json(), (), calls, library.tiles, "units"
+            library.factory.get_graph_json(), (), calls, library.loops, "units"
         )
         with temporary_folder() as folder:
             path = folder / "kernels.so"
             library.export(path)
             loaded = tvm_ffi.load_module(path)
-        self._functions |= {symbol: loaded[symbol] for symbol in library.tiles}
+        symbols = {call.symbol for code in read.code for call in code.calls}
+        self._functions |= {symbol: loaded[symbol] for symbol in symbols}
         for (key, unit), operator, code in zip(
             units.items(), read.graph.operators, read.code, strict=True
         ):
