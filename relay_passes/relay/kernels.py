@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import tvm
@@ -9,11 +10,21 @@ from tvm import relay
 from tvm.relay.expr_functor import ExprMutator
 
 from relay_passes.relay.expressions import post_order
+from relay_passes.unit_outliner import UnitFunction
 
 #: What relay.build uses; FuseOps of level 0 would fuse nothing.
 _FUSE_OPT_LEVEL = 2
 #: What FuseOps notes of such functions.
 _RESHAPE_ONLY = "relay.reshape_only"
+
+
+class RelayUnitFunction(UnitFunction):
+    """A unit, or merged units, as a Relay function."""
+
+    @cached_property
+    def kernels(self) -> relay.Function:
+        """The function as calls of Primitive function literals."""
+        return fuse(self.function)
 
 
 def fuse(function: relay.Function) -> relay.Function:

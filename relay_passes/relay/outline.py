@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import tvm
 from tvm import relay
 
 from relay_passes.relay.expressions import post_order, substitute, with_main
-from relay_passes.relay.kernels import fuse, kernel_calls
+from relay_passes.relay.kernels import RelayUnitFunction, kernel_calls
+from relay_passes.relay.layouts import Border, LayoutChoice, alter_layouts
 from relay_passes.relay.merge import merged_function
 from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
 from runtime_ext.ir_form import CALLS
@@ -20,17 +20,16 @@ from tvm_ios.merge_rule import MergePlan
 from tvm_ios.schedule import Schedule, Strategy
 
 
-class RelayUnitFunction(UnitFunction):
-    """A unit, or merged units, as a Relay function."""
-
-    @cached_property
-    def kernels(self) -> relay.Function:
-        """The function as calls of Primitive function literals."""
-        return fuse(self.function)
-
-
 class Outliner(UnitOutliner[RelayUnitFunction]):
-    """Units as Relay functions."""
+    """Units as Relay functions.
+
+    Attributes
+    ----------
+    layouts
+        What the kernels' layouts are chosen for when a schedule is applied; None leaves them.
+    """
+
+    layouts: LayoutChoice | None = None
 
     def _array(self, constant: Any) -> Array:
         return constant.data.numpy()
@@ -108,7 +107,14 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     value: dict[int, Any] = dict(zip(units.inputs, old.params, strict=True))
     bindings: list[tuple[relay.Var, relay.Call]] = []
     places: list[tuple[str, int, int]] = []
-    for made, stage, group in scheduled_units(outliner, schedule):
+    order = scheduled_units(outliner, schedule)
+    called = [made for made, _, _ in order]
+    if outliner.layouts is not None and outliner.layouts.matters:
+        inputs = {t: Border(parameter.checked_type) for t, parameter in value.items()}
+        made_here = {t for made in called for t in made.outputs}
+        results = {t: None for t in units.outputs if t in made_here}
+        called, _ = alter_layouts(called, inputs, results, outliner.layouts)
+    for made, (_, stage, group) in zip(called, order, strict=True):
         given = [*(value[t] for t in made.data), *made.constants]
         results = bind_kernels(made, given, bindings)
         value.update(zip(made.outputs, results, strict=True))

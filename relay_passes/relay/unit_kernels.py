@@ -12,7 +12,8 @@ import tvm
 import tvm_ffi
 from tvm import relay
 
-from relay_passes.relay.outline import RelayUnitFunction, bind_kernels
+from relay_passes.relay.kernels import RelayUnitFunction
+from relay_passes.relay.outline import bind_kernels
 from runtime_ext.device import KernelProgress
 from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
 from runtime_ext.kernels.transform import ParamTransform
