@@ -40,6 +40,9 @@ class Dialect:
     outliner
         Of an extraction and its graph of units: makes the functions of units (``.unit``) and of
         merged units (``.merged``).
+    for_target
+        Of an outliner and options one whose units are outlined as the kernels of the target want
+        them.
     outline
         The module, given an outliner and a schedule, with ``main`` calling units in its order.
     attribute
@@ -61,6 +64,7 @@ class Dialect:
     canonicalise: Callable[[tvm.IRModule], tvm.IRModule]
     extract: Callable[[tvm.IRModule, str], Any]
     outliner: Callable[[Any, OpGraph], Any]
+    for_target: Callable[[Any, MeasuringOptions], Any]
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
     attribute: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]

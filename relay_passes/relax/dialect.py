@@ -45,6 +45,8 @@ DIALECT = Dialect(
     canonicalise=canonicalise,
     extract=extract,
     outliner=Outliner,
+    # Layouts are chosen when the module is built.
+    for_target=lambda outliner, _: outliner,
     outline=outline,
     attribute=str,
     import_onnx=import_onnx,

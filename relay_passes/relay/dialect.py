@@ -11,10 +11,20 @@ from relay_passes.dialect import Dialect
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
+from relay_passes.relay.layouts import LayoutChoice
 from relay_passes.relay.outline import Outliner, outline
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
+
+
+def _for_target(outliner: Outliner, options: MeasuringOptions) -> Outliner:
+    from runtime_ext.relay.library import host_target
+    from runtime_ext.relay.tuning_log import read_autotvm_log
+
+    target = tvm.target.Target(options.target or host_target(options.lanes))
+    log = read_autotvm_log(options.database, target) if options.database else None
+    return outliner.in_layouts(LayoutChoice(target, log))
 
 
 def _measured_search() -> Any:
@@ -44,6 +54,7 @@ DIALECT = Dialect(
     canonicalise=canonicalise,
     extract=extract,
     outliner=Outliner,
+    for_target=_for_target,
     outline=outline,
     attribute=tvm.runtime.String,
     import_onnx=import_onnx,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cached_property
+
 import tvm
 
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.module_search import ModuleSearch
 from relay_passes.prepare import Prepared, apply_schedule
-from relay_passes.relay.outline import RelayUnitFunction
+from relay_passes.relay.kernels import RelayUnitFunction
+from relay_passes.relay.layouts import LayoutChoice, alter_layouts
+from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
 from runtime_ext.cpu_device import CpuDevice
 from runtime_ext.device import KernelProgress
@@ -35,6 +40,9 @@ class MeasuredRelaySearch(ModuleSearch):
         self._tuned = read_autotvm_log(options.database, target) if options.database else None
         kernels = RelayKernels(target, self._tuned)
         device = CpuDevice(options.lanes)
+        self._layouts = LayoutChoice(target, self._tuned)
+        laid_out = prepared.outliner.in_layouts(self._layouts)
+        prepared = replace(prepared, outliner=laid_out)
         super().__init__(prepared, options, target, kernels, device, progress)
 
     def schedule(
@@ -63,10 +71,29 @@ class MeasuredRelaySearch(ModuleSearch):
         _require_no_places(policy)
         return super().recorded_schedule(policy, known, memory_budget)
 
-    def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
-        """The function of a unit, or of merged ones."""
+    def plain(self, units: tuple[int, ...]) -> RelayUnitFunction:
+        """The function of a unit, or of merged ones, in the layouts of the model."""
         outliner = self.prepared.outliner
         return outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
+
+    def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
+        """The same in the layouts of the sequential program."""
+        made, borders = self._sequential
+        if len(units) == 1:
+            return made[units[0]]
+        merged = self.plain(units)
+        if not borders:
+            return merged
+        tensors, types = self.prepared.units.tensors, {t: b.type for t, b in borders.items()}
+        blocks = {t: blocking(tensors[t].shape, kind) for t, kind in types.items()}
+        inputs = {t: Border(types[t], blocks[t]) for t in merged.data}
+        results = {t: blocks[t] for t in merged.outputs}
+        return alter_layouts([merged], inputs, results, self._layouts)[0][0]
+
+    @cached_property
+    def _sequential(self) -> tuple[list[RelayUnitFunction], dict[int, Border]]:
+        units = range(len(self.prepared.units))
+        return self.prepared.outliner.altered([self.plain((unit,)) for unit in units])
 
     def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltRelayModel:
         """What a schedule makes of the module."""

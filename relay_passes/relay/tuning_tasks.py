@@ -27,7 +27,7 @@ def tuning_tasks(
     extracted: dict[int, list[Any]] = {}
     for done, (members, places) in enumerate((units | merges).items()):
         name = "+".join(search.prepared.units.operators[u].name for u in members)
-        for task in _tasks(search.source(members).function, search.target, extracted):
+        for task in _tasks(search.plain(members).function, search.target, extracted):
             key = (task.name, task.args)
             known = found.setdefault(key, AutotvmTask(name, task, 0, 0))
             weight = known.weight + (len(members) == 1)
