@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import tvm
 from tvm import relay
 
-from relay_passes.relay.expressions import arguments, operator_name, post_order, substitute
+from relay_passes.relay.expressions import (
+    arguments,
+    operator_name,
+    post_order,
+    shape_of_type,
+    substitute,
+)
 from relay_passes.relay.fold_constants import folded
 from relay_passes.relay.kernels import RelayUnitFunction
 from relay_passes.relay.transforms import Border, transform_of, transformed_back
@@ -49,6 +56,7 @@ class Whole:
                 continue
             made = substitute(expression, new.__getitem__)
             if isinstance(made, relay.Call):
+                made = _split_by_indices(expression, made)
                 made = folded(expression, made) or self._numbered(number, made)
             new[expression] = made
         result = new[function.body]
@@ -108,6 +116,17 @@ def place_of(expression: Any) -> tuple[Any, ...] | None:
     if isinstance(expression, relay.Call) and expression.span is not None:
         return (int(expression.span.source_name.name),)
     return (expression.name_hint,) if isinstance(expression, relay.Var) else None
+
+
+def _split_by_indices(old: Any, call: relay.Call) -> relay.Call:
+    """TVM would split blocks of channels into equal sections, whether they can be or not."""
+    sections = getattr(call.attrs, "indices_or_sections", None)
+    if operator_name(call) != "split" or not isinstance(sections, int | tvm.tir.IntImm):
+        return call
+    axis = int(call.attrs.axis)
+    extents = [shape_of_type(kind, "a part")[axis] for kind in old.checked_type.fields]
+    indices = list(accumulate(extents))[:-1]
+    return relay.split(call.args[0], indices, axis=axis).tuple_value
 
 
 def _canonical(function: relay.Function) -> relay.Function:
