@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ class BundleSummary:
 def redrawn(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, dict[str, Draw]]:
     """The model with weights that can be drawn again; they need not travel."""
     module, drawn = redraw_weights(loaded.module, seed)
-    return LoadedModel(loaded.name, module, None), drawn
+    return replace(loaded, module=module, onnx=None), drawn
 
 
 def write_bundle(

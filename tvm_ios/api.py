@@ -125,7 +125,7 @@ def optimize(
         given["given"] = Schedule.load(schedule)
         given["given"].validate(prepared.units)
     watch.lap("import")
-    search = loaded.dialect.measured_search()(prepared, options, progress)
+    search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
     policies = policies or (POLICIES if loaded.dialect.places_tiles else _UNPLACED)
     searched, took = _search(search, policies, memory_budget)
     schedules = searched | given
@@ -214,7 +214,7 @@ def compile_unmeasured(
     loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
-    search = loaded.dialect.measured_search()(prepared, options, progress)
+    search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
     target: Any = search.target
     found: dict[str, Schedule] = {}
     if schedule is not None:

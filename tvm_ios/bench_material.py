@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
@@ -131,8 +132,7 @@ def _request(
     content: bytes, options: MeasuringOptions, policies: Sequence[str] | None, dialect: str
 ) -> dict[str, object]:
     """All that the executables depend on, as plain data."""
-    import tvm
-
+    tvm = importlib.import_module("tvm")
     return {
         "dialect": dialect,
         "model": hashlib.sha256(content).hexdigest(),
