@@ -23,7 +23,8 @@ from rich.progress import track
 from rich.table import Table
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
 from runtime_ext.cpu_device import random_buffers
 from runtime_ext.machine import available_lanes

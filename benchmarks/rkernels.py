@@ -15,7 +15,8 @@ from report import write_result
 from rich.table import Table
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.unit import plan_unit

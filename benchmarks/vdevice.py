@@ -38,7 +38,8 @@ PROFILES = 40
 def measure(network: str, lanes: int) -> dict[str, Any]:
     """Everything about one network; in a process whose TVM runs on so many threads."""
     from relay_passes.load import load_model
-    from relay_passes.measured import MeasuredSearch, MeasuringOptions
+    from relay_passes.measured import MeasuredSearch
+    from relay_passes.measuring_options import MeasuringOptions
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
     from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
@@ -65,7 +66,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         baseline = Path(folder) / "tvm.so"
         compile_baseline(loaded.module, options.resolved_target, baseline)
-        run_tvm = virtual_machine(baseline, list(inputs.values()))
+        run_tvm = virtual_machine(baseline, inputs)
         reference = machine_outputs(run_tvm())
         runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm}
         for policy, session in sessions.items():

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ import tvm
 
 from relay_passes.load import LoadedModel
 from relay_passes.measured import MeasuredSearch
+from relay_passes.merge_candidates import merge_candidates
 from relay_passes.relax.redraw import redraw_weights
-from relay_passes.tuning_tasks import merge_candidates
 from runtime_ext.buffers import content_key
 from runtime_ext.bundle.contents import OPERATORS, REFERENCE, UNITS, BundleError, write_about
 from runtime_ext.bundle.sources import copy_sources
@@ -84,7 +84,7 @@ class BundleSummary:
 def redrawn(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, dict[str, Draw]]:
     """The model with weights that can be drawn again; they need not travel."""
     module, drawn = redraw_weights(loaded.module, seed)
-    return LoadedModel(loaded.name, module, None), drawn
+    return replace(loaded, module=module, onnx=None), drawn
 
 
 def write_bundle(
@@ -288,7 +288,7 @@ def _reference(loaded: LoadedModel, graph: OpGraph, progress: Progress) -> dict[
         inputs[tensor.name] = np.asarray(drawn).astype(tensor.dtype)
     with temporary_folder() as folder:
         compile_baseline(loaded.module, host_target(1), folder / "tvm.so")
-        outputs = machine_outputs(virtual_machine(folder / "tvm.so", list(inputs.values()))())
+        outputs = machine_outputs(virtual_machine(folder / "tvm.so", inputs)())
     progress("computing the reference", 1, 1)
     made = {f"input/{name}": value for name, value in inputs.items()}
     return made | {f"output/{place}": value for place, value in enumerate(outputs)}

@@ -6,13 +6,19 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import onnx
 import tvm
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule
+
+if TYPE_CHECKING:
+    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.tuning_result import TuningResult
 
 
 class DialectError(UserError):
@@ -34,21 +40,38 @@ class Dialect:
     outliner
         Of an extraction and its graph of units: makes the functions of units (``.unit``) and of
         merged units (``.merged``).
+    for_target
+        Of an outliner and options one whose units are outlined as the kernels of the target want
+        them.
     outline
         The module, given an outliner and a schedule, with ``main`` calling units in its order.
     attribute
         A string as this TVM wants it for an attribute of a module.
+    import_onnx
+        The canonical module of a simplified ONNX model.
     measured_search
-        The class that searches with measured costs; importing it is for those who want it.
+        The class that searches with measured costs, a
+        :class:`relay_passes.module_search.ModuleSearch`; importing it is for those who want it.
+    tune
+        Tunes a model's kernels into a log: :func:`relay_passes.tuning.tune_model` or its like.
+    compile_baseline
+        Given a module, options and a path, writes TVM's own build of it for a CPU.
+    places_tiles
+        Whether policies that place tiles can be measured.
     """
 
     name: str
     canonicalise: Callable[[tvm.IRModule], tvm.IRModule]
     extract: Callable[[tvm.IRModule, str], Any]
     outliner: Callable[[Any, OpGraph], Any]
+    for_target: Callable[[Any, MeasuringOptions], Any]
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
     attribute: Callable[[str], Any]
+    import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     measured_search: Callable[[], Any]
+    tune: Callable[..., TuningResult]
+    compile_baseline: Callable[[tvm.IRModule, MeasuringOptions, Path], None]
+    places_tiles: bool
 
 
 def dialect_of(module: tvm.IRModule) -> Dialect:
@@ -64,14 +87,27 @@ def dialect_of(module: tvm.IRModule) -> Dialect:
     names = {n for n in ("relax", "relay") if any(kind.startswith(f"tvm.{n}") for kind in kinds)}
     if len(names) > 1:
         raise DialectError("the module mixes Relax and Relay functions: keep those of one")
-    name = names.pop() if names else _default()
+    return named_dialect(names.pop() if names else _default())
+
+
+def named_dialect(name: str) -> Dialect:
+    """A dialect by its name.
+
+    Raises
+    ------
+    DialectError
+        If the TVM that is installed is not one that this dialect's passes are written for.
+    """
     try:
         return importlib.import_module(f"relay_passes.{name}.dialect").DIALECT
     except ImportError as error:
-        wanted = {"relax": "apache-tvm 0.27", "relay": "TVM 0.11 to 0.19"}[name]
+        wanted, other = {
+            "relax": ("apache-tvm 0.27", "relay"),
+            "relay": ("TVM 0.11 to 0.19", "relax"),
+        }[name]
         raise DialectError(
             f"the {name.capitalize()} passes are written for {wanted}, and this is TVM "
-            f"{tvm.__version__}: install that ({error})"
+            f"{tvm.__version__}: bring that TVM, or choose the dialect {other}"
         ) from error
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 
 from relay_passes.measuring_options import MeasuringOptions
-from relay_passes.prepare import Prepared, apply_schedule, prepare, schedule_of
+from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare, schedule_of
 from runtime_ext.measure import Progress
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.analytic import AnalyticCost
@@ -80,7 +80,7 @@ class IOSSchedule:
         if schedule_of(mod) is not None:
             return mod
         try:
-            prepared = prepare(mod, rule=self.unit_rule)
+            prepared = for_target(prepare(mod, rule=self.unit_rule), self.options)
             schedule = self.schedule or self._search(prepared)
             return apply_schedule(prepared, schedule)
         except UserError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import tvm
 
-from relay_passes.relax.importer import import_onnx
+from relay_passes.dialect import Dialect, named_dialect
 from tvm_ios.models import Form, ModelError, Shapes, form_of, load_onnx
 
 
@@ -18,6 +18,8 @@ class LoadedModel:
 
     Attributes
     ----------
+    dialect
+        Of its module.
     name
         The zoo's, or the file's without its suffix.
     module
@@ -26,6 +28,7 @@ class LoadedModel:
         The simplified ONNX model, where it was read from one.
     """
 
+    dialect: Dialect
     name: str
     module: tvm.IRModule
     onnx: onnx.ModelProto | None
@@ -37,6 +40,7 @@ def load_model(
     random_weights: int | None = None,
     shapes: Shapes | None = None,
     batch: int | None = None,
+    dialect: str = "relax",
 ) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a Relax module saved as ``.json``.
 
@@ -50,21 +54,28 @@ def load_model(
         Of inputs with dynamic dimensions.
     batch
         Another leading extent of all inputs, of ONNX models.
+    dialect
+        Of the module: ``relax`` or ``relay``; only ONNX models can be had in both.
 
     Raises
     ------
     UserError
         If there is no such model or it cannot be scheduled; one sentence says why.
     """
-    form = form_of(model)
+    form, chosen = form_of(model), named_dialect(dialect)
     if form in (Form.ZOO, Form.ONNX):
         proto = load_onnx(model, random_weights, shapes, batch)
         name = model if form is Form.ZOO else Path(model).stem
-        return LoadedModel(name, import_onnx(proto), proto)
+        return LoadedModel(chosen, name, chosen.import_onnx(proto), proto)
     if not form.needs_tvm:
         raise ModelError(
             f"{model} is {form.value}, of which nothing can be run or measured: give a model, "
             "or schedule it with --cost DEVICE"
+        )
+    if chosen.name != "relax":
+        raise ModelError(
+            f"{model} is {form.value}, which is not read as {chosen.name.capitalize()}: give an "
+            ".onnx file, or pass the module to IOSSchedule in Python"
         )
     if random_weights is not None:
         raise ModelError(
@@ -77,7 +88,7 @@ def load_model(
     if form is Form.TORCH:
         from relay_passes.relax.torch_importer import import_torch
 
-        return LoadedModel(path.stem, import_torch(path, shapes), None)
+        return LoadedModel(chosen, path.stem, import_torch(path, shapes), None)
     from relay_passes.relax.saved_module import load_saved_module
 
-    return LoadedModel(path.stem, load_saved_module(path, shapes), None)
+    return LoadedModel(chosen, path.stem, load_saved_module(path, shapes), None)

@@ -1,35 +1,27 @@
-"""Searching schedules of a TVM module with measured costs: its units, compiled for a device."""
+"""Searching schedules of a Relax module with measured costs: its units, compiled for a device."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import replace
-from pathlib import Path
-
-import tvm
-
 from relay_passes.measuring_options import MeasuringOptions
-from relay_passes.prepare import Prepared
+from relay_passes.module_search import ModuleSearch
+from relay_passes.prepare import Prepared, apply_schedule
 from runtime_ext.backend import backend
+from runtime_ext.build import BuiltModel, build
+from runtime_ext.device import KernelProgress
 from runtime_ext.in_place import arrange
 from runtime_ext.kernels.unit import UnitSource
-from runtime_ext.measure import Progress, StageTimer
+from runtime_ext.log_use import LogUse
+from runtime_ext.measure import Progress
 from runtime_ext.scheduled_module import reject_tir
-from runtime_ext.stage_search import StageSearch
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.schedule import Schedule
-from tvm_ios.search.network import SearchStatistics
 
 
-class MeasuredSearch(StageSearch):
+class MeasuredSearch(ModuleSearch):
     """Finds schedules of one prepared module on this machine; policies share measurements."""
 
     def __init__(
         self, prepared: Prepared, options: MeasuringOptions, progress: Progress | None = None
     ) -> None:
-        self.prepared = prepared
-        self.options = options
         self.backend = backend(
             options.resolved_target,
             options.lanes,
@@ -37,39 +29,19 @@ class MeasuredSearch(StageSearch):
             database=options.database,
             precision=options.precision,
         )
-        self.compiler, device = self.backend.compiler, self.backend.device
+        self.compiler, self.executor = self.backend.compiler, self.backend.executor
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self.memory = arrange(prepared.units, functions)
-        self._header = LogHeader(device.name, str(self.compiler.target), tvm.__version__)
-        timer = StageTimer(
-            prepared.units, self.source, self.compiler, device, self._log(), self.memory.parts
+        super().__init__(
+            prepared,
+            options,
+            self.compiler.target,
+            self.compiler,
+            self.backend.device,
+            progress,
+            parts=self.memory.parts,
+            choose_forms=options.database is not None,
         )
-        blocks = cut_blocks(prepared.units, options.max_block)
-        tuned = options.database is not None
-        super().__init__(timer, blocks, options, progress, choose_forms=tuned)
-
-    def recorded(
-        self, policy: str, log: Path, memory_budget: int | None = None
-    ) -> tuple[Schedule, SearchStatistics | None]:
-        """The best schedule of stages that a log holds; no stage is measured.
-
-        Where the options name a target, any machine's log for it will do: one that a bundle
-        brought back, say.
-
-        Raises
-        ------
-        LogError
-            If the file is no log, or one for another device, target or TVM, or does not hold every
-            unit, or of policies that co-schedule the times of their rTasks.
-        """
-        if not log.exists():
-            raise LogError(f"there is no measurement log {log}")
-        found = read_header(log)
-        header = self._header
-        if self.options.target is not None:
-            header = replace(header, device=found.device)
-        made, took = self.recorded_schedule(policy, ReadOnlyLog(log, header), memory_budget)
-        return replace(made, device=header.device), took
 
     def source(self, units: tuple[int, ...]) -> UnitSource:
         """The function and layouts of a unit, or of merged ones."""
@@ -78,7 +50,16 @@ class MeasuredSearch(StageSearch):
         reject_tir(made.function, made.name)
         return self.memory.source(made.function, made.data, made.outputs)
 
-    def _log(self) -> MeasurementLog:
-        """One log file for each device, target and TVM, so that none is ever refused."""
-        digest = hashlib.sha256(repr(self._header).encode()).hexdigest()[:16]
-        return MeasurementLog(self.options.cache / "logs" / f"{digest}.jsonl", self._header)
+    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
+        """What a schedule makes of the module."""
+        return build(
+            apply_schedule(self.prepared, schedule),
+            lanes=self.options.lanes,
+            name=self.prepared.units.name,
+            compiler=self.compiler,
+            progress=progress,
+        )
+
+    def log_use(self) -> LogUse | None:
+        """Of the kernels compiled so far."""
+        return self.compiler.log_use()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 
 from relay_passes.dialect import Dialect, DialectError, dialect_of
+from relay_passes.measuring_options import MeasuringOptions
 from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule
@@ -58,6 +59,18 @@ def prepare_canonical(
     extraction = dialect.extract(module, name)
     units = form_units(extraction.graph) if rule is None else form_units(extraction.graph, rule)
     return Prepared(dialect, module, units, dialect.outliner(extraction, units))
+
+
+def for_target(prepared: Prepared, options: MeasuringOptions) -> Prepared:
+    """The same, but schedules are applied to it as the kernels of a target want it.
+
+    Raises
+    ------
+    UserError
+        If the options name a tuning log that cannot be used.
+    """
+    made = prepared.dialect.for_target(prepared.outliner, options)
+    return replace(prepared, outliner=made)
 
 
 def require_computed_outputs(prepared: Prepared) -> None:

@@ -3,55 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
+from relay_passes.tuning_result import Tuning, TuningResult
 from relay_passes.tuning_tasks import tuning_tasks
 from runtime_ext.kernels.tuning_folder import compact, open_log
 from runtime_ext.measure import Progress
 from runtime_ext.tuning.cost_model import CostModel
 from runtime_ext.tuning.kernel_timer import KernelTimer
-from runtime_ext.tuning.tuner import Limits, Tuned, tune
+from runtime_ext.tuning.tuner import Limits, tune
 from tvm_ios.models import Shapes
-
-#: Called with trials done, all of them, and the model's seconds as tuned and by default.
-Tuning = Callable[[int, int, float, float], None]
-
-
-@dataclass(frozen=True)
-class TuningResult:
-    """What :func:`tune_model` did.
-
-    Attributes
-    ----------
-    model
-        Its name.
-    log
-        The folder of the tuning log.
-    kernels
-        The contractions, those of units first.
-    default, tuned
-        Seconds of all units one after another, with default kernels and with the log's best.
-    untouched
-        Merge candidates that no trial was spent on.
-    mended
-        Unfinished lines of a killed run that were removed from the log.
-    seconds
-        That tuning took.
-    """
-
-    model: str
-    log: Path
-    kernels: tuple[Tuned, ...]
-    default: float
-    tuned: float
-    untouched: int
-    mended: int
-    seconds: float
 
 
 def tune_model(
@@ -131,6 +97,7 @@ def tune_model(
         kernels=kernels,
         default=default,
         tuned=default - saved,
+        missing=0,  # each of them has its default timed
         untouched=len(tasks) - len(kernels),
         mended=opened.mended,
         seconds=time.perf_counter() - begin,

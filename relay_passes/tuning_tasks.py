@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from relay_passes.measured import MeasuredSearch
+from relay_passes.merge_candidates import merge_candidates
 from runtime_ext.kernels.contraction_workload import contraction_workload
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.tuning_folder import workload_name
 from runtime_ext.kernels.unit import plan_unit
 from runtime_ext.kernels.vector_unit import VectorUnit
 from runtime_ext.tuning.task import Task
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.search.block import block_key, cut_into_blocks
-from tvm_ios.search.endings import enumerate_endings
 
 
 def tuning_tasks(search: MeasuredSearch) -> tuple[Task, ...]:
@@ -39,19 +35,3 @@ def tuning_tasks(search: MeasuredSearch) -> tuple[Task, ...]:
     for units, places in merge_candidates(search).items():
         add(units, 0, places)
     return tuple(found.values())
-
-
-def merge_candidates(search: MeasuredSearch) -> dict[tuple[int, ...], int]:
-    """Units that a search may merge, and in how many places; equal blocks once."""
-    graph = search.prepared.units
-    blocks = cut_into_blocks(graph, search.blocks)
-    keys = [block_key(graph, block) for block in blocks]
-    found: dict[tuple[int, ...], int] = {}
-    for key, block in dict(zip(reversed(keys), reversed(blocks), strict=True)).items():
-        space = enumerate_endings(block.predecessors, search.options.pruning)
-        alone = (space.groups_count == space.ending_sizes) & (space.ending_sizes > 1)
-        for index in np.flatnonzero(alone):
-            units = tuple(sorted(u for group in block.groups(space.groups[index]) for u in group))
-            if mergeable(graph, units):
-                found[units] = keys.count(key)
-    return found

@@ -14,12 +14,8 @@ from runtime_ext.backend import backend, cuda_arch
 from runtime_ext.buffers import content_key
 from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import Executable
-from runtime_ext.in_place import arrange
 from runtime_ext.kernels.compiled_unit import CompiledUnit
-from runtime_ext.kernels.unit import UnitSource
-from runtime_ext.kernels.unit_compiler import UnitCompiler
 from runtime_ext.machine import available_lanes, cache_folder
-from runtime_ext.scheduled_module import ScheduledModule, read_scheduled_module
 from runtime_ext.session import Port, Session, ports
 from tvm_ios.arena.planner import PlannedMemory, plan_memory
 from tvm_ios.errors import UserError
@@ -31,6 +27,9 @@ from tvm_ios.schedule import Stage
 
 if TYPE_CHECKING:
     from runtime_ext.cuda.compiler import CudaKernelCompiler
+    from runtime_ext.kernels.unit import UnitSource
+    from runtime_ext.kernels.unit_compiler import UnitCompiler
+    from runtime_ext.scheduled_module import ScheduledModule
 
 Array = np.ndarray[Any, Any]
 
@@ -115,7 +114,9 @@ def build(
     Parameters
     ----------
     module
-        A Relax module that carries a schedule.
+        A module that carries a schedule. Of one of Relay a
+        :class:`runtime_ext.relay.build.BuiltRelayModel` is made, which is used alike;
+        :func:`runtime_ext.relay.build.build` takes a tuning log, too.
     target
         A TVM target; this machine by default.
     lanes
@@ -134,6 +135,14 @@ def build(
     UserError
         If it names an rKernel that a unit has not.
     """
+    if any(type(f).__module__.startswith("tvm.relay") for f in module.functions.values()):
+        from runtime_ext.relay.build import build as build_relay
+
+        return cast(BuiltModel, build_relay(module, target=target, lanes=lanes, name=name))
+    # The TVM that has Relay lacks what these import.
+    from runtime_ext.in_place import arrange
+    from runtime_ext.scheduled_module import read_scheduled_module
+
     lanes = lanes or available_lanes()
     compiler = compiler or backend(target, lanes, cache_folder() / "kernels").compiler
     read = read_scheduled_module(module, name)

@@ -166,14 +166,22 @@ def hold_contest_elsewhere(
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def virtual_machine(module: Path, inputs: list[Array]) -> Callable[[], Any]:
-    """A compiled TVM module on its virtual machine, as a runner."""
+def virtual_machine(module: Path, inputs: Mapping[str, Array]) -> Callable[[], Any]:
+    """A compiled TVM module on what TVM runs it with, as a runner.
+
+    That is its virtual machine, or of what ``relay.build`` made the graph executor.
+    """
     import tvm
-    from tvm import relax
 
     library = tvm.runtime.load_module(str(module))
+    if getattr(library, "type_key", None) == "GraphExecutorFactory":
+        from runtime_ext.relay.baseline import graph_executor
+
+        return graph_executor(library, inputs)
+    from tvm import relax
+
     machine = relax.VirtualMachine(library, tvm.cpu())
-    tensors = [tvm.runtime.tensor(value) for value in inputs]
+    tensors = [tvm.runtime.tensor(value) for value in inputs.values()]
     main = machine["main"]
     return lambda: main(*tensors)
 
@@ -196,7 +204,7 @@ def _main(file: str, parent: int) -> None:
         session.set_input(**inputs)
         runners[name] = session.run
     if task["module"] is not None:
-        runners["tvm"] = virtual_machine(Path(task["module"]), list(inputs.values()))
+        runners["tvm"] = virtual_machine(Path(task["module"]), inputs)
     print(json.dumps(hold_contest(runners, Rules(**task["rules"]))))
 
 

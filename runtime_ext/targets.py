@@ -8,7 +8,7 @@ from runtime_ext.machine import LEVELS, host_target
 from tvm_ios.errors import UserError
 
 
-def target_of(kind: str, arch: str | None, lanes: int) -> Any:
+def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -> Any:
     """A TVM target; None for this machine's, so that what is measured here holds for it.
 
     Parameters
@@ -19,6 +19,8 @@ def target_of(kind: str, arch: str | None, lanes: int) -> Any:
         An instruction-set level, or an architecture like ``sm_90``.
     lanes
         Threads; nothing to a GPU.
+    dialect
+        ``relax`` or ``relay``, whose TVM knows processors by other names.
 
     Raises
     ------
@@ -31,4 +33,8 @@ def target_of(kind: str, arch: str | None, lanes: int) -> Any:
         return None
     if arch not in LEVELS:
         raise UserError(f"{arch!r} is no x86-64 level: use {', '.join(LEVELS)}")
+    if dialect == "relay":
+        from runtime_ext.relay import library
+
+        return library.host_target(lanes, arch)
     return host_target(lanes, arch)

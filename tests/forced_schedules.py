@@ -12,19 +12,22 @@ if TYPE_CHECKING:
     from relay_passes.prepare import Prepared
 
 
-def merge_first(prepared: Prepared) -> Schedule:
-    """A schedule that merges whatever it can, and runs all else that is ready side by side.
+def merge_first(prepared: Prepared, every: int = 1) -> Schedule:
+    """A schedule that merges every n-th time that it can, or runs all that is ready side by side.
 
     At least one stage is merged and one has several groups, or this fails.
     """
     graph = prepared.units
-    done, stages = 0, []
+    done, chances, stages = 0, 0, []
     while done != graph.all_operators:
         ready = [u for u in bits(graph.all_operators & ~done) if not graph.predecessors[u] & ~done]
         stage = Stage(Strategy.CONCURRENT, tuple((unit,) for unit in ready))
         for unit in ready:
             twins = tuple((u,) for u in ready if u == unit or mergeable(graph, (unit, u)))
             if len(twins) > 1 and mergeable(graph, [u for (u,) in twins]):
+                chances += 1
+                if (chances - 1) % every:
+                    break
                 stage = Stage(Strategy.MERGE, twins)
                 break
         stages.append(stage)

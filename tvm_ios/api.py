@@ -28,9 +28,9 @@ from tvm_ios.verdict import (
 )
 
 if TYPE_CHECKING:
-    from relay_passes.measured import MeasuredSearch, MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.module_search import Built, ModuleSearch
     from relay_passes.prepare import Prepared
-    from runtime_ext.build import BuiltModel
     from tvm_ios.graph import OpGraph
 
 Progress = Callable[[str, int, int], None]
@@ -56,10 +56,11 @@ def optimize(
     options: MeasuringOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
-    policies: Sequence[str] = POLICIES,
+    policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     sequential: Path | None = None,
     memory_budget: int | None = None,
+    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
@@ -82,7 +83,7 @@ def optimize(
     shapes
         Of inputs with dynamic dimensions.
     policies
-        What to try; ``sequential`` is always built.
+        What to try, by default all that can be measured; ``sequential`` is always built.
     schedule
         A schedule file to try too, as the policy ``given``.
     sequential
@@ -92,6 +93,8 @@ def optimize(
         then look for schedules that fit, and ``memory``, one unit after another in the order of
         the least memory, is tried too; where the sequential program does not fit, the fastest
         that does is kept.
+    dialect
+        Of TVM's IR: ``relax`` or ``relay``.
     progress
         Called with (what, done, total).
 
@@ -106,17 +109,15 @@ def optimize(
         If no program fits into the memory budget.
     """
     from relay_passes.load import load_model
-    from relay_passes.measured import MeasuredSearch, MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
     from relay_passes.prepare import prepare, require_computed_outputs
-    from runtime_ext.machine import host_target
     from runtime_ext.package import require_writable
-    from runtime_ext.tvm_baseline import compile_baseline
 
     require_writable(output)
     watch = _Watch()
     options = options or MeasuringOptions()
     report = progress or _silent
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     given: dict[str, Schedule] = {}
@@ -124,7 +125,8 @@ def optimize(
         given["given"] = Schedule.load(schedule)
         given["given"].validate(prepared.units)
     watch.lap("import")
-    search = MeasuredSearch(prepared, options, progress)
+    search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
+    policies = policies or (POLICIES if loaded.dialect.places_tiles else _UNPLACED)
     searched, took = _search(search, policies, memory_budget)
     schedules = searched | given
     watch.lap("search")
@@ -133,9 +135,8 @@ def optimize(
     watch.lap("build")
     with temporary_folder() as folder:
         baseline = folder / "tvm.so"
-        on_cpu = search.backend.executor == "native"
-        target = options.resolved_target if on_cpu else host_target(options.lanes)
-        compile_baseline(loaded.module, target, baseline, options.database)
+        on_cpu = search.executor == "native"
+        loaded.dialect.compile_baseline(loaded.module, options, baseline)
         watch.lap("tvm")
         results = _measure(candidates, baseline, report, watch, compete=on_cpu)
         allowed = [row for row in results if row.policy in fitting]
@@ -168,7 +169,7 @@ def optimize(
         candidates=max((s.candidates for s in took), default=0),
         stages_measured=search.timer.stages_measured,
         complete=all(s.complete for s in took),
-        tuned=search.compiler.log_use(),
+        tuned=search.log_use(),
         seconds=watch.laps,
     )
 
@@ -183,13 +184,14 @@ def compile_unmeasured(
     shapes: Shapes | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
+    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> Compiled:
     """Compile a model for a machine that is not here, by costs that are known.
 
     Parameters
     ----------
-    model, output, options, random_weights, shapes, schedule, progress
+    model, output, options, random_weights, shapes, schedule, dialect, progress
         As of :func:`optimize`; a given schedule is the only one.
     cost
         A device's name or file, or a log (``.jsonl``) of measurements on such a machine.
@@ -203,20 +205,18 @@ def compile_unmeasured(
         If the model cannot be read, compiled or scheduled; one sentence says why.
     """
     from relay_passes.load import load_model
-    from relay_passes.measured import MeasuredSearch
-    from relay_passes.prepare import apply_schedule, prepare, require_computed_outputs
+    from relay_passes.prepare import prepare, require_computed_outputs
     from runtime_ext.backend import cuda_arch
-    from runtime_ext.build import build
     from runtime_ext.package import require_writable
     from tvm_ios.search.described import described_schedule
 
     require_writable(output)
     report = progress or _silent
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
-    search = MeasuredSearch(prepared, options, progress)
-    target: Any = search.compiler.target
+    search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
+    target: Any = search.target
     found: dict[str, Schedule] = {}
     if schedule is not None:
         found["given"] = Schedule.load(schedule)
@@ -229,13 +229,7 @@ def compile_unmeasured(
             found[policy], _ = described_schedule(prepared.units, policy, cost, *limits)
     expected = {policy: made.latency for policy, made in found.items()}
     kept = min(expected, key=lambda policy: expected[policy])
-    built = build(
-        apply_schedule(prepared, found[kept]),
-        lanes=options.lanes,
-        name=prepared.units.name,
-        compiler=search.compiler,
-        progress=lambda done, total: report("compiling kernels", done, total),
-    )
+    built = search.build(found[kept], lambda done, total: report("compiling kernels", done, total))
     built.save(output, {"model": loaded.name, "kept": kept, "cost": cost})
     return Compiled(
         model=loaded.name,
@@ -250,7 +244,11 @@ def compile_unmeasured(
 
 
 def load_units(
-    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+    model: str,
+    *,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    dialect: str = "relax",
 ) -> OpGraph:
     """The graph of units of any model; without TVM where the model can be read without it.
 
@@ -262,15 +260,17 @@ def load_units(
         Seed of the weights that replace constant-valued ones, or None to keep them.
     shapes
         Of inputs with dynamic dimensions.
+    dialect
+        With ``relay`` it is read from the module that TVM's importer for Relay makes.
 
     Raises
     ------
     UserError
         If the model cannot be read, one sentence says why.
     """
-    if not form_of(model).needs_tvm:
+    if dialect == "relax" and not form_of(model).needs_tvm:
         return load_graph(model, random_weights, shapes)
-    return _prepared(model, random_weights, shapes).units
+    return _prepared(model, random_weights, shapes, dialect).units
 
 
 def load_operators(
@@ -282,11 +282,13 @@ def load_operators(
     return _prepared(model, random_weights, shapes).outliner.extraction.graph
 
 
-def _prepared(model: str, random_weights: int | None, shapes: Shapes | None) -> Prepared:
+def _prepared(
+    model: str, random_weights: int | None, shapes: Shapes | None, dialect: str = "relax"
+) -> Prepared:
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
     return prepare(loaded.module, loaded.name)
 
 
@@ -295,13 +297,13 @@ class _Candidates:
     """Programs of all policies; policies of equal schedules share one."""
 
     schedules: Mapping[str, Schedule]
-    built: Mapping[str, BuiltModel]
+    built: Mapping[str, Built]
     #: For each policy the first one with its schedule.
     measured_as: Mapping[str, str]
 
 
 def _search(
-    search: MeasuredSearch, policies: Sequence[str], memory_budget: int | None
+    search: ModuleSearch, policies: Sequence[str], memory_budget: int | None
 ) -> tuple[dict[str, Schedule], list[LazyStatistics]]:
     schedules: dict[str, Schedule] = {}
     took: list[LazyStatistics] = []
@@ -320,7 +322,7 @@ def _search(
 
 
 def _search_within(
-    search: MeasuredSearch, policy: str, budget: int
+    search: ModuleSearch, policy: str, budget: int
 ) -> tuple[Schedule, LazyStatistics | None] | None:
     """The fastest schedule found whose program fits, or None.
 
@@ -333,7 +335,7 @@ def _search_within(
             made, took = search.schedule(policy, counted)
         except MemoryBudgetError:
             return None
-        if _built(search, made).memory.plan.nbytes <= budget:
+        if search.build(made).memory.plan.nbytes <= budget:
             return made, took
         counted = min(counted, stages_peak(search.prepared.units, made.stages)) - 1
 
@@ -359,29 +361,17 @@ def _fitting(candidates: _Candidates, memory_budget: int | None) -> set[str]:
 
 
 def _build(
-    search: MeasuredSearch, schedules: Mapping[str, Schedule], report: Progress
+    search: ModuleSearch, schedules: Mapping[str, Schedule], report: Progress
 ) -> _Candidates:
     # Some were found before the units were measured, but all are lowered with what is known now.
     lowered = {policy: search.timer.timed(schedule) for policy, schedule in schedules.items()}
     measured_as = first_with_equal_schedule(lowered)
-    built: dict[str, BuiltModel] = {}
+    built: dict[str, Built] = {}
     for done, (policy, twin) in enumerate(measured_as.items()):
         report("building", done, len(schedules))
-        built[policy] = built[twin] if twin in built else _built(search, lowered[twin])
+        built[policy] = built[twin] if twin in built else search.build(lowered[twin])
     report("building", len(schedules), len(schedules))
     return _Candidates(schedules, built, measured_as)
-
-
-def _built(search: MeasuredSearch, schedule: Schedule) -> BuiltModel:
-    from relay_passes.prepare import apply_schedule
-    from runtime_ext.build import build
-
-    return build(
-        apply_schedule(search.prepared, search.timer.timed(schedule)),
-        lanes=search.options.lanes,
-        name=search.prepared.units.name,
-        compiler=search.compiler,
-    )
 
 
 def _measure(
@@ -393,7 +383,7 @@ def _measure(
     different = dict.fromkeys(candidates.measured_as.values())
     sessions = {policy: candidates.built[policy].session() for policy in different}
     inputs = sessions["sequential"].random_inputs(0)
-    run_tvm = virtual_machine(baseline, list(inputs.values()))
+    run_tvm = virtual_machine(baseline, inputs)
     reference = machine_outputs(run_tvm())
     errors = {"tvm": (0.0, 0.0)}
     runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm} if compete else {}

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.api import POLICIES
 from tvm_ios.bench_material import prepare_material
 from tvm_ios.models import Shapes
 from tvm_ios.paired import PairedRatio
 from tvm_ios.verdict import ratio_of
 
 if TYPE_CHECKING:
-    from relay_passes.measured import MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
     from runtime_ext.contest import Rules
 
 Progress = Callable[[str, int, int], None]
@@ -68,7 +67,8 @@ def bench(
     options: MeasuringOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
-    policies: Sequence[str] = POLICIES,
+    policies: Sequence[str] | None = None,
+    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> NetworkResult:
     """Optimise a model and time it beside other runners on as many threads.
@@ -85,7 +85,7 @@ def bench(
         Where executables go; what it holds of an equal earlier call is used again.
     rules
         How long to time.
-    options, random_weights, shapes, policies, progress
+    options, random_weights, shapes, policies, dialect, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -93,7 +93,7 @@ def bench(
     UserError
         If a runner is not there, the model cannot be scheduled, or results differ.
     """
-    from relay_passes.measured import MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
     from runtime_ext.runners import EXECUTABLE, opponents
     from runtime_ext.side_by_side import Contestant, hold_side_by_side
 
@@ -107,6 +107,7 @@ def bench(
         random_weights=random_weights,
         shapes=shapes,
         policies=policies,
+        dialect=dialect,
         progress=progress,
     )
     contestants = [Contestant(name, EXECUTABLE.name, str(folder / name)) for name in OURS]

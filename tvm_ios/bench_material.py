@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from tvm_ios.models import Shapes
 from tvm_ios.schedule import Schedule
 
 if TYPE_CHECKING:
-    from relay_passes.measured import MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
 
 _REQUEST = "request.json"
 
@@ -49,7 +50,8 @@ def prepare_material(
     *,
     random_weights: int | None,
     shapes: Shapes | None,
-    policies: Sequence[str],
+    policies: Sequence[str] | None,
+    dialect: str,
     progress: Callable[[str, int, int], None] | None,
 ) -> Material:
     """Make what the runners of a model read; what an equal call left there is not made again.
@@ -63,7 +65,7 @@ def prepare_material(
         another model, machine or search.
     wanted
         Names of files besides the executables: ``model.onnx``, ``tvm.so``.
-    options, random_weights, shapes, policies, progress
+    options, random_weights, shapes, policies, dialect, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -72,16 +74,15 @@ def prepare_material(
         If the model cannot be read or scheduled, or is no ONNX model.
     """
     from relay_passes.load import load_model
-    from runtime_ext.tvm_baseline import compile_baseline
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
     if loaded.onnx is None:
         raise UserError(
             f"{model} is no ONNX model, which the other runners read: export it to .onnx"
         )
     folder.mkdir(parents=True, exist_ok=True)
     content = loaded.onnx.SerializeToString()
-    request = _request(content, options, policies)
+    request = _request(content, options, policies, dialect)
     if not _is_there(folder, request):
         (folder / _REQUEST).unlink(missing_ok=True)
         (folder / "tvm.so").unlink(missing_ok=True)
@@ -92,6 +93,7 @@ def prepare_material(
             random_weights=random_weights,
             shapes=shapes,
             policies=policies,
+            dialect=dialect,
             sequential=folder / "sequential",
             progress=progress,
         )
@@ -102,7 +104,7 @@ def prepare_material(
             progress("building TVM's own", 0, 1)
         # Compiled beside its place: a kill leaves nothing that would be taken for whole.
         unfinished = folder / "unfinished.so"
-        compile_baseline(loaded.module, options.resolved_target, unfinished, options.database)
+        loaded.dialect.compile_baseline(loaded.module, options, unfinished)
         unfinished.rename(folder / "tvm.so")
         if progress is not None:
             progress("building TVM's own", 1, 1)
@@ -111,34 +113,36 @@ def prepare_material(
 
 
 def log_digest(database: Path | None) -> str | None:
-    """What tells a tuning log from another: SHA-256 of its files; None without a log.
+    """What tells a tuning log from another: SHA-256 of its file or files; None without a log.
 
     Raises
     ------
     OSError
-        If there is no such folder.
+        If there is no such file or folder.
     """
     if database is None:
         return None
     digest = hashlib.sha256()
-    for file in sorted(database.iterdir()):
+    for file in sorted(database.iterdir()) if database.is_dir() else [database]:
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
 def _request(
-    content: bytes, options: MeasuringOptions, policies: Sequence[str]
+    content: bytes, options: MeasuringOptions, policies: Sequence[str] | None, dialect: str
 ) -> dict[str, object]:
     """All that the executables depend on, as plain data."""
+    tvm = importlib.import_module("tvm")
     return {
+        "dialect": dialect,
         "model": hashlib.sha256(content).hexdigest(),
         "lanes": options.lanes,
         "target": str(options.resolved_target),
         "log": log_digest(options.database),
-        "policies": sorted(set(policies)),
+        "policies": policies and sorted(set(policies)),
         "pruning": [options.pruning.r, options.pruning.s, options.max_block],
         "budget": repr(options.budget),
-        "versions": {name: metadata.version(name) for name in ("apache-tvm", "apache-tvm-ffi")},
+        "versions": [tvm.__version__, metadata.version("apache-tvm-ffi")],
     }
 
 

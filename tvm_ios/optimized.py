@@ -12,7 +12,7 @@ from tvm_ios.paired import PairedRatio
 from tvm_ios.verdict import PolicyResult
 
 if TYPE_CHECKING:
-    from runtime_ext.kernels.library import LogUse
+    from runtime_ext.log_use import LogUse
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,7 @@ def rows() -> dict[str, list[Row]]:
                 model("(float[4] x) => (float[4] y) { y = com.example.Relu(x) }"),
             ),
             Row("control flow", "tvm-ios optimize m.onnx", model(CONTROL_FLOW)),
+            Row("a dialect that this TVM has not", "tvm-ios stats m.onnx --dialect relay"),
             Row("a dynamic dimension", "tvm-ios stats m.onnx", model(DYNAMIC)),
             Row(
                 "a shape of another rank",

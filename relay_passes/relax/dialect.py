@@ -1,11 +1,20 @@
 """Relax, of the TVM that comes with tvm-ios."""
 
-from typing import Any
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tvm
 
 from relay_passes.dialect import Dialect
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
+from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.outline import Outliner, outline
+
+if TYPE_CHECKING:
+    from relay_passes.measuring_options import MeasuringOptions
 
 
 def _measured_search() -> Any:
@@ -14,4 +23,35 @@ def _measured_search() -> Any:
     return MeasuredSearch
 
 
-DIALECT = Dialect("relax", canonicalise, extract, Outliner, outline, str, _measured_search)
+def _tune(*arguments: Any, **options: Any) -> Any:
+    from relay_passes.tuning import tune_model
+
+    return tune_model(*arguments, **options)
+
+
+def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
+    from runtime_ext.backend import cuda_arch
+    from runtime_ext.machine import host_target
+    from runtime_ext.tvm_baseline import compile_baseline
+
+    target = options.resolved_target
+    if cuda_arch(target) is not None:
+        target = host_target(options.lanes)
+    compile_baseline(module, target, path, options.database)
+
+
+DIALECT = Dialect(
+    name="relax",
+    canonicalise=canonicalise,
+    extract=extract,
+    outliner=Outliner,
+    # Layouts are chosen when the module is built.
+    for_target=lambda outliner, _: outliner,
+    outline=outline,
+    attribute=str,
+    import_onnx=import_onnx,
+    measured_search=_measured_search,
+    tune=_tune,
+    compile_baseline=_compile_baseline,
+    places_tiles=True,
+)

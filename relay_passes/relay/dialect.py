@@ -1,13 +1,30 @@
 """Relay, of any TVM up to 0.19."""
 
-from typing import Any
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tvm
 
 from relay_passes.dialect import Dialect
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.extract import extract
+from relay_passes.relay.importer import import_onnx
+from relay_passes.relay.layouts import LayoutChoice
 from relay_passes.relay.outline import Outliner, outline
+
+if TYPE_CHECKING:
+    from relay_passes.measuring_options import MeasuringOptions
+
+
+def _for_target(outliner: Outliner, options: MeasuringOptions) -> Outliner:
+    from runtime_ext.relay.library import host_target
+    from runtime_ext.relay.tuning_log import read_autotvm_log
+
+    target = tvm.target.Target(options.target or host_target(options.lanes))
+    log = read_autotvm_log(options.database, target) if options.database else None
+    return outliner.in_layouts(LayoutChoice(target, log))
 
 
 def _measured_search() -> Any:
@@ -16,6 +33,33 @@ def _measured_search() -> Any:
     return MeasuredRelaySearch
 
 
+def _tune(*arguments: Any, **options: Any) -> Any:
+    from relay_passes.relay.tuning import tune_model
+
+    return tune_model(*arguments, **options)
+
+
+def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
+    from runtime_ext.relay.baseline import compile_baseline
+    from runtime_ext.relay.library import host_target
+    from runtime_ext.relay.tuning_log import read_autotvm_log
+
+    target = options.target or host_target(options.lanes)
+    log = read_autotvm_log(options.database, target) if options.database else None
+    compile_baseline(module, target, path, log)
+
+
 DIALECT = Dialect(
-    "relay", canonicalise, extract, Outliner, outline, tvm.runtime.String, _measured_search
+    name="relay",
+    canonicalise=canonicalise,
+    extract=extract,
+    outliner=Outliner,
+    for_target=_for_target,
+    outline=outline,
+    attribute=tvm.runtime.String,
+    import_onnx=import_onnx,
+    measured_search=_measured_search,
+    tune=_tune,
+    compile_baseline=_compile_baseline,
+    places_tiles=False,
 )

@@ -72,7 +72,8 @@ def substitute(expression: Any, new: Callable[[Any], Any]) -> Any:
     if all(a is b or a.same_as(b) for a, b in zip(after, before, strict=True)):
         return expression
     if isinstance(expression, relay.Call):
-        return relay.Call(expression.op, after, expression.attrs, expression.type_args)
+        call = (expression.op, after, expression.attrs, expression.type_args, expression.span)
+        return relay.Call(*call)
     if isinstance(expression, relay.Tuple):
         return relay.Tuple(after)
     return relay.TupleGetItem(after[0], expression.index)

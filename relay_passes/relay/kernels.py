@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import tvm
 from tvm import relay
+from tvm.relay.expr_functor import ExprMutator
 
 from relay_passes.relay.expressions import post_order
+from relay_passes.unit_outliner import UnitFunction
 
 #: What relay.build uses; FuseOps of level 0 would fuse nothing.
 _FUSE_OPT_LEVEL = 2
+#: What FuseOps notes of such functions.
+_RESHAPE_ONLY = "relay.reshape_only"
+
+
+class RelayUnitFunction(UnitFunction):
+    """A unit, or merged units, as a Relay function."""
+
+    @cached_property
+    def kernels(self) -> relay.Function:
+        """The function as calls of Primitive function literals."""
+        return fuse(self.function)
 
 
 def fuse(function: relay.Function) -> relay.Function:
@@ -20,12 +34,21 @@ def fuse(function: relay.Function) -> relay.Function:
     layer), so a separable convolution is two kernels, and so is a merged one and its split.
     """
     module = tvm.IRModule.from_expr(function)
-    passes = [
-        relay.transform.InferType(),
-        relay.transform.FuseOps(_FUSE_OPT_LEVEL),
-        relay.transform.InferType(),
-    ]
-    return tvm.transform.Sequential(passes)(module)["main"]
+    passes = [relay.transform.InferType(), relay.transform.FuseOps(_FUSE_OPT_LEVEL)]
+    fused = _Copying().visit(tvm.transform.Sequential(passes)(module)["main"])
+    return relay.transform.InferType()(tvm.IRModule.from_expr(fused))["main"]
+
+
+class _Copying(ExprMutator):
+    """Has kernels that only reshape copy: TVM would let input and output share their bytes.
+
+    Of such a call there is no kernel in the library, and who else reads or writes those bytes is
+    known to the graph executor's plan of memory alone, which holds for its own order.
+    """
+
+    def visit_function(self, fn: relay.Function) -> relay.Function:
+        made = super().visit_function(fn)
+        return made.without_attr(_RESHAPE_ONLY) if _RESHAPE_ONLY in (made.attrs or {}) else made
 
 
 def kernel_calls(function: relay.Function) -> list[Any]:

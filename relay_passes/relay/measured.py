@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
+from dataclasses import replace
+from functools import cached_property
 
 import tvm
 
 from relay_passes.measuring_options import MeasuringOptions
-from relay_passes.prepare import Prepared
-from relay_passes.relay.outline import RelayUnitFunction
+from relay_passes.module_search import ModuleSearch
+from relay_passes.prepare import Prepared, apply_schedule
+from relay_passes.relay.kernels import RelayUnitFunction
+from relay_passes.relay.layouts import LayoutChoice, alter_layouts
+from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
 from runtime_ext.cpu_device import CpuDevice
-from runtime_ext.measure import Progress, StageTimer
+from runtime_ext.device import KernelProgress
+from runtime_ext.log_use import LogUse
+from runtime_ext.measure import Progress
+from runtime_ext.relay.build import BuiltRelayModel, build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
-from runtime_ext.stage_search import StageSearch
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.cost.log import LogHeader, MeasurementLog
+from tvm_ios.cost.log import MeasurementLog
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.lazy import LazyStatistics
-from tvm_ios.search.policies import strategies_of
+from tvm_ios.search.network import SearchStatistics
+from tvm_ios.search.policies import POLICIES
 from tvm_ios.search.rammer import RAMMER
 
 
-class MeasuredRelaySearch(StageSearch):
+class MeasuredRelaySearch(ModuleSearch):
     """Finds schedules of one prepared Relay module on this machine."""
 
     def __init__(
         self, prepared: Prepared, options: MeasuringOptions, progress: Progress | None = None
     ) -> None:
-        self.prepared = prepared
         target = tvm.target.Target(options.target or host_target(options.lanes))
+        self._tuned = read_autotvm_log(options.database, target) if options.database else None
+        kernels = RelayKernels(target, self._tuned)
         device = CpuDevice(options.lanes)
-        header = LogHeader(device.name, str(target), tvm.__version__)
-        digest = hashlib.sha256(repr(header).encode()).hexdigest()[:16]
-        log = MeasurementLog(Path(options.cache) / "logs" / f"{digest}.jsonl", header)
-        tuned = read_autotvm_log(options.database, target) if options.database else None
-        kernels = RelayKernels(target, tuned)
-        timer = StageTimer(prepared.units, self.source, kernels, device, log)
-        blocks = cut_blocks(prepared.units, options.max_block)
-        super().__init__(timer, blocks, options, progress)
+        self._layouts = LayoutChoice(target, self._tuned)
+        laid_out = prepared.outliner.in_layouts(self._layouts)
+        prepared = replace(prepared, outliner=laid_out)
+        super().__init__(prepared, options, target, kernels, device, progress)
 
     def schedule(
         self, policy: str, memory_budget: int | None = None
@@ -53,14 +55,67 @@ class MeasuredRelaySearch(StageSearch):
         SearchError
             If the policy co-schedules: calls in the IR say nothing of tiles.
         """
-        if policy == RAMMER or Strategy.CO_SCHEDULE in strategies_of(policy):
-            raise SearchError(
-                f"the policy {policy!r} places tiles, which is measured for Relax modules only: "
-                "choose ios-both, or give the cost of a device"
-            )
+        _require_no_places(policy)
         return super().schedule(policy, memory_budget)
 
-    def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
-        """The function of a unit, or of merged ones."""
+    def recorded_schedule(
+        self, policy: str, known: MeasurementLog, memory_budget: int | None = None
+    ) -> tuple[Schedule, SearchStatistics | None]:
+        """As of :class:`runtime_ext.stage_search.StageSearch`; refuses what :meth:`schedule` does.
+
+        Raises
+        ------
+        SearchError
+            If the policy co-schedules.
+        """
+        _require_no_places(policy)
+        return super().recorded_schedule(policy, known, memory_budget)
+
+    def plain(self, units: tuple[int, ...]) -> RelayUnitFunction:
+        """The function of a unit, or of merged ones, in the layouts of the model."""
         outliner = self.prepared.outliner
         return outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
+
+    def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
+        """The same in the layouts of the sequential program."""
+        made, borders = self._sequential
+        if len(units) == 1:
+            return made[units[0]]
+        merged = self.plain(units)
+        if not borders:
+            return merged
+        tensors, types = self.prepared.units.tensors, {t: b.type for t, b in borders.items()}
+        blocks = {t: blocking(tensors[t].shape, kind) for t, kind in types.items()}
+        inputs = {t: Border(types[t], blocks[t]) for t in merged.data}
+        results = {t: blocks[t] for t in merged.outputs}
+        return alter_layouts([merged], inputs, results, self._layouts)[0][0]
+
+    @cached_property
+    def _sequential(self) -> tuple[list[RelayUnitFunction], dict[int, Border]]:
+        units = range(len(self.prepared.units))
+        return self.prepared.outliner.altered([self.plain((unit,)) for unit in units])
+
+    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltRelayModel:
+        """What a schedule makes of the module."""
+        return build(
+            apply_schedule(self.prepared, schedule),
+            target=self.target,
+            lanes=self.options.lanes,
+            name=self.prepared.units.name,
+            log=self.options.database,
+        )
+
+    def log_use(self) -> LogUse | None:
+        """The model's tunable operators that the tuning log knows, and those it does not."""
+        if self._tuned is None:
+            return None
+        found, tunable = self._tuned.coverage(self.prepared.module)
+        return LogUse(found, found, tunable - found)
+
+
+def _require_no_places(policy: str) -> None:
+    if policy == RAMMER or Strategy.CO_SCHEDULE in POLICIES.get(policy, ()):
+        raise SearchError(
+            f"the policy {policy!r} places tiles, which is measured for Relax modules only: "
+            "choose ios-both, or give the cost of a device"
+        )

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import tvm
 from tvm import relay
 
 from relay_passes.relay.expressions import post_order, substitute, with_main
-from relay_passes.relay.kernels import fuse, kernel_calls
+from relay_passes.relay.kernels import RelayUnitFunction, kernel_calls
+from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.merge import merged_function
-from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
+from relay_passes.relay.transforms import Border, Transform
+from relay_passes.unit_outliner import Array, UnitOutliner
 from runtime_ext.ir_form import CALLS
 from tvm_ios.merge_rule import MergePlan
 from tvm_ios.schedule import Schedule, Strategy
 
 
-class RelayUnitFunction(UnitFunction):
-    """A unit, or merged units, as a Relay function."""
-
-    @cached_property
-    def kernels(self) -> relay.Function:
-        """The function as calls of Primitive function literals."""
-        return fuse(self.function)
-
-
 class Outliner(UnitOutliner[RelayUnitFunction]):
-    """Units as Relay functions."""
+    """Units as Relay functions.
+
+    Attributes
+    ----------
+    layouts
+        What the kernels' layouts are chosen for when a schedule is applied; None leaves them.
+    """
+
+    layouts: LayoutChoice | None = None
+
+    def in_layouts(self, layouts: LayoutChoice) -> Outliner:
+        """The same units, to be applied in such layouts."""
+        made = copy.copy(self)
+        made.layouts = layouts
+        return made
+
+    def altered(
+        self, called: Sequence[RelayUnitFunction]
+    ) -> tuple[list[RelayUnitFunction], dict[int, Border]]:
+        """All that a schedule calls, in its order, in the layouts chosen for it."""
+        if self.layouts is None or not self.layouts.matters:
+            return list(called), {}
+        graph = self.extraction.graph
+        shapes = {t: graph.tensors[self._origin[t]] for t in self.units.inputs}
+        inputs = {t: Border(relay.TensorType(k.shape, k.dtype)) for t, k in shapes.items()}
+        made = {t for unit in called for t in unit.outputs}
+        results: dict[int, Transform] = {t: None for t in self.units.outputs if t in made}
+        return alter_layouts(called, inputs, results, self.layouts)
 
     def _array(self, constant: Any) -> Array:
         return constant.data.numpy()
@@ -108,7 +128,9 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     value: dict[int, Any] = dict(zip(units.inputs, old.params, strict=True))
     bindings: list[tuple[relay.Var, relay.Call]] = []
     places: list[tuple[str, int, int]] = []
-    for made, stage, group in scheduled_units(outliner, schedule):
+    order = scheduled_units(outliner, schedule)
+    called, _ = outliner.altered([made for made, _, _ in order])
+    for made, (_, stage, group) in zip(called, order, strict=True):
         given = [*(value[t] for t in made.data), *made.constants]
         results = bind_kernels(made, given, bindings)
         value.update(zip(made.outputs, results, strict=True))
@@ -124,7 +146,7 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
 
 
 def bind_kernels(
-    made: UnitFunction, given: Sequence[Any], bindings: list[tuple[relay.Var, relay.Call]]
+    made: RelayUnitFunction, given: Sequence[Any], bindings: list[tuple[relay.Var, relay.Call]]
 ) -> list[Any]:
     """Append the calls of a unit's kernels; returns what stands for its outputs."""
     function = made.kernels
@@ -148,9 +170,11 @@ def bind_kernels(
     return [relay.TupleGetItem(result, place) for place in range(len(made.outputs))]
 
 
-def scheduled_units(outliner: Outliner, schedule: Schedule) -> list[tuple[UnitFunction, int, int]]:
+def scheduled_units(
+    outliner: Outliner, schedule: Schedule
+) -> list[tuple[RelayUnitFunction, int, int]]:
     """What ``main`` calls, in its order: units or merged units, each with its stage and group."""
-    made: list[tuple[UnitFunction, int, int]] = []
+    made: list[tuple[RelayUnitFunction, int, int]] = []
     for number, stage in enumerate(schedule.stages):
         if stage.strategy is Strategy.MERGE:
             made.append((outliner.merged([group[0] for group in stage.groups]), number, 0))

@@ -12,7 +12,8 @@ import tvm
 import tvm_ffi
 from tvm import relay
 
-from relay_passes.relay.outline import RelayUnitFunction, bind_kernels
+from relay_passes.relay.kernels import RelayUnitFunction
+from relay_passes.relay.outline import bind_kernels
 from runtime_ext.device import KernelProgress
 from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
 from runtime_ext.kernels.transform import ParamTransform
@@ -81,13 +82,14 @@ class RelayKernels:
         name = "u" + hashlib.sha256("".join(units).encode()).hexdigest()[:12]
         library = build_library(module, self.target, name, self.log)
         read = read_executor_graph(
-            library.factory.get_graph_json(), (), calls, library.tiles, "units"
+            library.factory.get_graph_json(), (), calls, library.loops, "units"
         )
         with temporary_folder() as folder:
             path = folder / "kernels.so"
             library.export(path)
             loaded = tvm_ffi.load_module(path)
-        self._functions |= {symbol: loaded[symbol] for symbol in library.tiles}
+        symbols = {call.symbol for code in read.code for call in code.calls}
+        self._functions |= {symbol: loaded[symbol] for symbol in symbols}
         for (key, unit), operator, code in zip(
             units.items(), read.graph.operators, read.code, strict=True
         ):

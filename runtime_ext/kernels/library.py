@@ -21,11 +21,12 @@ from runtime_ext.kernels.unit import (
     plan_unit,
     tuned_plans,
 )
-from runtime_ext.kernels.unit_compiler import LogUse, Progress, UnitCompiler, Workload
+from runtime_ext.kernels.unit_compiler import Progress, UnitCompiler, Workload
 from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.log_use import LogUse
 from tvm_ios.files import temporary_folder
 
-__all__ = ["KernelCompiler", "LogUse", "Progress", "UnitSource"]
+__all__ = ["KernelCompiler", "Progress", "UnitSource"]
 
 
 class KernelCompiler(UnitCompiler):

@@ -6,27 +6,18 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.unit import UnitPlan, UnitSource
+from runtime_ext.log_use import LogUse
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
 Progress = Callable[[int, int], None]
 #: What a kernel computes.
 Workload = Spec | Generic | Scheduled
-
-
-@dataclass(frozen=True, slots=True)
-class LogUse:
-    """Kernels that a tuning log has, that run as it says, and that it has not."""
-
-    found: int
-    used: int
-    missing: int
 
 
 class UnitCompiler(ABC):

@@ -1,9 +1,10 @@
 /* Kernels of TVM up to 0.19, called as functions of tvm-ffi on a range of their tiles.
 
    It is linked into the library of the kernels, so that this needs no old TVM to run. What the
-   kernels ask of their runtime is here: a parallel launch that runs the tiles [begin, end) of the
-   loop on the calling thread, workspace, and errors. At the end of this file stands one
-   TVM_IOS_KERNEL(symbol, tiles) for each kernel. */
+   kernels ask of their runtime is here: a parallel launch that runs the tiles [begin, end) of one of
+   their loops on the calling thread and skips the others, workspace, and errors. At the end of this
+   file stands one TVM_IOS_KERNEL for each kernel and what is exported of it: a TVM_IOS_PHASE for
+   each loop, or TVM_IOS_WHOLE. */
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,25 +25,38 @@ typedef int (*ParallelTask)(int task, ParallelEnv* env, void* data);
 typedef int (*OldKernel)(OldValue* args, int* codes, int count, OldValue* result, int* result_code,
                          void* resource);
 
-enum { OLD_DLTENSOR = 7, SLOTS = 8, MOST_ARGUMENTS = 512 };
+enum { OLD_DLTENSOR = 7, SLOTS = 8, MOST_ARGUMENTS = 512, ALIGNMENT = 64 };
+
+/* What is called of a kernel: the tiles [begin, end) of one of its parallel loops, or all of it. */
+typedef struct {
+  int phases, phase; /* Loops, and which of them; no loops: all of it. */
+  int64_t tiles, begin, end;
+  int64_t bytes; /* Of the memory that the loops share, which is the last buffer. */
+} Part;
 
 static _Thread_local struct {
-  int64_t begin, end, tiles;
-} range;
+  Part part;
+  int launches; /* Loops that the kernel has come to. */
+  int inside;   /* Of a tile. */
+  char* shared;
+  int64_t used; /* Bytes of it. */
+} call;
 static _Thread_local char message[512];
 
-/* A loop of so many tiles is so many tasks: each does one. A kernel that is one tile may hold any
-   number of loops, each one task. */
+/* Each tile is a task: it does its share of the loop. A kernel that runs whole may hold any number
+   of loops, each one task. */
 static int ParallelLaunch(ParallelTask task, void* data, int unused) {
   (void)unused;
-  ParallelEnv env = {NULL, range.tiles > 1 ? (int32_t)range.tiles : 1};
-  const int64_t begin = range.tiles > 1 ? range.begin : 0;
-  const int64_t end = range.tiles > 1 ? range.end : 1;
-  for (int64_t tile = begin; tile < end; ++tile) {
-    const int failed = task((int)tile, &env, data);
-    if (failed) return failed;
-  }
-  return 0;
+  const int whole = call.part.phases == 0;
+  ParallelEnv env = {NULL, whole ? 1 : (int32_t)call.part.tiles};
+  const int number = call.launches++;
+  if (!whole && number != call.part.phase) return 0;
+  const int64_t begin = whole ? 0 : call.part.begin, end = whole ? 1 : call.part.end;
+  int failed = 0;
+  call.inside = 1;
+  for (int64_t tile = begin; tile < end && !failed; ++tile) failed = task((int)tile, &env, data);
+  call.inside = 0;
+  return failed;
 }
 
 static void SetLastError(const char* text) {
@@ -72,16 +86,25 @@ static void FreeSlots(void* first) {
 
 static void* AllocWorkspace(int device, int id, uint64_t bytes, int code, int bits) {
   (void)device, (void)id, (void)code, (void)bits;
-  const size_t rounded = (bytes + 63) / 64 * 64;
+  const size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  if (call.shared != NULL && !call.inside) {
+    if (call.used + (int64_t)rounded > call.part.bytes) {
+      SetLastError("a kernel wants more memory for its loops than it was built with");
+      return NULL;
+    }
+    void* next = call.shared + call.used;
+    call.used += (int64_t)rounded;
+    return next;
+  }
   Slot* chosen = NULL;
   for (Slot* slot = slots; slot < slots + SLOTS; ++slot) {
     if (slot->taken) continue;
     if (chosen == NULL || (slot->bytes >= rounded && chosen->bytes < rounded)) chosen = slot;
   }
-  if (chosen == NULL) return aligned_alloc(64, rounded);
+  if (chosen == NULL) return aligned_alloc(ALIGNMENT, rounded);
   if (chosen->bytes < rounded) {
     free(chosen->data);
-    chosen->data = aligned_alloc(64, rounded);
+    chosen->data = aligned_alloc(ALIGNMENT, rounded);
     chosen->bytes = chosen->data == NULL ? 0 : rounded;
     pthread_setspecific(thread_end, slots);
   }
@@ -91,6 +114,9 @@ static void* AllocWorkspace(int device, int id, uint64_t bytes, int code, int bi
 
 static int FreeWorkspace(int device, int id, void* data) {
   (void)device, (void)id;
+  if (call.shared != NULL && (char*)data >= call.shared &&
+      (char*)data < call.shared + call.part.bytes)
+    return 0;
   for (Slot* slot = slots; slot < slots + SLOTS; ++slot) {
     if (slot->data == data) {
       slot->taken = 0;
@@ -135,33 +161,44 @@ static DLTensor* TensorOf(const TVMFFIAny* value) {
   return value->type_index == kTVMFFIDLTensorPtr ? (DLTensor*)value->v_ptr : NULL;
 }
 
-static int Call(OldKernel kernel, int64_t tiles, const TVMFFIAny* args, int32_t count) {
+static int Call(OldKernel kernel, Part part, const TVMFFIAny* args, int32_t count) {
   OldValue values[MOST_ARGUMENTS], result;
   int codes[MOST_ARGUMENTS], result_code = 0;
-  const int32_t tensors = count - 2;
-  if (tensors < 1 || tensors > MOST_ARGUMENTS) return Refuse("a kernel takes buffers and a range");
-  for (int32_t i = 0; i < tensors; ++i) {
+  const int32_t buffers = count - 2, tensors = buffers - (part.bytes > 0);
+  if (tensors < 1 || buffers > MOST_ARGUMENTS) return Refuse("a kernel takes buffers and a range");
+  for (int32_t i = 0; i < buffers; ++i) {
     values[i].v_handle = TensorOf(&args[i]);
     codes[i] = OLD_DLTENSOR;
     if (values[i].v_handle == NULL) return Refuse("an argument of a kernel is no tensor");
   }
-  range.begin = args[tensors].v_int64;
-  range.end = args[tensors + 1].v_int64;
-  range.tiles = tiles;
-  if (range.begin < 0 || range.end > tiles) return Refuse("a kernel has no such tiles");
-  if (range.begin >= range.end) return 0;
+  part.begin = args[buffers].v_int64;
+  part.end = args[buffers + 1].v_int64;
+  if (part.begin < 0 || part.end > part.tiles) return Refuse("a kernel has no such tiles");
+  if (part.begin >= part.end) return 0;
+  call.part = part;
+  call.launches = call.inside = 0;
+  call.used = 0;
+  call.shared = NULL;
+  if (part.bytes > 0) {
+    const DLTensor* shared = (const DLTensor*)values[tensors].v_handle;
+    call.shared = (char*)shared->data + shared->byte_offset;
+  }
   strcpy(message, "a kernel failed");
   if (kernel(values, codes, tensors, &result, &result_code, NULL)) return Refuse(message);
+  if (part.phases > 0 && call.launches != part.phases) {
+    return Refuse("a kernel has other loops than it was built with");
+  }
   return 0;
 }
 
-#define EXPORT __attribute__((visibility("default")))
+#define TVM_IOS_KERNEL(kernel) extern int kernel(OldValue*, int*, int, OldValue*, int*, void*);
 
-#define TVM_IOS_KERNEL(symbol, tiles)                                                          \
-  extern int symbol(OldValue*, int*, int, OldValue*, int*, void*);                             \
-  EXPORT int __tvm_ffi_##symbol(void* self, const TVMFFIAny* args, int32_t count,              \
-                                TVMFFIAny* result) {                                           \
+#define TVM_IOS_PHASE(kernel, symbol, phase, phases, tiles, bytes)                             \
+  __attribute__((visibility("default"))) int __tvm_ffi_##symbol(                               \
+      void* self, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) {                   \
     (void)self;                                                                                \
     result->type_index = kTVMFFINone;                                                          \
-    return Call(symbol, tiles, args, count);                                                   \
+    return Call(kernel, (Part){phases, phase, tiles, 0, 0, bytes}, args, count);               \
   }
+
+#define TVM_IOS_WHOLE(kernel) TVM_IOS_PHASE(kernel, kernel, 0, 0, 1, 0)

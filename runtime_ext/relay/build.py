@@ -144,7 +144,7 @@ def build(
     weights = {name: value.numpy() for name, value in library.factory.get_params().items()}
     calls = [tuple(call) for call in json.loads(str(attributes[CALLS]))]
     read = read_executor_graph(
-        library.factory.get_graph_json(), tuple(weights), calls, library.tiles, name
+        library.factory.get_graph_json(), tuple(weights), calls, library.loops, name
     )
     keys = {name: content_key(value) for name, value in weights.items()}
 

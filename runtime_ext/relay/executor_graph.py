@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from runtime_ext.ir_form import ModuleError
+from runtime_ext.relay.loops import KernelLoops
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
@@ -39,7 +40,7 @@ def read_executor_graph(
     text: str,
     constants: Sequence[str],
     calls: Sequence[tuple[str, int, int]],
-    tiles: Mapping[str, int],
+    loops: Mapping[str, KernelLoops],
     name: str,
 ) -> UnitGraph:
     """Read what ``relay.build`` made of a scheduled module.
@@ -52,7 +53,7 @@ def read_executor_graph(
         Names of the constants among its nodes.
     calls
         Unit, stage and group of each call of ``main``.
-    tiles
+    loops
         Of each kernel.
     name
         Of the model.
@@ -62,7 +63,7 @@ def read_executor_graph(
     ModuleError
         If a later pass changed the calls, or an output is a constant.
     """
-    return _Reader(json.loads(text), frozenset(constants), tiles).read(calls, name)
+    return _Reader(json.loads(text), frozenset(constants), loops).read(calls, name)
 
 
 #: A value of the executor's graph: a node and which of its outputs.
@@ -71,7 +72,7 @@ _Entry = tuple[int, int]
 
 class _Reader:
     def __init__(
-        self, data: Mapping[str, Any], constants: frozenset[str], tiles: Mapping[str, int]
+        self, data: Mapping[str, Any], constants: frozenset[str], loops: Mapping[str, KernelLoops]
     ) -> None:
         self.nodes: list[dict[str, Any]] = data["nodes"]
         self.heads: list[_Entry] = [(node, place) for node, place, *_ in data["heads"]]
@@ -79,7 +80,7 @@ class _Reader:
         self.shapes: list[list[int]] = data["attrs"]["shape"][1]
         self.types: list[str] = data["attrs"]["dltype"][1]
         self.constants = constants
-        self.tiles = tiles
+        self.loops = loops
         self.tensors: list[Tensor] = []
         self.number: dict[_Entry, int] = {}
 
@@ -135,20 +136,22 @@ class _Reader:
         outputs = [entry for entry in made if readers.get(entry, set()) - {number}]
         scratch = [entry for entry in made if entry not in outputs]
         place = {e: i for i, e in enumerate((*data, *weights, *outputs, *scratch))}
-        calls = tuple(
-            PhaseCall(
-                symbol,
-                self.tiles[symbol],
-                tuple(place[e] for e in (*self._reads(node), *self._writes(node))),
-            )
-            for node in members
-            for symbol in (self.nodes[node]["attrs"]["func_name"],)
-        )
+        calls: list[PhaseCall] = []
+        workspaces: list[BufferType] = []
+        for node in members:
+            symbol = self.nodes[node]["attrs"]["func_name"]
+            arguments = [place[e] for e in (*self._reads(node), *self._writes(node))]
+            if self.loops[symbol].workspace:
+                arguments.append(len(place) + len(workspaces))
+                workspaces.append(BufferType((self.loops[symbol].workspace,), "uint8"))
+            calls += [
+                PhaseCall(*call, tuple(arguments)) for call in self.loops[symbol].calls(symbol)
+            ]
         code = UnitCode(
             tuple(self._type(e) for e in (*data, *weights, *outputs)),
             len(outputs),
-            tuple(self._type(e) for e in scratch),
-            calls,
+            (*(self._type(e) for e in scratch), *workspaces),
+            tuple(calls),
         )
         inputs = tuple(self.number[entry] for entry in data)
         results = tuple(self._tensor(entry) for entry in outputs)

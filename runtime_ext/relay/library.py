@@ -15,6 +15,7 @@ import tvm_ffi.libinfo
 from tvm import relay
 
 from runtime_ext.machine import instruction_level
+from runtime_ext.relay.loops import KernelLoops, loops_of
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
@@ -35,12 +36,12 @@ class RelayLibrary:
     ----------
     factory
         The graph executor's factory module.
-    tiles
-        For each kernel how many tiles it has: the extent of its loop if it is one parallel loop.
+    loops
+        Of each kernel.
     """
 
     factory: Any
-    tiles: Mapping[str, int]
+    loops: Mapping[str, KernelLoops]
 
     def export(self, path: Path) -> None:
         """Write a shared library whose functions take buffers, ``begin`` and ``end``.
@@ -53,7 +54,7 @@ class RelayLibrary:
         with temporary_folder() as folder:
             self.factory.get_lib().save(str(folder / "kernels.o"))
             adapter = resources.files("runtime_ext.relay").joinpath("adapter.c").read_text()
-            table = [f"TVM_IOS_KERNEL({symbol}, {tiles})" for symbol, tiles in self.tiles.items()]
+            table = [row for kernel in self.loops.items() for row in _rows(*kernel)]
             (folder / "adapter.c").write_text("\n".join([adapter, *table, ""]))
             ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi())
             includes = (
@@ -68,9 +69,9 @@ class RelayLibrary:
             )
 
 
-def host_target(lanes: int) -> tvm.target.Target:
-    """A target for this machine."""
-    level = instruction_level()
+def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
+    """A target for this machine, or for an instruction-set level."""
+    level = level or instruction_level()
     mcpu = _PROCESSOR.get(level, level)
     return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
 
@@ -86,24 +87,24 @@ def build_library(
     options = {"opt_level": 3, "disabled_pass": ["EliminateCommonSubexpr"]}
     with log.applied() if log else nullcontext(), tvm.transform.PassContext(**options):
         factory = relay.build(module, target=target, mod_name=name)
-    tiles: dict[str, int] = {}
+    loops: dict[str, KernelLoops] = {}
     for name, info in factory.function_metadata.items():
         for function in info.tir_primfuncs.values():
-            tiles[str(name)] = _tiles(function.body)
-    return RelayLibrary(factory, tiles)
+            loops[str(name)] = loops_of(function.body)
+    return RelayLibrary(factory, loops)
 
 
-def _tiles(body: Any) -> int:
-    """The extent of the parallel loop that a function is, or 1 for anything else.
-
-    More than that loop, before or after it, would run once for every range.
-    """
-    wrappers = (tvm.tir.AttrStmt, tvm.tir.Allocate, tvm.tir.DeclBuffer, tvm.tir.BufferRealize)
-    while isinstance(body, wrappers):
-        body = body.body
-    if isinstance(body, tvm.tir.For) and body.kind == tvm.tir.ForKind.PARALLEL:
-        return int(body.extent)
-    return 1
+def _rows(kernel: str, loops: KernelLoops) -> list[str]:
+    """What the adapter is to export for a kernel."""
+    count = len(loops.tiles)
+    return (
+        [f"TVM_IOS_KERNEL({kernel})"]
+        + [
+            f"TVM_IOS_PHASE({kernel}, {symbol}, {phase}, {count}, {tiles}, {loops.workspace})"
+            for phase, (symbol, tiles) in enumerate(loops.calls(kernel) if count else ())
+        ]
+        + ([] if count else [f"TVM_IOS_WHOLE({kernel})"])
+    )
 
 
 def _compile(options: list[str]) -> None:

@@ -43,7 +43,7 @@ class AutotvmLog:
 
     def applied(self) -> AbstractContextManager[Any]:
         """While this is entered ``relay.build`` takes the best records of the log."""
-        return autotvm.apply_history_best(list(self.records))
+        return _History(list(self.records))
 
     def coverage(self, module: tvm.IRModule) -> tuple[int, int]:
         """How many of the different tunable operators of ``main`` the log knows, and of how many.
@@ -52,7 +52,38 @@ class AutotvmLog:
         """
         tasks = autotvm.task.extract_from_program(module["main"], target=self.target, params={})
         known = {(i.task.name, i.task.args) for i, result in self.records if not result.error_no}
-        return sum((task.name, task.args) in known for task in tasks), len(tasks)
+        wanted = {(task.name, _whole_channels((task.name, *task.args))[1:]) for task in tasks}
+        return len(wanted & known), len(wanted)
+
+
+class _History(autotvm.task.ApplyHistoryBest):
+    """Knows convolutions in altered layouts by their records, which have the model's layout.
+
+    TVM itself knows them only in the context in which it altered them.
+    """
+
+    def _query_inside(self, target: tvm.target.Target, workload: tuple[Any, ...]) -> Any:
+        found = super()._query_inside(target, workload)
+        if found is not None:
+            return found
+        return super()._query_inside(target, _whole_channels(workload))
+
+
+def _whole_channels(workload: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A convolution on blocks of channels as the one on NCHW that it was; others as they are."""
+    if not str(workload[0]).endswith("conv2d_NCHWc.x86") or len(workload[1][1]) != 5:
+        return workload
+    name, (tensor, data, dtype), (_, kernel, kernel_dtype), *rest = workload
+    n, chunks, height, width, block = data
+    out_chunks, in_chunks, *window, in_block, out_block = kernel
+    whole = (out_chunks * out_block, in_chunks * in_block, *window)
+    strides, pads, dilations, _, _, result = rest
+    return (
+        name,
+        (tensor, (n, chunks * block, height, width), dtype),
+        (tensor, whole, kernel_dtype),
+        *(strides, pads, dilations, "NCHW", "NCHW", result),
+    )
 
 
 def read_autotvm_log(path: Path, target: Any) -> AutotvmLog:

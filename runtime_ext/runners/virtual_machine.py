@@ -1,4 +1,4 @@
-"""TVM's default pipeline on its virtual machine."""
+"""TVM's own build of a model, on its virtual machine or its graph executor."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from runtime_ext.runners.runner import Array, Started
 
 def start(path: Path, inputs: Mapping[str, Array], lanes: int) -> Started:
     """Load a compiled module; TVM has counted its threads when it was imported."""
-    return Started(virtual_machine(path, list(inputs.values())), machine_outputs)
+    return Started(virtual_machine(path, inputs), machine_outputs)

@@ -38,6 +38,7 @@ def test_tune_and_continue(model: Path, tmp_path: Path) -> None:
         "log",
         "latency_ms",
         "kernels",
+        "missing",
         "untouched",
         "mended",
         "seconds",

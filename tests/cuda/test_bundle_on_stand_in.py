@@ -19,7 +19,8 @@ from test_on_stand_in import build_stand_in
 
 from relay_passes.bundle import redrawn, write_bundle
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
 from runtime_ext.bundle.contents import digest, read_bundle
 from runtime_ext.cuda.compiler import CudaKernelCompiler

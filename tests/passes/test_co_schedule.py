@@ -16,7 +16,8 @@ from test_build import outputs_of, relative_error
 from tvm import relax
 
 from relay_passes import IOSSchedule, schedule_of
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext import cpu_device
 from runtime_ext.build import build

@@ -12,7 +12,8 @@ import tvm
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext import cpu_device
 from runtime_ext.build import BuiltModel, build

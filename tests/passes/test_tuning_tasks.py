@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
+from relay_passes.merge_candidates import merge_candidates
 from relay_passes.prepare import prepare
-from relay_passes.tuning_tasks import merge_candidates, tuning_tasks
+from relay_passes.tuning_tasks import tuning_tasks
 from runtime_ext.kernels.spec import Contraction
 from tvm_ios.merge_rule import mergeable
 from tvm_ios.search.endings import Pruning

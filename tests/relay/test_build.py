@@ -20,8 +20,8 @@ from tvm import relay
 import runtime_ext
 from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
 from relay_passes.prepare import apply_schedule, prepare
+from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
-from runtime_ext.relay.build import build
 from tvm_ios.happens_before import check_races
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.lazy import Budget
@@ -60,6 +60,8 @@ def test_computes_the_same_on_two_lanes(built: Any) -> None:
 def test_no_order_of_its_tiles_changes_a_bit(built: Any) -> None:
     model, module = built
     assert any(use.tiles > 1 for use in model.program.uses)
+    # One that pads runs two loops.
+    assert any(symbol.endswith("__1") for symbol in model.program.kernels)
     usual = results(model.session(), module)
     for ours, theirs in zip(
         results(model.session(executor="reference"), module), usual, strict=True

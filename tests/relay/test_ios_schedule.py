@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import tvm
 from forced_schedules import merge_first
@@ -15,9 +17,11 @@ from tvm import relay
 from tvm.relay import testing  # noqa: F401  (relay.testing is no attribute until it is imported)
 from tvm.relay.build_module import bind_params_by_name
 
-from relay_passes import IOSSchedule, schedule_of
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
+from relay_passes.prepare import apply_schedule, for_target, prepare
+from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.importer import import_onnx
+from runtime_ext.build import build
 from tvm_ios.api import POLICIES
 from tvm_ios.models import load_onnx
 from tvm_ios.onnx_graph import graph_from_onnx
@@ -110,8 +114,34 @@ _WORKLOADS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", _WORKLOADS)
-def test_networks_of_relay_testing(name: str) -> None:
+@pytest.mark.parametrize("name", [*_WORKLOADS, "light_inception_v1", "light_squeezenet"])
+def test_networks_with_merged_and_concurrent_stages(name: str) -> None:
+    if name.startswith("light"):
+        folder = Path(onnx.__file__).parent / "backend/test/data/light"
+        module = import_onnx(load_onnx(str(folder / f"{name}.onnx"), random_weights=0))
+    else:
+        module = _of_relay_testing(name)
+    # A softmax would hide differences.
+    body = module["main"].body
+    if operator_name(body) == "nn.softmax":
+        body = body.args[0]
+    module = tvm.IRModule.from_expr(relay.Function(module["main"].params, body))
+    module = relay.transform.InferType()(module)
+    prepared = for_target(prepare(module), MeasuringOptions(lanes=2))
+    # DenseNet is a chain: nothing of it can be merged or run side by side.
+    chain = name == "densenet"
+    units = prepared.units
+    schedule = sequential_schedule(units) if chain else merge_first(prepared, every=2)
+    made = apply_schedule(prepared, schedule)
+    expected = run(module)
+    assert relative_error(run(made), expected) <= 1e-4
+    session = build(made, lanes=2).session()
+    session.set_input(**inputs_of(module))
+    session.run()
+    assert relative_error([session.get_output(0)], expected) <= 1e-4
+
+
+def _of_relay_testing(name: str) -> tvm.IRModule:
     module, params = getattr(relay.testing, name).get_workload(**_WORKLOADS[name])
     rng = np.random.default_rng(0)
     for key, value in params.items():
@@ -120,16 +150,7 @@ def test_networks_of_relay_testing(name: str) -> None:
         else:
             array = rng.standard_normal(value.shape) / np.sqrt(max(1, np.prod(value.shape[1:])))
         params[key] = tvm.nd.array(array.astype("float32"))
-    # A softmax would hide differences.
-    logits = relay.Function(module["main"].params, module["main"].body.args[0])
-    module = tvm.IRModule.from_expr(bind_params_by_name(logits, params))
-    module = relay.transform.InferType()(module)
-    if name == "inception_v3":
-        prepared = prepare(module)
-        made = apply_schedule(prepared, merge_first(prepared))
-    else:
-        made = IOSSchedule({"squeezenet": "ios-merge"}.get(name, "greedy"), "v100")(module)
-    assert relative_error(run(made), run(module)) <= 1e-4
+    return tvm.IRModule.from_expr(bind_params_by_name(module["main"], params))
 
 
 @pytest.mark.slow

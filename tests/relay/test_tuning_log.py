@@ -12,7 +12,7 @@ from onnx_sketch import relative_error
 from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import autotvm, relay
 
-from relay_passes import IOSSchedule
+from relay_passes import IOSSchedule, MeasuringOptions
 from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
@@ -45,6 +45,22 @@ def test_kernels_are_built_with_the_log(tmp_path: Path) -> None:
     session.set_input(**inputs_of(module))
     session.run()
     assert relative_error([session.get_output(0)], run(module)) <= 1e-5
+
+
+def test_layouts_and_kernels_follow_the_log(tmp_path: Path) -> None:
+    module = module_of([(1, 16, 14, 14)], _two)
+    (tmp_path / "log").write_text(record_of(module) + "\n")
+    record = json.loads(record_of(module))
+    tiles = {knob[0]: knob[2] for knob in record["config"]["entity"]}
+    options = MeasuringOptions(lanes=2, target=TARGET, database=tmp_path / "log")
+    made = IOSSchedule("sequential", options=options)(module)
+    assert f"NCHW{tiles['tile_oc'][-1]}c" in made["main"].astext(show_meta_data=False)
+    workload = autotvm.task.extract_from_program(made["main"], target=TARGET, params={})[0].workload
+    log = read_autotvm_log(tmp_path / "log", TARGET)
+    with log.applied() as context, TARGET:
+        assert (
+            context.query(TARGET, workload).to_json_dict()["entity"] == record["config"]["entity"]
+        )
 
 
 @pytest.mark.parametrize(

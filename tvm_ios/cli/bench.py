@@ -22,6 +22,8 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
+    Dialect,
+    DialectOption,
     GroupsAStage,
     Lanes,
     MaxBlock,
@@ -77,6 +79,7 @@ def bench(
         float, typer.Option(min=0, help="Time of all runs of a model, about.")
     ] = 30.0,
     shape: Shapes = None,
+    dialect: DialectOption = Dialect.relax,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -97,7 +100,9 @@ def bench(
     """
     against_names, policies = names_in(against), policy_names(policy)
     fixed = input_shapes(shape)
-    options = measuring_options(lanes, measure, max_measurements, time_limit, r, s, max_block, log)
+    options = measuring_options(
+        lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
+    )
     from runtime_ext.contest import Rules
     from runtime_ext.machine_description import describe_machine
     from runtime_ext.runners import RUNNERS, opponents
@@ -112,7 +117,8 @@ def bench(
     rules = Rules(rounds, seconds, minimum=min(rounds, 10), warm_up=1)
     settings = {
         "against": against_names,
-        "policies": list(policies),
+        "policies": None if policies is None else list(policies),
+        "dialect": dialect.value,
         "random_weights": random_weights,
         "shapes": {name: list(extents) for name, extents in fixed.items()},
         "rounds": rounds,
@@ -147,6 +153,7 @@ def bench(
                     random_weights=random_weights,
                     shapes=fixed,
                     policies=policies,
+                    dialect=dialect.value,
                     progress=lambda what, done, total, name=name: update(
                         f"{name}: {what}", done, total
                     ),

@@ -24,6 +24,8 @@ from tvm_ios.cli.output import (
 )
 from tvm_ios.cli.search_options import (
     Arch,
+    Dialect,
+    DialectOption,
     GroupsAStage,
     Lanes,
     MaxBlock,
@@ -44,7 +46,7 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from relay_passes.measured import MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
     from tvm_ios.optimized import Compiled, Optimized
     from tvm_ios.paired import PairedRatio
 
@@ -72,6 +74,7 @@ def optimize(
             autocompletion=complete_cost,
         ),
     ] = None,
+    dialect: DialectOption = Dialect.relax,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     precision: PrecisionOption = None,
@@ -108,6 +111,7 @@ def optimize(
         target=target,
         arch=arch,
         precision=precision,
+        dialect=dialect,
     )
     from tvm_ios.api import compile_unmeasured
     from tvm_ios.api import optimize as run
@@ -124,8 +128,9 @@ def optimize(
                 options=options,
                 random_weights=random_weights,
                 shapes=fixed,
-                policies=None if policy is None else policies,
+                policies=policies,
                 schedule=schedule,
+                dialect=dialect.value,
                 progress=update,
             )
         _show_compiled(compiled, as_json)
@@ -140,6 +145,7 @@ def optimize(
             policies=policies,
             schedule=schedule,
             memory_budget=budget,
+            dialect=dialect.value,
             progress=update,
         )
     if as_json:

@@ -26,6 +26,8 @@ from tvm_ios.cli.output import (
 )
 from tvm_ios.cli.search_options import (
     Arch,
+    Dialect,
+    DialectOption,
     GroupsAStage,
     Lanes,
     MaxBlock,
@@ -47,7 +49,8 @@ from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule, Strategy
 
 if TYPE_CHECKING:
-    from relay_passes.measured import MeasuredSearch, MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.module_search import ModuleSearch
     from tvm_ios.search.lazy import LazyStatistics
     from tvm_ios.search.network import SearchStatistics
 
@@ -81,6 +84,7 @@ def schedule(
         bool, typer.Option("--pareto", help="Show all trades of latency for memory.")
     ] = False,
     shape: Shapes = None,
+    dialect: DialectOption = Dialect.relax,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     lanes: Lanes = None,
@@ -139,8 +143,9 @@ def schedule(
                 max_block,
                 target=target,
                 arch=arch,
+                dialect=dialect,
             )
-            searching = _searching(model, random_weights, fixed, options, update)
+            searching = _searching(model, random_weights, fixed, options, dialect, update)
             graph = searching.prepared.units
             if pareto:
                 points = searching.pareto(policy)
@@ -148,7 +153,9 @@ def schedule(
                 return print_front(graph, points, policy, cost, as_json)
             made, search = _measured(searching, policy, log, budget)
         else:
-            graph = load_units(model, random_weights=random_weights, shapes=fixed)
+            graph = load_units(
+                model, random_weights=random_weights, shapes=fixed, dialect=dialect.value
+            )
             limits = (policy, cost, Pruning(r, s), max_block)
 
             def progress(done: int, total: int) -> None:
@@ -181,18 +188,19 @@ def _searching(
     random_weights: int | None,
     shapes: dict[str, tuple[int, ...]],
     options: MeasuringOptions,
+    dialect: Dialect,
     update: Any,
-) -> MeasuredSearch:
+) -> ModuleSearch:
     from relay_passes.load import load_model
-    from relay_passes.measured import MeasuredSearch
     from relay_passes.prepare import prepare
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
-    return MeasuredSearch(prepare(loaded.module, loaded.name), options, update)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect.value)
+    search = loaded.dialect.measured_search()
+    return search(prepare(loaded.module, loaded.name), options, update)
 
 
 def _measured(
-    searching: MeasuredSearch, policy: str, log: Path | None, memory_budget: int | None
+    searching: ModuleSearch, policy: str, log: Path | None, memory_budget: int | None
 ) -> tuple[Schedule, dict[str, Any]]:
     if log is not None:
         made, took = searching.recorded(policy, log, memory_budget)

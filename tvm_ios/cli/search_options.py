@@ -14,7 +14,7 @@ from tvm_ios.byte_sizes import ByteSizeError, parse_bytes
 from tvm_ios.cli.completion import complete_policies
 
 if TYPE_CHECKING:
-    from relay_passes.measured import MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
 
 #: As many as a stage has groups, at most.
 _STREAMS = 8
@@ -34,6 +34,13 @@ class TargetKind(StrEnum):
     cuda = "cuda"
 
 
+class Dialect(StrEnum):
+    """Which IR of TVM a model is read as."""
+
+    relax = "relax"
+    relay = "relay"
+
+
 class Precision(StrEnum):
     """In which a GPU computes."""
 
@@ -42,6 +49,9 @@ class Precision(StrEnum):
 
 
 Target = Annotated[TargetKind, typer.Option(help="llvm: a CPU; cuda: an NVIDIA GPU.")]
+DialectOption = Annotated[
+    Dialect, typer.Option("--dialect", help="relay: with a TVM that has it, 0.11 to 0.19.")
+]
 Arch = Annotated[
     str | None,
     typer.Option(help="x86-64-v2, -v3 or -v4, or sm_90 and the like.  [this machine's, sm_90]"),
@@ -62,7 +72,10 @@ Lanes = Annotated[
     int | None, typer.Option(min=1, help="Threads, or streams.  [all CPUs, 8 streams]")
 ]
 TuningLog = Annotated[
-    Path | None, typer.Option("--log", help="A MetaSchedule database (folder) of tuned kernels.")
+    Path | None,
+    typer.Option(
+        "--log", help="Tuned kernels: a MetaSchedule database (folder); for Relay an AutoTVM log."
+    ),
 ]
 Measure = Annotated[
     MeasureMode, typer.Option(help="lazy: stages that may matter; full: all of them.")
@@ -100,12 +113,12 @@ def bytes_of(text: str | None, option: str) -> int | None:
         raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
 
 
-def policy_names(text: str | None) -> Sequence[str]:
-    """The policies that ``--policy`` names; all that there are without it."""
+def policy_names(text: str | None) -> Sequence[str] | None:
+    """The policies that ``--policy`` names; None without it."""
     from tvm_ios.api import POLICIES
 
     if text is None:
-        return POLICIES
+        return None
     names = names_in(text)
     require_known(names, POLICIES, "--policy")
     return names
@@ -124,8 +137,11 @@ def measuring_options(
     target: TargetKind = TargetKind.llvm,
     arch: str | None = None,
     precision: Precision | None = None,
+    dialect: Dialect = Dialect.relax,
 ) -> MeasuringOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
+    if dialect is Dialect.relay and target is TargetKind.cuda:
+        raise typer.BadParameter("Relay modules are built for CPUs only", param_hint="'--target'")
     from runtime_ext.machine import available_lanes
     from runtime_ext.targets import target_of
 
@@ -134,13 +150,13 @@ def measuring_options(
     lanes = lanes or available_lanes()
     # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
     os.environ["TVM_NUM_THREADS"] = str(lanes)
-    from relay_passes.measured import MeasuringOptions
+    from relay_passes.measuring_options import MeasuringOptions
     from tvm_ios.search.endings import Pruning
     from tvm_ios.search.lazy import Budget
 
     return MeasuringOptions(
         lanes=lanes,
-        target=target_of(target.value, arch, lanes),
+        target=target_of(target.value, arch, lanes, dialect.value),
         database=log,
         precision="" if precision is None else precision.value,
         pruning=Pruning(r, s),

@@ -19,7 +19,7 @@ from tvm_ios.cli.output import (
     progress_bars,
     reports_errors,
 )
-from tvm_ios.cli.search_options import MaxBlock
+from tvm_ios.cli.search_options import Dialect, DialectOption, MaxBlock
 
 
 class Groups(StrEnum):
@@ -40,6 +40,7 @@ def stats(
         ),
     ] = Groups.connected,
     shape: Shapes = None,
+    dialect: DialectOption = Dialect.relax,
     max_block: MaxBlock = 40,
     as_json: Json = False,
     debug: Debug = False,
@@ -57,7 +58,7 @@ def stats(
     if form_of(model) is Form.BARE and not fixed:
         name, blocks = load_blocks(model, max_block)
     else:
-        graph = load_units(model, shapes=fixed)
+        graph = load_units(model, shapes=fixed, dialect=dialect.value)
         name, blocks = graph.name, blocks_of(graph, max_block)
     counts: list[BlockCounts] = []
     with progress_bars() as update:

@@ -29,6 +29,8 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
+    Dialect,
+    DialectOption,
     GroupsAStage,
     Lanes,
     MaxBlock,
@@ -38,7 +40,7 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from relay_passes.tuning import TuningResult
+    from relay_passes.tuning_result import TuningResult
 
 #: A line tells every fall of the model's latency by so much.
 _WORTH_TELLING = 0.01
@@ -49,7 +51,10 @@ def tune(
     model: Model,
     log: Annotated[
         Path,
-        typer.Option(help="Folder of the tuning log (a MetaSchedule database); made or continued."),
+        typer.Option(
+            help="The tuning log, made or continued: a folder (MetaSchedule's); for Relay a file "
+            "(AutoTVM's)."
+        ),
     ],
     trials: Annotated[
         int, typer.Option(min=1, help="Variants of each kernel to time, at most.")
@@ -58,6 +63,7 @@ def tune(
         float | None, typer.Option(help="Seconds of tuning, at most; the round under way ends.")
     ] = None,
     shape: Shapes = None,
+    dialect: DialectOption = Dialect.relax,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     compact: Annotated[
@@ -76,12 +82,14 @@ def tune(
     the model's latency falls most. The log can be killed, continued and given to `optimize --log`.
     """
     fixed = input_shapes(shape)
-    options = measuring_options(lanes, MeasureMode.lazy, None, None, r, s, max_block)
-    from relay_passes.tuning import tune_model
+    options = measuring_options(
+        lanes, MeasureMode.lazy, None, None, r, s, max_block, dialect=dialect
+    )
+    from relay_passes.dialect import named_dialect
 
     shown = _Bars()
     with shown.bars:
-        done = tune_model(
+        done = named_dialect(dialect.value).tune(
             model,
             log,
             options=options,
@@ -96,7 +104,7 @@ def tune(
     if as_json:
         print_json(_json(done))
     else:
-        _print(done)
+        _print(done, " --dialect relay" if dialect is Dialect.relay else "")
 
 
 class _Bars:
@@ -145,7 +153,7 @@ def _json(done: TuningResult) -> dict[str, Any]:
                 "kernel": row.task.text,
                 "weight": row.task.weight,
                 "merged": row.task.merged,
-                "default_ms": row.default * 1e3,
+                "default_ms": None if row.default is None else row.default * 1e3,
                 "tuned_ms": row.best * 1e3,
                 "gflops": row.task.flops / row.best / 1e9,
                 "trials": row.trials,
@@ -153,22 +161,23 @@ def _json(done: TuningResult) -> dict[str, Any]:
             }
             for row in done.kernels
         ],
+        "missing": done.missing,
         "untouched": done.untouched,
         "mended": done.mended,
         "seconds": done.seconds,
     }
 
 
-def _print(done: TuningResult) -> None:
+def _print(done: TuningResult, dialect: str) -> None:
     out = console()
     table = Table("kernel", "weight", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials")
     for row in done.kernels:
         table.add_row(
             row.task.text,
             str(row.task.weight) if row.task.weight else f"merge of {row.task.merged}",
-            f"{row.default * 1e3:.4f}",
+            "-" if row.default is None else f"{row.default * 1e3:.4f}",
             f"{row.best * 1e3:.4f}",
-            f"{row.default / row.best:.2f}",
+            "-" if row.default is None else f"{row.default / row.best:.2f}",
             f"{row.task.flops / row.best / 1e9:.0f}",
             str(row.trials),
             style="" if row.task.weight else "dim",
@@ -185,6 +194,8 @@ def _print(done: TuningResult) -> None:
         out.print(
             "[yellow]an unfinished line that a killed run left in the log was removed[/yellow]"
         )
+    if done.missing:
+        out.print(f"[yellow]{done.missing} operators of the model are not in the log[/yellow]")
     rest = f"; {done.untouched} merge candidates were left" if done.untouched else ""
     out.print(f"{new} trials in {done.seconds:.0f} s, {known} were in the log before{rest}")
-    out.print(f"tuning log: {done.log}  (tvm-ios optimize {done.model} --log {done.log})")
+    out.print(f"tuning log: {done.log}  (tvm-ios optimize {done.model}{dialect} --log {done.log})")

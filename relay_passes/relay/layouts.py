@@ -1,0 +1,79 @@
+"""Layouts that convolutions want (NCHW16c), kept from unit to unit.
+
+TVM's ``AlterOpLayout`` decides, and has to see the whole network: inside a unit it would transform
+the data of every convolution to its layout and back. So the units' bodies are put together,
+altered, and cut again. Constants are transformed once, here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import tvm
+from tvm import relay
+
+from relay_passes.relay.cut import Cut
+from relay_passes.relay.expressions import rebuild
+from relay_passes.relay.kernels import RelayUnitFunction
+from relay_passes.relay.transforms import Border, Transform, simplified, transformed
+from relay_passes.relay.whole import Whole
+from runtime_ext.relay.tuning_log import AutotvmLog
+
+
+@dataclass(frozen=True)
+class LayoutChoice:
+    """What layouts are chosen for.
+
+    Attributes
+    ----------
+    target
+        Of the kernels.
+    log
+        Tuned kernels; without it those count that AutoTVM's current context knows.
+    """
+
+    target: tvm.target.Target
+    log: AutotvmLog | None = None
+
+    @property
+    def matters(self) -> bool:
+        """Only kernels for CPUs want such layouts."""
+        return "cpu" in self.target.keys
+
+    def alter(self, main: relay.Function) -> tvm.IRModule:
+        """A module of the function in the layouts that its kernels want, types inferred."""
+        infer = relay.transform.InferType()
+        passes = tvm.transform.Sequential([infer, relay.transform.AlterOpLayout(), infer])
+        tuned = self.log.applied() if self.log else nullcontext()
+        with tuned, self.target, tvm.transform.PassContext(opt_level=3):
+            return passes(tvm.IRModule.from_expr(main))
+
+
+def alter_layouts(
+    units: Sequence[RelayUnitFunction],
+    inputs: Mapping[int, Border],
+    results: Mapping[int, Transform],
+    choice: LayoutChoice,
+) -> tuple[list[RelayUnitFunction], dict[int, Border]]:
+    """The same units in altered layouts, and the tensors between them.
+
+    Parameters
+    ----------
+    units
+        In an order in which they can run.
+    inputs
+        Tensors that none of them makes. One with a transform comes transformed already.
+    results
+        Tensors to return, and how each is to be transformed.
+    choice
+        What the layouts are for.
+    """
+    whole = Whole(units, inputs)
+    body = relay.Tuple([transformed(whole.value[t], how) for t, how in results.items()])
+    altered = choice.alter(relay.Function(whole.parameters, body))
+    numbered = whole.renumber(altered["main"])
+    altered = rebuild(altered, lambda old, call: simplified(old, call) or numbered(call))
+    cut = Cut(units, whole, altered["main"], inputs, list(results))
+    return cut.units(), cut.borders

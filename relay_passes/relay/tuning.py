@@ -1,0 +1,141 @@
+"""Tune a Relay model's kernels into an AutoTVM log, or go on where an earlier run stopped."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import tvm
+
+from relay_passes.load import load_model
+from relay_passes.measuring_options import MeasuringOptions
+from relay_passes.prepare import prepare
+from relay_passes.relay.measured import MeasuredRelaySearch
+from relay_passes.relay.tuning_tasks import tuning_tasks
+from relay_passes.tuning_result import Tuning, TuningResult
+from runtime_ext.measure import Progress
+from runtime_ext.relay.tuning_file import open_autotvm_log
+from tvm_ios.errors import UserError
+from tvm_ios.models import Shapes
+
+
+def tune_model(
+    model: str,
+    log: Path,
+    *,
+    options: MeasuringOptions | None = None,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    trials: int = 64,
+    time_limit: float | None = None,
+    compacted: bool = False,
+    progress: Progress | None = None,
+    tuning: Tuning | None = None,
+) -> TuningResult:
+    """Tune a model's operators by AutoTVM; parameters as of :func:`relay_passes.tuning.tune_model`.
+
+    ``log`` is a file: an AutoTVM log of format 0.2, to which trials are added and which any
+    ``autotvm.apply_history_best`` reads.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read, xgboost is missing, or the log belongs to another target or
+        running process, or should be compacted.
+    """
+    if compacted:
+        raise UserError(
+            "AutoTVM logs are only added to: leave out --compact, and make a small copy by "
+            "python -m tvm.autotvm.record --mode pick --i LOG --o COPY"
+        )
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect="relay")
+    return tune_module(
+        loaded.module,
+        log,
+        name=loaded.name,
+        options=options,
+        trials=trials,
+        time_limit=time_limit,
+        progress=progress,
+        tuning=tuning,
+    )
+
+
+def tune_module(
+    module: tvm.IRModule,
+    log: Path,
+    *,
+    name: str = "model",
+    options: MeasuringOptions | None = None,
+    trials: int = 64,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+    tuning: Tuning | None = None,
+) -> TuningResult:
+    """Tune the operators of a Relay module, and those that a search may merge, by AutoTVM.
+
+    Parameters
+    ----------
+    module
+        Weights are constants, or nothing is merged.
+    log
+        A file: an AutoTVM log of format 0.2, made or continued.
+    name
+        Of the model.
+    options
+        Lanes, target, and the limits of the search whose merge candidates are tuned too.
+    trials
+        Configurations of each operator that are tried, at most, earlier runs included.
+    time_limit
+        Seconds after which no further round begins; None for no limit.
+    progress
+        Called with (what, done, total) while the model is prepared.
+    tuning
+        Called with trials done, all of them, and the model's seconds as tuned and by default.
+
+    Raises
+    ------
+    UserError
+        If the module cannot be scheduled, xgboost is missing, or the log belongs to another target
+        or running process.
+    """
+    if importlib.util.find_spec("xgboost") is None:
+        raise UserError(
+            "AutoTVM's tuner needs xgboost, which is not installed: pip install xgboost"
+        )
+    from runtime_ext.relay.autotvm_tuner import tune
+    from runtime_ext.relay.trial_timer import TrialTimer
+
+    options = replace(options or MeasuringOptions(), database=None)
+    prepared = prepare(module, name)
+    search = MeasuredRelaySearch(prepared, options, progress)
+    with open_autotvm_log(log, search.target) as opened:
+        tasks = tuning_tasks(search, progress)
+        default = search.sequential_latency()
+        begin = time.perf_counter()
+
+        def report(done: int, total: int, saved: float) -> None:
+            if tuning is not None:
+                tuning(done, total, default - saved, default)
+
+        with TrialTimer() as timer:
+            kernels = tune(tasks, opened, timer, trials, time_limit, report)
+        seconds = time.perf_counter() - begin
+    tuned = default
+    if kernels:
+        with_log = replace(options, database=log)
+        tuned = MeasuredRelaySearch(prepared, with_log, progress).sequential_latency()
+    missing = sum(task.weight > 0 for task in tasks) - sum(row.task.weight > 0 for row in kernels)
+    return TuningResult(
+        model=name,
+        log=log,
+        kernels=kernels,
+        default=default,
+        tuned=tuned,
+        missing=missing,
+        untouched=len(tasks) - len(kernels) - missing,
+        mended=opened.mended,
+        seconds=seconds,
+    )

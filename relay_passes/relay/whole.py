@@ -1,0 +1,137 @@
+"""The bodies of units put together as one function that still knows which unit is where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relay_passes.relay.expressions import (
+    arguments,
+    operator_name,
+    post_order,
+    shape_of_type,
+    substitute,
+)
+from relay_passes.relay.fold_constants import folded
+from relay_passes.relay.kernels import RelayUnitFunction
+from relay_passes.relay.transforms import Border, transform_of, transformed_back
+
+
+class Whole:
+    """Units in one body, every call numbered in its span, which TVM's passes keep.
+
+    Attributes
+    ----------
+    parameters
+        One an input.
+    value
+        The expression of each tensor.
+    owner
+        The unit of each numbered call.
+    calls
+        The numbered calls.
+    """
+
+    def __init__(self, units: Sequence[RelayUnitFunction], inputs: Mapping[int, Border]) -> None:
+        self.parameters = [relay.Var(f"x{t}", border.type) for t, border in inputs.items()]
+        self.value: dict[int, Any] = {}
+        self.owner: list[int] = []
+        self.calls: list[relay.Call] = []
+        for parameter, (tensor, border) in zip(self.parameters, inputs.items(), strict=True):
+            self.value[tensor] = transformed_back(parameter, border.transform)
+        for number, unit in enumerate(units):
+            results = self._inline(number, unit)
+            self.value.update(zip(unit.outputs, results, strict=True))
+
+    def _inline(self, number: int, unit: RelayUnitFunction) -> Sequence[Any]:
+        function = _canonical(unit.function)
+        given = [*(self.value[t] for t in unit.data), *unit.constants]
+        new: dict[Any, Any] = dict(zip(function.params, given, strict=True))
+        for expression in post_order(function):
+            if expression in new:
+                continue
+            made = substitute(expression, new.__getitem__)
+            if isinstance(made, relay.Call):
+                made = _split_by_indices(expression, made)
+                made = folded(expression, made) or self._numbered(number, made)
+            new[expression] = made
+        result = new[function.body]
+        if len(unit.outputs) == 1:
+            return [result]
+        if isinstance(result, relay.Tuple):
+            return result.fields
+        return [relay.TupleGetItem(result, place) for place in range(len(unit.outputs))]
+
+    def renumber(self, main: relay.Function) -> Callable[[Any], relay.Call | None]:
+        """Numbers again what a pass rewrote and left without: calls of several results.
+
+        Returns
+        -------
+        callable
+            To be called with each expression of ``main`` after those that it reads.
+        """
+        found = {place_of(expression) for expression in post_order(main)}
+        lost: dict[Any, list[int]] = {}
+        for number, call in enumerate(self.calls):
+            if (number,) not in found:
+                lost.setdefault(_what_is_read(call), []).append(number)
+
+        def numbered(expression: Any) -> relay.Call | None:
+            if not isinstance(expression, relay.Call) or expression.span is not None:
+                return None
+            same = lost.get(_what_is_read(expression))
+            return _with_number(expression, same.pop(0)) if same else None
+
+        return numbered
+
+    def _numbered(self, unit: int, call: relay.Call) -> relay.Call:
+        self.calls.append(_with_number(call, len(self.owner)))
+        self.owner.append(unit)
+        return self.calls[-1]
+
+
+def _with_number(call: relay.Call, number: int) -> relay.Call:
+    span = tvm.ir.Span(tvm.ir.SourceName(str(number)), 0, 0, 0, 0)
+    return relay.Call(call.op, call.args, call.attrs, call.type_args, span)
+
+
+def _what_is_read(call: relay.Call) -> tuple[Any, ...]:
+    """The operator of a call and the places of its arguments, in whichever layouts."""
+    leaves = [a.args[0] if transform_of(a) else a for a in arguments(call)]
+    return (operator_name(call), *map(place_of, leaves))
+
+
+def place_of(expression: Any) -> tuple[Any, ...] | None:
+    """What stays of an expression when passes rewrite the whole; None of what they put in.
+
+    The number of a call, that and the field of its result, or the name of a parameter.
+    """
+    if isinstance(expression, relay.TupleGetItem):
+        inner = place_of(expression.tuple_value)
+        return None if inner is None else (*inner, int(expression.index))
+    if isinstance(expression, relay.Call) and expression.span is not None:
+        return (int(expression.span.source_name.name),)
+    return (expression.name_hint,) if isinstance(expression, relay.Var) else None
+
+
+def _split_by_indices(old: Any, call: relay.Call) -> relay.Call:
+    """TVM would split blocks of channels into equal sections, whether they can be or not."""
+    sections = getattr(call.attrs, "indices_or_sections", None)
+    if operator_name(call) != "split" or not isinstance(sections, int | tvm.tir.IntImm):
+        return call
+    axis = int(call.attrs.axis)
+    extents = [shape_of_type(kind, "a part")[axis] for kind in old.checked_type.fields]
+    indices = list(accumulate(extents))[:-1]
+    return relay.split(call.args[0], indices, axis=axis).tuple_value
+
+
+def _canonical(function: relay.Function) -> relay.Function:
+    """With operators that layouts pass through: a ``bias_add`` becomes an addition."""
+    infer = relay.transform.InferType()
+    passes = tvm.transform.Sequential([infer, relay.transform.CanonicalizeOps(), infer])
+    with tvm.transform.PassContext(opt_level=3):
+        return passes(tvm.IRModule.from_expr(function))["main"]

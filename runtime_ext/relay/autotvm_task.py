@@ -1,0 +1,70 @@
+"""An AutoTVM task of a model, and the configuration that TVM chooses without a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.autotvm.task.space import FallbackConfigEntity
+
+
+@dataclass(frozen=True)
+class AutotvmTask:
+    """A tunable operator, once for all places where the model has it.
+
+    Attributes
+    ----------
+    name
+        Of the first unit, or merged units joined by ``+``, that has it.
+    task
+        AutoTVM's.
+    weight
+        How many times a run of the model computes it.
+    merged
+        How many times it could compute several units at once in their stead.
+    """
+
+    name: str
+    task: Any
+    weight: int
+    merged: int
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations, as the template counts them."""
+        return int(self.task.flop)
+
+    @property
+    def text(self) -> str:
+        """What it computes, for people: the template and the shapes of its tensors."""
+        shapes = ["x".join(map(str, a[1])) for a in self.task.args if a and a[0] == "TENSOR"]
+        return f"{self.task.name} {', '.join(shapes)}"
+
+
+def default_index(task: Any) -> int | None:
+    """Where in a task's space the configuration is that TVM takes without a log.
+
+    Returns
+    -------
+    int or None
+        None if the template's default is outside of the space that it defines.
+    """
+    default = FallbackConfigEntity()
+    with task.target:
+        task.instantiate(default)
+    knob: list[int] = []
+    for name, space in task.config_space.space_map.items():
+        wanted = _value(default[name])
+        found = [i for i, entity in enumerate(space.entities) if _value(entity) == wanted]
+        if not found:
+            return None
+        knob.append(found[0])
+    index = int(task.config_space.knob2point(knob))
+    return index if task.config_space.is_index_valid(index) else None
+
+
+def _value(entity: Any) -> Any:
+    """What an entity says: of a split all extents but the first, which follows from them."""
+    if hasattr(entity, "size"):
+        return tuple(entity.size[1:])
+    return getattr(entity, "val", None) if hasattr(entity, "val") else repr(entity)

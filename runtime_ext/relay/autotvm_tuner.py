@@ -1,0 +1,186 @@
+"""Tune AutoTVM's tasks with its ``XGBTuner``: rounds of trials where the model gains most."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tvm import autotvm
+from tvm.autotvm.tuner import XGBTuner
+
+from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
+from runtime_ext.relay.tuning_file import OpenAutotvmLog, Record
+
+#: Trials a round. Each begins with a server for the runs and a fit of the cost model.
+_ROUND = 16
+#: Merge candidates may never be used: what they gain counts for less.
+_MERGED_SHARE = 0.25
+#: Floating-point operations a second, for where to look first.
+_GUESS = 5e10
+
+#: Tries configurations of a task; what came of each.
+Measure = Callable[[Any, Sequence[Any]], list[Record]]
+#: Called after every round with trials done, all that there will be at most, and the seconds of
+#: a run of the model that they saved.
+Progress = Callable[[int, int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TunedOperator:
+    """What is known of a task.
+
+    Attributes
+    ----------
+    task
+        The operator.
+    default
+        Seconds of TVM's default; None where it was never timed.
+    best
+        Seconds of the fastest.
+    trials
+        Configurations that were tried, now and before.
+    new_trials
+        Those of them that were tried now.
+    """
+
+    task: AutotvmTask
+    default: float | None
+    best: float
+    trials: int
+    new_trials: int
+
+
+def tune(
+    tasks: Sequence[AutotvmTask],
+    log: OpenAutotvmLog,
+    measure: Measure,
+    trials: int,
+    seconds: float | None,
+    progress: Progress,
+) -> tuple[TunedOperator, ...]:
+    """Tune tasks into a log; what it already holds is not tried again.
+
+    Operators of the model that the log does not know have a round first, those of the most
+    arithmetic before the others; then rounds go where the model may gain most. A task's first
+    trial is what TVM does without a log, so that the log's best is never slower than that.
+
+    Parameters
+    ----------
+    tasks
+        Different ones.
+    log
+        Gets every trial at once.
+    measure
+        Times configurations; see :class:`runtime_ext.relay.trial_timer.TrialTimer`.
+    trials
+        Of each task, at most, those in the log included.
+    seconds
+        After which no further round begins; None for no limit.
+    progress
+        Told how it goes.
+
+    Returns
+    -------
+    tuple of TunedOperator
+        Of tasks that some trial of succeeded.
+    """
+    begin = time.perf_counter()
+    states = [_State.of(task, log.records) for task in tasks]
+
+    def report() -> None:
+        total = sum(len(state.tried) + state.room(trials) for state in states)
+        progress(sum(len(state.tried) for state in states), total, sum(s.saved for s in states))
+
+    report()
+    while open_states := [state for state in states if state.room(trials)]:
+        if seconds is not None and time.perf_counter() - begin >= seconds:
+            break
+        state = max(open_states, key=lambda s: (bool(s.task.weight and not s.tried), s.promise))
+        records = state.run_round(min(_ROUND, state.room(trials)), measure)
+        log.append(records)
+        report()
+    return tuple(state.result() for state in states if state.times)
+
+
+@dataclass
+class _State:
+    """A task while it is tuned; configurations are by index into its space."""
+
+    task: AutotvmTask
+    default: int | None
+    records: list[Record] = field(default_factory=list)
+    times: dict[int, float] = field(default_factory=dict)
+    tried: set[int] = field(default_factory=set)
+    new: int = 0
+
+    @staticmethod
+    def of(task: AutotvmTask, records: Sequence[Record]) -> _State:
+        """What a log knows of a task."""
+        inner = task.task
+        state = _State(task, default_index(inner))
+        known: list[Record] = []
+        for given, result in records:
+            if (given.task.name, given.task.args) != (inner.name, inner.args):
+                continue
+            index = given.config.index
+            # The space of another TVM may be another one.
+            if 0 <= index < len(inner.config_space):
+                config = inner.config_space.get(index)
+                if config.to_json_dict()["entity"] == given.config.to_json_dict()["entity"]:
+                    known.append((autotvm.MeasureInput(inner.target, inner, config), result))
+        state.take(known)
+        return state
+
+    @property
+    def promise(self) -> float:
+        """Seconds of the model that another round may save."""
+        weight = self.task.weight + _MERGED_SHARE * self.task.merged
+        best = min(self.times.values(), default=self.task.flops / _GUESS)
+        return weight * best / (1 + len(self.tried) / _ROUND) ** 2
+
+    @property
+    def saved(self) -> float:
+        """Seconds of a run of the model."""
+        if self.default not in self.times:
+            return 0.0
+        return self.task.weight * (self.times[self.default] - min(self.times.values()))
+
+    def room(self, trials: int) -> int:
+        """Trials that are left."""
+        return max(0, min(trials, len(self.task.task.config_space)) - len(self.tried))
+
+    def take(self, records: Sequence[Record]) -> None:
+        """Take in what was tried."""
+        self.records += records
+        for given, result in records:
+            index = given.config.index
+            self.tried.add(index)
+            if not result.error_no:
+                seconds = float(np.mean(result.costs))
+                self.times[index] = min(seconds, self.times.get(index, seconds))
+
+    def run_round(self, count: int, measure: Measure) -> list[Record]:
+        """Try so many configurations, TVM's default first of all."""
+        task = self.task.task
+        tuner = XGBTuner(task, plan_size=_ROUND, feature_type="knob", num_threads=1)
+        if self.records:
+            tuner.update(*zip(*self.records, strict=True))
+        configs: list[Any] = []
+        if self.default is not None and self.default not in self.tried:
+            tuner.visited.add(self.default)
+            configs.append(task.config_space.get(self.default))
+        configs += tuner.next_batch(count - len(configs))
+        made = measure(task, configs)
+        self.new += len(made)
+        self.take(made)
+        return made
+
+    def result(self) -> TunedOperator:
+        """What is known now."""
+        default = None if self.default is None else self.times.get(self.default)
+        return TunedOperator(
+            self.task, default, min(self.times.values()), len(self.tried), self.new
+        )

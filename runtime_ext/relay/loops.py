@@ -1,0 +1,104 @@
+"""What a kernel of ``relay.build`` does: one parallel loop after another, or no such thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm
+
+from tvm_ios.program import ALIGNMENT
+
+#: More would not balance lanes better. Each costs a call, and loops may be over single elements.
+MOST_TILES = 128
+
+#: TVM takes smaller memory from the stack, where the next loop would not find it.
+_STACK_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class KernelLoops:
+    """The parallel loops of a kernel, which run one after another.
+
+    Attributes
+    ----------
+    tiles
+        Of each loop: one call of the loop's body each. Empty if the kernel is not of this form; it
+        then runs whole.
+    workspace
+        Bytes that the loops share.
+    """
+
+    tiles: tuple[int, ...]
+    workspace: int = 0
+
+    def calls(self, symbol: str) -> tuple[tuple[str, int], ...]:
+        """For each phase its function in the exported library and its tiles."""
+        if len(self.tiles) < 2:
+            return ((symbol, *(self.tiles or (1,))),)
+        return tuple((f"{symbol}__{phase}", tiles) for phase, tiles in enumerate(self.tiles))
+
+
+def loops_of(body: Any) -> KernelLoops:
+    """The loops that the body of a lowered function is; what stands between them would run twice.
+
+    Parameters
+    ----------
+    body
+        Of a ``tir.PrimFunc`` as ``relay.build`` keeps it.
+    """
+    found = list(_parts(body))
+    loops = [part for part in found if isinstance(part, int)]
+    sizes = [part.size for part in found if isinstance(part, _Shared)]
+    if None in found or not loops:
+        return KernelLoops(())
+    if len(loops) == 1:
+        return KernelLoops((_tiles(loops[0]),))
+    if any(size <= _STACK_BYTES for size in sizes):
+        return KernelLoops(())
+    rounded = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+    return KernelLoops(tuple(map(_tiles, loops)), rounded)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Bytes allocated outside loops."""
+
+    size: int
+
+
+def _parts(body: Any) -> Iterator[int | _Shared | None]:
+    """Extents of loops and memory in order; None for anything else."""
+    pending = [body]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tvm.tir.SeqStmt):
+            pending.extend(reversed(list(node.seq)))
+        elif isinstance(node, tvm.tir.For) and node.kind == tvm.tir.ForKind.PARALLEL:
+            extent = node.extent
+            yield int(extent) if isinstance(extent, tvm.tir.IntImm) else None
+        elif isinstance(node, tvm.tir.Allocate):
+            kind, fixed = (
+                tvm.DataType(node.dtype),
+                all(isinstance(extent, tvm.tir.IntImm) for extent in node.extents),
+            )
+            size = (
+                prod(int(e) for e in node.extents) * (kind.bits * kind.lanes + 7) // 8
+                if fixed
+                else 0
+            )
+            yield _Shared(size)
+            pending.append(node.body)
+        elif isinstance(node, tvm.tir.DeclBuffer) or (
+            isinstance(node, tvm.tir.AttrStmt) and node.attr_key == "extern_scope"
+        ):
+            pending.append(node.body)
+        else:
+            yield None
+
+
+def _tiles(extent: int) -> int:
+    """So many that each has as many iterations as the others, the last one perhaps fewer."""
+    return -(-extent // -(-extent // MOST_TILES))

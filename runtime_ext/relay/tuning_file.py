@@ -1,0 +1,84 @@
+"""An AutoTVM log that is written: locked, only added to, and mended after a kill."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvm import autotvm
+
+from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
+
+#: What AutoTVM makes of a trial: its ``MeasureInput`` and ``MeasureResult``.
+Record = tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class OpenAutotvmLog:
+    """A log that this process alone may write.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    records
+        What it held when it was opened.
+    mended
+        Unfinished lines that were removed.
+    """
+
+    path: Path
+    records: Sequence[Record]
+    mended: int
+    _handle: int
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write records as AutoTVM does, at once."""
+        lines = "".join(autotvm.record.encode(*record) + "\n" for record in records)
+        os.write(self._handle, lines.encode())
+        os.fsync(self._handle)
+
+
+@contextmanager
+def open_autotvm_log(path: Path, target: Any) -> Generator[OpenAutotvmLog]:
+    """A log for writing, made if there is none, locked until the context ends.
+
+    Raises
+    ------
+    TuningLogError
+        If another process writes it, or it is no log of this target.
+    OSError
+        If it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise TuningLogError(
+                f"another process is tuning into {path}; wait for it or give another file"
+            ) from error
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        # Only what AutoTVM may have begun to write is taken away: any other file is refused below.
+        mended = int(whole < len(content) and _begins_a_record(content[whole:]))
+        if mended:
+            os.truncate(path, whole)
+        empty = not path.read_bytes().strip()
+        records = () if empty else read_autotvm_log(path, target).records
+        if not empty and whole < len(content) and not mended:
+            os.write(handle, b"\n")
+        yield OpenAutotvmLog(path, records, mended, handle)
+    finally:
+        os.close(handle)
+
+
+def _begins_a_record(line: bytes) -> bool:
+    """Whether a line is the beginning of a record, but not all of one."""
+    return b'{"input": ['.startswith(line[:11]) and not line.rstrip().endswith(b"}")

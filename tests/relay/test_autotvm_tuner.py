@@ -1,0 +1,189 @@
+"""Tuning by AutoTVM: what is tried in which order, and the log that it is written to."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from relay_sketch import RelaySketch, module_of
+from small_models import write_small_model
+from test_relay_commands import RELAY, command
+from tvm import autotvm, relay
+
+from relay_passes import MeasuringOptions
+from relay_passes.prepare import prepare
+from relay_passes.relay.measured import MeasuredRelaySearch
+from relay_passes.relay.tuning_tasks import tuning_tasks
+from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
+from runtime_ext.relay.autotvm_tuner import tune
+from runtime_ext.relay.library import host_target
+from runtime_ext.relay.tuning_file import Record, open_autotvm_log
+from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
+from tvm_ios.search.endings import Pruning
+
+TARGET = host_target(2)
+
+
+def _three(s: RelaySketch, x: Any) -> Any:
+    """Two convolutions of one tensor, which merge, and one more like the first of them."""
+    y = relay.nn.relu(x)
+    left, right = s.conv(y, 16, 16), relay.nn.relu(s.conv(y, 16, 32, (1, 1)))
+    return s.conv(left, 16, 16), right
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[AutotvmTask, ...]:
+    prepared = prepare(module_of([(1, 16, 12, 12)], _three))
+    options = MeasuringOptions(
+        lanes=2, cache=tmp_path_factory.mktemp("cache"), pruning=Pruning(1, 2)
+    )
+    return tuning_tasks(MeasuredRelaySearch(prepared, options))
+
+
+class Pretended:
+    """Times of configurations as a formula has them; some fail. Notes what was tried."""
+
+    def __init__(self) -> None:
+        self.rounds: list[tuple[Any, list[int]]] = []
+
+    def __call__(self, task: Any, configs: Sequence[Any]) -> list[Record]:
+        self.rounds.append((task, [config.index for config in configs]))
+        return [
+            (autotvm.MeasureInput(task.target, task, config), self.result(place, config.index))
+            for place, config in enumerate(configs)
+        ]
+
+    def result(self, place: int, index: int) -> Any:
+        failed = place % 3 == 2
+        costs = ("", RuntimeError("failed")) if failed else (1e-4 + index * 1e-7,)
+        return autotvm.MeasureResult(costs, 4 if failed else 0, 0.1, time.time())
+
+
+def quiet(done: int, total: int, saved: float) -> None:
+    """Report nothing."""
+
+
+def test_the_tasks_are_those_of_units_and_merges(tasks: tuple[AutotvmTask, ...]) -> None:
+    assert [(task.name, task.weight, task.merged) for task in tasks] == [
+        ("conv2d_1", 2, 0),
+        ("conv2d_3", 1, 0),
+        ("conv2d_1+conv2d_3", 0, 1),
+    ]
+    assert tasks[2].text == "conv2d_NCHWc.x86 1x16x12x12, 48x16x3x3"
+    # Padding counts for a little.
+    assert 1 <= tasks[0].flops / (2 * 12 * 12 * 16 * 16 * 9) < 1.1
+
+
+def test_the_default_is_what_tvm_takes_without_a_log(tasks: tuple[AutotvmTask, ...]) -> None:
+    task = tasks[0].task
+    index = default_index(task)
+    assert index is not None
+    with autotvm.FallbackContext() as fallback, task.target:
+        fallback.silent = True
+        task.func(*task.args)
+        theirs = fallback.query(task.target, task.workload)
+    ours = task.config_space.get(index)
+    assert [tuple(ours[n].size[1:]) for n in ("tile_ic", "tile_oc")] == [
+        tuple(theirs[n].size[1:]) for n in ("tile_ic", "tile_oc")
+    ]
+
+
+# With more than a round's trials AutoTVM's cost model chooses, which starts processes.
+@pytest.mark.parametrize("trials", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_rounds_are_written_at_once_and_continued(
+    tasks: tuple[AutotvmTask, ...], trials: int, tmp_path: Path
+) -> None:
+    timer, path = Pretended(), tmp_path / "logs" / "model.log"
+    with open_autotvm_log(path, TARGET) as log:
+        first = tune(tasks, log, timer, trials, None, quiet)
+    assert [row.trials for row in first] == [trials] * 3
+    firsts: dict[Any, int] = {}
+    for task, tried in timer.rounds:
+        firsts.setdefault(task.workload, tried[0])
+    assert [firsts[t.task.workload] for t in tasks] == [default_index(t.task) for t in tasks]
+    weights = {t.task.workload: t.weight for t in tasks}
+    assert all(weights[task.workload] for task, _ in timer.rounds[:2]), "the model's own first"
+    for row in first:
+        assert row.default is not None
+        assert row.best <= row.default
+    assert len(path.read_text().splitlines()) == 3 * trials
+
+    again = Pretended()
+    with open_autotvm_log(path, TARGET) as log:
+        second = tune(tasks, log, again, trials + 4, None, quiet)
+    assert [(row.trials, row.new_trials) for row in second] == [(trials + 4, 4)] * 3
+    tried = [
+        (task.workload, index)
+        for task, indices in (*timer.rounds, *again.rounds)
+        for index in indices
+    ]
+    assert len(set(tried)) == len(tried) == 3 * (trials + 4), "nothing is tried twice"
+    assert read_autotvm_log(path, TARGET).coverage(module_of([(1, 16, 12, 12)], _three)) == (2, 2)
+
+
+def test_time_and_trials_are_limits(tasks: tuple[AutotvmTask, ...], tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    with open_autotvm_log(tmp_path / "log", TARGET) as log:
+        done = tune(tasks, log, Pretended(), 5, 0, lambda a, b, _: told.append((a, b)))
+        assert done == ()
+        found = tune(tasks, log, Pretended(), 5, None, lambda a, b, _: told.append((a, b)))
+    assert told == [(0, 15), (0, 15), (5, 15), (10, 15), (15, 15)]
+    assert [row.trials for row in found] == [5, 5, 5]
+
+
+def test_a_killed_run_leaves_nothing_that_stands_in_the_way(
+    tasks: tuple[AutotvmTask, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    with open_autotvm_log(path, TARGET) as log:
+        tune(tasks[:1], log, Pretended(), 3, None, quiet)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])
+    with open_autotvm_log(path, TARGET) as log:
+        assert (log.mended, len(log.records)) == (1, 2)
+        refused = pytest.raises(TuningLogError, match="another process is tuning into")
+        with refused, open_autotvm_log(path, TARGET):
+            pass
+    assert path.read_bytes() == whole[: whole[:-1].rfind(b"\n") + 1]
+
+
+@pytest.mark.parametrize("content", ["a shopping list", '{"a": 1}\n', "{\n"])
+def test_other_files_are_refused_and_left_alone(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text(content)
+    refused = pytest.raises(TuningLogError, match="line 1 of the tuning log")
+    with refused, open_autotvm_log(path, TARGET):
+        pass
+    assert path.read_text() == content
+
+
+def test_the_space_of_another_tvm_is_not_taken_for_ours(
+    tasks: tuple[AutotvmTask, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    with open_autotvm_log(path, TARGET) as log:
+        tune(tasks[:1], log, Pretended(), 2, None, quiet)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[1]["config"]["index"] = (rows[1]["config"]["index"] + 1) % 20
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with open_autotvm_log(path, TARGET) as log:
+        (row,) = tune(tasks[:1], log, Pretended(), 1, None, quiet)
+    assert row.trials == 1
+
+
+@pytest.mark.slow
+def test_tune_and_build_with_what_was_found(tmp_path: Path) -> None:
+    model, log = write_small_model(tmp_path), tmp_path / "small.log"
+    options = ["--log", log, "--lanes", 2, "--json"]
+    found = command("tune", model, *RELAY, *options, "--trials", 2)
+    assert found["missing"] == 0
+    assert [row["new_trials"] for row in found["kernels"]] == [2] * len(found["kernels"])
+    assert any(row["merged"] for row in found["kernels"])
+    assert found["latency_ms"]["tuned"] > 0
+    given = ["--policy", "sequential", "-o", tmp_path / "out"]
+    made = command("optimize", model, *RELAY, *options, *given)
+    assert made["search"]["tuned"] == {"found": 3, "used": 3, "missing": 0}

@@ -1,0 +1,90 @@
+"""The commands with ``--dialect relay``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import write_small_model
+from typer.testing import CliRunner
+
+from runtime_ext.relay.library import host_target
+from tvm_ios.cli import app
+
+RELAY = ["--dialect", "relay"]
+
+
+def command(*arguments: object, code: int = 0) -> Any:
+    """What a command says: its JSON, or with another exit code what stands on stderr."""
+    done = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+    assert done.exit_code == code, (done.stderr, done.exception)
+    return json.loads(done.stdout) if code == 0 else " ".join(done.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize("arguments", [["stats"], ["schedule", "--policy", "ios-both"]])
+def test_both_ways_of_reading_a_model_say_the_same(arguments: list[str], model: Path) -> None:
+    name, *options = arguments
+    with_tvm = command(name, model, *options, *RELAY, "--json")
+    without = command(name, model, *options, "--json")
+    assert with_tvm.pop("search", {}).get("states") == without.pop("search", {}).get("states")
+    assert with_tvm == without
+
+
+@pytest.mark.slow
+def test_optimize_and_run_with_a_schedule_found_without_tvm(model: Path, tmp_path: Path) -> None:
+    schedule = tmp_path / "schedule.json"
+    command("schedule", model, "--cost", "v100", "-o", schedule, "--json")
+    out = tmp_path / "out"
+    options = ["--policy", "ios-both", "--schedule", schedule, "--lanes", 2, "-o", out, "--json"]
+    found = command("optimize", model, *RELAY, *options, "--max-measurements", 2)
+    by_policy = {row["policy"]: row for row in found["policies"]}
+    assert set(by_policy) == {"tvm", "sequential", "ios-both", "given"}
+    assert max(row["max_rel_error"] for row in by_policy.values()) <= 1e-4
+    assert found["search"]["tuned"] is None
+    result = tmp_path / "result.npz"
+    command("run", out, "--output", result, "--repeat", 1, "--json")
+    with np.load(result) as arrays:
+        (output,) = arrays.values()
+    assert output.shape == (1, 40 * 42)
+    assert output.std() > 0.1
+
+
+@pytest.mark.slow
+def test_bench_beside_the_graph_executor(model: Path) -> None:
+    options = ["--against", "tvm", "--policy", "greedy", "--lanes", 2, "--rounds", 6, "--json"]
+    (network,) = command("bench", model, *RELAY, *options, "--seconds", 1)["networks"]
+    assert set(network["latency_ms"]) == {"ours", "sequential", "tvm"}
+    assert network["max_rel_error"]["ours"] <= 1e-4
+
+
+def test_what_is_refused(model: Path, tmp_path: Path) -> None:
+    relax = command("optimize", model, "-o", tmp_path / "a", code=1)
+    assert "the Relax passes are written for apache-tvm 0.27, and this is TVM 0.1" in relax
+    assert "choose the dialect relay" in relax
+    tiles = command("optimize", model, *RELAY, "--policy", "rammer", code=1)
+    assert "the policy 'rammer' places tiles" in tiles
+    assert "for CPUs only" in command("optimize", model, *RELAY, "--target", "cuda", code=2)
+    compact = command("tune", model, *RELAY, "--log", tmp_path / "log", "--compact", code=1)
+    assert "AutoTVM logs are only added to: leave out --compact" in compact
+    nothing = command("optimize", model, *RELAY, "--log", tmp_path / "none.log", code=1)
+    assert "none.log cannot be read" in nothing
+    module = tmp_path / "module.json"
+    module.write_text('{"nodes": []}')
+    assert "is not read as Relay: give an .onnx file" in command("stats", module, *RELAY, code=1)
+
+
+def test_a_processor_level_is_one_that_older_compilers_know() -> None:
+    from runtime_ext.targets import target_of
+
+    target = target_of("llvm", "x86-64-v3", 2, "relay")
+    assert str(target.attrs["mcpu"]) == "haswell"
+    assert target_of("llvm", None, 2, "relay") is None
+    assert str(host_target(2, "x86-64-v3")) == str(target)
