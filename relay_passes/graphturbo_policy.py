@@ -33,7 +33,9 @@ class Unrolled:
     places: tuple[LanePlace, ...]
 
 
-def graphturbo_policy(prepared: Prepared, *, lanes: int, capacity: int) -> Unrolled:
+def graphturbo_policy(
+    prepared: Prepared, *, lanes: int, capacity: int, axes: tuple[int, ...] = (0, 2)
+) -> Unrolled:
     """Partition a module for a CPU's lanes.
 
     An instance's units follow each other on one lane, so that what it computes stays in the
@@ -56,7 +58,7 @@ def graphturbo_policy(prepared: Prepared, *, lanes: int, capacity: int) -> Unrol
     """
     extraction = prepared.outliner.extraction
     layers = form_layers(extraction.graph)
-    splitter = Splitter(layers, capacity, lanes, batch_only=True)
+    splitter = Splitter(layers, capacity, lanes, axes=axes)
     instances = split_into_instances(layers, group(splitter))
     order = order_instances(instances, exact=False)[0].order
     unrolled = prepare_canonical(

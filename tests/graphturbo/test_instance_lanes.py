@@ -17,7 +17,7 @@ from tvm_ios.graphturbo.split_info import Splitter
 
 def instances_of(model: Any, capacity: int) -> Instances:
     layers = form_layers(Runner(model).graph)
-    return split_into_instances(layers, group(Splitter(layers, capacity, 4, batch_only=True)))
+    return split_into_instances(layers, group(Splitter(layers, capacity, 4, axes=(0,))))
 
 
 @settings(max_examples=60, deadline=None)

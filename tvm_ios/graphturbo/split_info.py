@@ -11,6 +11,7 @@ from tvm_ios.graphturbo.box import Box, share
 from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import Part, exits, part_of, whole_part
 from tvm_ios.graphturbo.layers import Layers, form_layers
+from tvm_ios.graphturbo.rows import cuts_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,16 @@ class Splitter:
         powers of two, for balance.
     recomputation
         The largest share of a sub-graph's work that its parts may do again where they overlap.
-    batch_only
-        Cut outermost axes alone: then all parts of a sub-graph are the same computation.
+    axes
+        Which axes of outputs may be cut, if not any: 0, the batch, whose parts are the same
+        computation, and 2, the rows of images, of operators that :func:`cuts_rows` knows.
     """
 
     layers: Layers
     capacity: int
     cores: int = 8
     recomputation: float = 0.1
-    batch_only: bool = False
+    axes: tuple[int, ...] | None = None
 
     @cached_property
     def dimensions(self) -> Dimensions:
@@ -150,13 +152,18 @@ class Splitter:
         return [part_of(self.layers, subgraph, split.owned(graph, place)) for place in places]
 
     def _axes(self, subgraph: int, dimension: int) -> dict[int, int] | None:
-        """The axis of every output along a dimension, or None if one has none."""
+        """The axis of every output along a dimension, or None if one has none that may be cut."""
         axes: dict[int, int] = {}
         for tensor in exits(self.layers, subgraph):
             axis = self.dimensions.matching_axis(dimension, tensor)
-            if axis is None or (self.batch_only and axis):
+            if axis is None or (self.axes is not None and axis not in self.axes):
                 return None
             axes[tensor] = axis
+        if self.axes is not None and any(axes.values()):
+            members = self.layers.members
+            operators = (op for layer in bits(subgraph) for op in members[layer])
+            if not all(cuts_rows(self.dimensions, dimension, op) for op in operators):
+                return None
         return axes
 
     def _factors(self, axes: Mapping[int, int]) -> list[int]:
