@@ -42,8 +42,8 @@ def intersects(a: Box, b: Box) -> bool:
 
 
 def share(shape: Sequence[int], axis: int, part: int, parts: int) -> Box:
-    """One of so many equal parts along an axis, whose extent they divide."""
-    size = shape[axis] // parts
+    """One of so many parts along an axis, of equal extents but for the last one."""
+    size = -(-shape[axis] // parts)
     box = list(whole(shape))
-    box[axis] = (part * size, (part + 1) * size)
+    box[axis] = (part * size, min((part + 1) * size, shape[axis]))
     return tuple(box)

@@ -167,9 +167,20 @@ class Splitter:
         return axes
 
     def _factors(self, axes: Mapping[int, int]) -> list[int]:
-        """1, 2, 4, ... up to the cores, then all; those that cut every output evenly."""
+        """1, 2, 4, ... up to the cores, then all; those that cut every output evenly.
+
+        The last part of a row may be smaller; then every core gets equally many parts.
+        """
         extents = [self.layers.graph.tensors[t].shape[axis] for t, axis in axes.items()]
-        return [v for v in self._values(min(extents)) if all(n % v == 0 for n in extents)]
+        values = self._values(min(extents))
+        if self.axes is not None and all(axes.values()):
+            return [
+                v
+                for v in values
+                if (v < self.cores or v % self.cores == 0)
+                and all(-(-n // v) * (v - 1) < n for n in extents)
+            ]
+        return [v for v in values if all(n % v == 0 for n in extents)]
 
     def _values(self, most: int) -> list[int]:
         powers = [1 << i for i in range(self.cores.bit_length()) if 1 << i <= self.cores]
