@@ -21,7 +21,7 @@ from runtime_ext.kernels.unit_compiler import UnitCompiler
 from runtime_ext.machine import available_lanes, cache_folder
 from runtime_ext.scheduled_module import ScheduledModule, read_scheduled_module
 from runtime_ext.session import Port, Session
-from tvm_ios.arena.planner import PlannedMemory, plan_memory
+from tvm_ios.arena.planner import PlannedMemory, plan_lane_memory, plan_memory
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from runtime_ext.cuda.compiler import CudaKernelCompiler
 
 Array = np.ndarray[Any, Any]
+
+#: Policies whose lanes work by themselves for long.
+_INSTANCES = frozenset({"graphturbo", "holistic"})
 
 
 @dataclass(frozen=True)
@@ -192,6 +195,8 @@ def build(
         parts=memory.parts,
         placements=read.placements,
     )
+    # Lanes that run whole instances have a region of the arena each, which stays in their caches.
+    plan = plan_lane_memory if read.schedule.get("policy") in _INSTANCES else plan_memory
     buffers = tensor_names(graph)
 
     def port(tensor: int, name: str) -> Port:
@@ -200,7 +205,7 @@ def build(
 
     return BuiltModel(
         program=program,
-        memory=plan_memory(program),
+        memory=plan(program),
         compiler=compiler,
         constants=constants,
         inputs=tuple(port(t, graph.tensors[t].name) for t in graph.inputs),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +14,9 @@ from relay_passes.relax.pieces import Pieces, emit_results
 from relay_passes.relax.resized import emit_resized
 from tvm_ios.graph import OpGraph, bits
 from tvm_ios.graphturbo.footprint import tensor_boxes
+from tvm_ios.graphturbo.instance_units import INSTANCE_NAME
 from tvm_ios.graphturbo.instances import Instances
 from tvm_ios.graphturbo.workload import with_batch
-
-_NAME = re.compile(r"instance(\d+)_")
 
 
 def unroll_instances(
@@ -83,7 +81,7 @@ def instance_of_units(graph: OpGraph, units: OpGraph, order: Sequence[int]) -> l
     found: list[int | None] = []
     for unit in units.operators:
         names = (graph.operators[member].name for member in unit.members)
-        numbers = [int(match[1]) for name in names if (match := _NAME.match(name))]
+        numbers = [int(match[1]) for name in names if (match := INSTANCE_NAME.match(name))]
         found.append(max(numbers, key=at.__getitem__, default=None))
     return found
 
