@@ -26,7 +26,7 @@ def test_plans_are_safe_and_regions_kept(program: Program) -> None:
 
 
 def two_lanes(instances: int) -> Program:
-    """Lanes that work by themselves: each instance writes ``a``, makes ``b`` of it, and drops both."""
+    """Lanes that work by themselves: each instance makes ``b`` of ``a``, and drops both."""
     kind = BufferType((64,))
     buffers = [
         Buffer(f"{name}{lane}{i}", kind, Role.INTERMEDIATE)
