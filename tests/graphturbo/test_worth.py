@@ -11,20 +11,22 @@ from onnx_networks import Runner, Sketch, networks
 
 from tvm_ios.graph import OpGraph
 from tvm_ios.graphturbo.footprint import whole_part
+from tvm_ios.graphturbo.grouping import SubGraph
 from tvm_ios.graphturbo.layers import form_layers
-from tvm_ios.graphturbo.split_info import Splitter
-from tvm_ios.graphturbo.worth import Choice, choose_subgraphs, lane_capacities
+from tvm_ios.graphturbo.split_info import Split, Splitter
+from tvm_ios.graphturbo.worth import Choice, Worth, choose_subgraphs, lane_capacities
 from tvm_ios.memory_hierarchy import MemoryHierarchy
 
-#: Two lanes; a byte takes 1, 4 and 16 ns of both from their own caches, the shared one and memory.
+#: Two lanes. Half of a cache counts; a byte takes 1, 4 and 16 ns of both from their own caches,
+#: the shared one and memory.
 DEVICE = MemoryHierarchy(
     name="cpu",
     description="",
     clusters=1,
     cores=2,
     compute_units=1,
-    local_buffer=4096,
-    global_buffer=32_768,
+    local_buffer=8192,
+    global_buffer=65_536,
     memory_bandwidth=1e9 / 16,
     global_bandwidth=1e9 / 4,
     local_bandwidth=1e9,
@@ -40,9 +42,9 @@ def choose(graph: OpGraph, device: MemoryHierarchy) -> Choice:
     return choose_subgraphs([Splitter(layers, c, 2, axes=(0, 2)) for c in capacities], device)
 
 
-def poolings(height: int) -> OpGraph:
+def poolings(height: int, batch: int = 1) -> OpGraph:
     """Three poolings that keep the extents: 1 KB for 32 rows, all of them traffic."""
-    sketch = Sketch((1, 1, height, 8))
+    sketch = Sketch((batch, 1, height, 8))
     name = "x"
     for _ in range(3):
         name = sketch.op("MaxPool", name, kernel_shape=[3, 3], pads=[1] * 4)
@@ -62,6 +64,19 @@ def test_rows_are_split_where_tensors_travel() -> None:
     assert choice.layer_by_layer == 3 * (1 + 2) * 16_384 * 4e-9
 
 
+def test_rows_of_several_images_are_copied_once_more() -> None:
+    layers = form_layers(poolings(256, batch=2))
+    (result,) = layers.graph.outputs
+    worth = Worth(layers, DEVICE)
+    rows, images = (
+        worth.apart(
+            SubGraph((1 << len(layers)) - 1, Split(2, len(layers), axis, {result: axis}, 0))
+        )
+        for axis in (2, 0)
+    )
+    assert rows > images + (1 + 2) * 16_384 * 4e-9
+
+
 def test_nothing_is_split_where_caches_do_not_matter() -> None:
     flat = replace(DEVICE, memory_bandwidth=1e9, global_bandwidth=1e9)
     slow = replace(DEVICE, peak_flops=1e6)
@@ -79,7 +94,7 @@ def test_a_lane_without_work_beside_it_is_not_worth_it() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    model=networks(), local=st.sampled_from((512, 2048, 8192)), peak=st.sampled_from((1e8, 1e12))
+    model=networks(), local=st.sampled_from((1024, 4096, 16_384)), peak=st.sampled_from((1e8, 1e12))
 )
 def test_bounds(model: Any, local: int, peak: float) -> None:
     graph = Runner(model).graph

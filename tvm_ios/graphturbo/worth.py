@@ -19,6 +19,8 @@ from tvm_ios.memory_hierarchy import MemoryHierarchy
 _STARTS = 2
 #: A cache line is fetched before it is written, and written back later.
 _WRITES = 2
+#: Of a cache a tensor may count on this part: what streams through, weights and others take it too.
+_USABLE = 0.5
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Worth:
     A layer takes as long as its arithmetic at the peak or its traffic, whichever is longer. Layer
     by layer what it reads and makes comes from where all of that has room: the lanes' own caches,
     the shared one, or main memory. Inside an instance it comes from where the peak of the instance
-    has room; only what the sub-graph reads and makes lies where the whole tensors have. Every
+    has room; only what the sub-graph reads and makes lies where the whole tensors have. Rows of
+    several images are no run of memory, so results that are cut so are copied once more. Every
     lane reads all weights of a layer, and reads them again for each of its instances, from the
     shared cache if those of the whole graph fit it.
 
@@ -81,7 +84,11 @@ class Worth:
                 self._seconds(layer, flops, boxes, rates, lanes) + self.device.kernel_overhead
                 for layer, flops, boxes in self._steps(mask, work)
             )
-        return max(busy)
+        return max(busy) + sum(
+            graph.tensors[t].nbytes * (1 + _WRITES) / border[t]
+            for t, axis in subgraph.split.axes.items()
+            if math.prod(graph.tensors[t].shape[: min(axis, 1)]) > 1
+        )
 
     def _steps(self, subgraph: int, work: Part) -> Iterator[tuple[int, float, Mapping[int, Box]]]:
         """The layers, their FLOPs, and the boxes that they read and make."""
@@ -115,9 +122,9 @@ class Worth:
     def _rate(self, footprint: int, most: float = math.inf) -> float:
         """Bytes a second, all lanes together, of what takes so many bytes in all lanes."""
         device = self.device
-        if footprint <= device.cluster_local_buffer:
+        if footprint <= _USABLE * device.cluster_local_buffer:
             return min(most, device.local_bandwidth)
-        if footprint <= device.global_buffer:
+        if footprint <= _USABLE * device.global_buffer:
             return min(most, device.global_bandwidth)
         return min(most, device.memory_bandwidth)
 
@@ -169,7 +176,7 @@ def _choose(splitter: Splitter, device: MemoryHierarchy) -> Choice:
 
 
 def lane_capacities(device: MemoryHierarchy) -> Sequence[int]:
-    """Bytes of an instance that are worth trying: from a lane's own cache to its share of all."""
-    share = device.global_buffer // device.cores
-    least = min(device.local_buffer, share)
+    """Bytes of an instance that are worth trying: of a lane's own cache, to its share of all."""
+    share = int(_USABLE * device.global_buffer) // device.cores
+    least = min(int(_USABLE * device.local_buffer), share)
     return [least << i for i in range((share // least).bit_length())]
