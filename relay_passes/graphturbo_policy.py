@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_passes.prepare import Prepared, prepare_canonical
-from relay_passes.relax.unroll import instance_of_units, unroll_instances
+from relay_passes.instance_schedule import unroll_schedule
+from relay_passes.prepare import Prepared
 from runtime_ext.cpu_hierarchy import cpu_hierarchy
-from tvm_ios.graphturbo.grouping import group
-from tvm_ios.graphturbo.instance_units import instance_rule
-from tvm_ios.graphturbo.instances import Instances, split_into_instances
-from tvm_ios.graphturbo.lanes import LanePlace, lane_schedule, place_instances
-from tvm_ios.graphturbo.layers import form_layers
-from tvm_ios.graphturbo.orders import order_instances
-from tvm_ios.graphturbo.split_info import Splitter
-from tvm_ios.graphturbo.worth import choose_subgraphs, lane_capacities
+from tvm_ios.graphturbo.instances import Instances
+from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
 from tvm_ios.memory_hierarchy import MemoryHierarchy
 from tvm_ios.schedule import Schedule
 
@@ -26,15 +20,17 @@ class Unrolled:
     Attributes
     ----------
     prepared, schedule
-        For :func:`relay_passes.prepare.apply_schedule`.
-    instances, places
-        What was split, and where it runs.
+        Of the units of instances.
+    instances
+        What was split.
+    planned
+        The schedule of the given module, for :func:`relay_passes.prepare.apply_schedule` and files.
     """
 
     prepared: Prepared
     schedule: Schedule
     instances: Instances
-    places: tuple[LanePlace, ...]
+    planned: Schedule
 
 
 def graphturbo_policy(
@@ -47,9 +43,7 @@ def graphturbo_policy(
 ) -> Unrolled:
     """Partition a module for a CPU's lanes.
 
-    An instance's units follow each other on one lane, so that what it computes stays in the
-    cache of this lane, where the memory plan gives the next instance the same bytes. Units of
-    equal instances share their kernels, and all of them their weights.
+    Units of equal instances share their kernels, and all of them their weights.
 
     Parameters
     ----------
@@ -70,16 +64,13 @@ def graphturbo_policy(
     DialectError
         If an operator has its batch written down where it cannot be changed.
     """
-    extraction = prepared.outliner.extraction
-    layers = form_layers(extraction.graph)
     if device is None and capacity is None:
         device = cpu_hierarchy(lanes)
-    sizes = [capacity] if capacity is not None else lane_capacities(device) if device else []
-    splitters = [Splitter(layers, size, lanes, axes=axes) for size in sizes]
-    subgraphs = (
-        group(splitters[0]) if device is None else choose_subgraphs(splitters, device).subgraphs
+    graph, units = prepared.outliner.extraction.graph, prepared.units
+    instances = choose_instances(
+        graph, units, lanes=lanes, capacity=capacity, axes=axes, device=device
     )
-    return unroll_subgraphs(prepared, split_into_instances(layers, subgraphs), lanes)
+    return unroll_subgraphs(prepared, instances, lanes)
 
 
 def unroll_subgraphs(prepared: Prepared, instances: Instances, lanes: int) -> Unrolled:
@@ -88,25 +79,11 @@ def unroll_subgraphs(prepared: Prepared, instances: Instances, lanes: int) -> Un
     Parameters
     ----------
     prepared, instances
-        A module, and instances of its operators, split along the batch or rows of images.
+        A module, and instances of its units, split along the batch or rows of images.
     lanes
         Execution units.
     """
-    extraction = prepared.outliner.extraction
-    order = order_instances(instances, exact=False)[0].order
-    unrolled = prepare_canonical(
-        unroll_instances(prepared.module, extraction, instances, order),
-        extraction.graph.name,
-        instance_rule,
-    )
-    graph, units = unrolled.outliner.extraction.graph, unrolled.units
-    places = place_instances(instances, lanes)
-    schedule = lane_schedule(
-        units,
-        instance_of_units(graph, units, order),
-        order,
-        places,
-        batch=extraction.graph.batch,
-        device=f"{lanes} lanes",
-    )
-    return Unrolled(unrolled, schedule, instances, places)
+    planned = instances_schedule(prepared.units, instances, lanes, f"{lanes} lanes")
+    if planned.instances is None:
+        return Unrolled(prepared, planned, instances, planned)
+    return Unrolled(*unroll_schedule(prepared, planned), instances, planned)

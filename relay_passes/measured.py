@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tvm
 
@@ -19,7 +20,12 @@ from runtime_ext.stage_search import StageSearch
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.schedule import Schedule
+from tvm_ios.search.lazy import LazyStatistics
 from tvm_ios.search.network import SearchStatistics
+from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
+
+if TYPE_CHECKING:
+    from relay_passes.instance_search import InstanceSearch
 
 
 class MeasuredSearch(StageSearch):
@@ -39,6 +45,8 @@ class MeasuredSearch(StageSearch):
         )
         self.compiler, device = self.backend.compiler, self.backend.device
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
+        self._found: dict[tuple[str, int | None], tuple[Schedule, LazyStatistics | None]] = {}
+        self._instances: InstanceSearch | None = None
         self.memory = arrange(prepared.units, functions)
         self._header = LogHeader(device.name, str(self.compiler.target), tvm.__version__)
         timer = StageTimer(
@@ -47,6 +55,33 @@ class MeasuredSearch(StageSearch):
         blocks = cut_blocks(prepared.units, options.max_block)
         tuned = options.database is not None
         super().__init__(timer, blocks, options, progress, choose_forms=tuned)
+
+    def schedule(
+        self, policy: str, memory_budget: int | None = None
+    ) -> tuple[Schedule, LazyStatistics | None]:
+        """The schedule of a policy, found once; see :meth:`StageSearch.schedule`.
+
+        Raises
+        ------
+        SearchError
+            If the policy is unknown, or runs instances and the target is no CPU.
+        """
+        key = (policy, memory_budget)
+        if key not in self._found:
+            self._found[key] = self._schedule(policy, memory_budget)
+        return self._found[key]
+
+    def _schedule(
+        self, policy: str, memory_budget: int | None
+    ) -> tuple[Schedule, LazyStatistics | None]:
+        if policy not in (GRAPHTURBO, HOLISTIC) or self.backend.executor != "native":
+            return super().schedule(policy, memory_budget)
+        from relay_passes.instance_search import InstanceSearch
+
+        if self._instances is None:
+            self._instances = InstanceSearch(self)
+        instances = self._instances
+        return instances.graphturbo() if policy == GRAPHTURBO else instances.holistic()
 
     def recorded(
         self, policy: str, log: Path, memory_budget: int | None = None

@@ -27,15 +27,12 @@ from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program, UnitCode
 from tvm_ios.program_builder import ConstantName, tensor_names
-from tvm_ios.schedule import Stage
+from tvm_ios.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage
 
 if TYPE_CHECKING:
     from runtime_ext.cuda.compiler import CudaKernelCompiler
 
 Array = np.ndarray[Any, Any]
-
-#: Policies whose lanes work by themselves for long.
-_INSTANCES = frozenset({"graphturbo", "holistic"})
 
 
 @dataclass(frozen=True)
@@ -140,6 +137,7 @@ def build(
     lanes = lanes or available_lanes()
     compiler = compiler or backend(target, lanes, cache_folder() / "kernels").compiler
     read = read_scheduled_module(module, name)
+    require_lanes(read.schedule, lanes)
     graph = read.graph
     memory = arrange(graph, read.functions)
     sources = {
@@ -183,7 +181,9 @@ def build(
         # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.
         return known[unit][count - 1] if unit in known else 1 / count
 
-    side_by_side = (unit for s in read.stages if len(s.groups) > 1 for unit in s.units)
+    # As many groups as lanes have one each, whatever they take.
+    shared = (s for s in read.stages if len(s.groups) not in (1, lanes))
+    side_by_side = (unit for s in shared for unit in s.units)
     program = lower_stages(
         graph,
         read.stages,
@@ -196,7 +196,7 @@ def build(
         placements=read.placements,
     )
     # Lanes that run whole instances have a region of the arena each, which stays in their caches.
-    plan = plan_lane_memory if read.schedule.get("policy") in _INSTANCES else plan_memory
+    plan = plan_lane_memory if UNROLLED_FROM in read.schedule else plan_memory
     buffers = tensor_names(graph)
 
     def port(tensor: int, name: str) -> Port:
@@ -212,6 +212,22 @@ def build(
         outputs=tuple(map(port, graph.outputs, read.output_names)),
         schedule=read.schedule,
     )
+
+
+def require_lanes(schedule: Mapping[str, Any], lanes: int) -> None:
+    """Refuse to build for fewer lanes than a schedule has placed instances on.
+
+    Raises
+    ------
+    ScheduleError
+        If it has.
+    """
+    plan = Schedule.from_json(schedule.get(UNROLLED_FROM, schedule)).instances
+    if plan is not None and plan.lanes > lanes:
+        raise ScheduleError(
+            f"the schedule places instances on lane {plan.lanes - 1}, and there are {lanes} lanes, "
+            "numbered from zero: build for more lanes, or search again"
+        )
 
 
 def _chosen(

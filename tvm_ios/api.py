@@ -16,6 +16,7 @@ from tvm_ios.optimized import Compiled, Optimized
 from tvm_ios.paired import PairedRatio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
+from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
 from tvm_ios.search.policies import POLICIES as SEARCHING
 from tvm_ios.search.stage_memory import MemoryBudgetError, stages_peak
 from tvm_ios.verdict import (
@@ -45,6 +46,9 @@ POLICIES = (
     "ios-holistic",
 )
 
+#: All that can be measured on this machine's CPU.
+MEASURED_POLICIES = (*POLICIES, GRAPHTURBO, HOLISTIC)
+
 #: Those whose schedules need no profiles of kernels.
 _UNPLACED = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
 
@@ -56,7 +60,8 @@ def optimize(
     options: MeasuringOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
-    policies: Sequence[str] = POLICIES,
+    batch: int | None = None,
+    policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     sequential: Path | None = None,
     memory_budget: int | None = None,
@@ -81,8 +86,10 @@ def optimize(
         Seed of weights that replace constant-valued ones.
     shapes
         Of inputs with dynamic dimensions.
+    batch
+        Another leading extent of all inputs, of ONNX models.
     policies
-        What to try; ``sequential`` is always built.
+        What to try, all by default; ``sequential`` is always built.
     schedule
         A schedule file to try too, as the policy ``given``.
     sequential
@@ -116,7 +123,7 @@ def optimize(
     watch = _Watch()
     options = options or MeasuringOptions()
     report = progress or _silent
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, batch=batch)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     given: dict[str, Schedule] = {}
@@ -125,6 +132,8 @@ def optimize(
         given["given"].validate(prepared.units)
     watch.lap("import")
     search = MeasuredSearch(prepared, options, progress)
+    if policies is None:
+        policies = MEASURED_POLICIES if search.backend.executor == "native" else POLICIES
     searched, took = _search(search, policies, memory_budget)
     schedules = searched | given
     watch.lap("search")
@@ -180,6 +189,7 @@ def compile_unmeasured(
     options: MeasuringOptions,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
+    batch: int | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     progress: Progress | None = None,
@@ -188,7 +198,7 @@ def compile_unmeasured(
 
     Parameters
     ----------
-    model, output, options, random_weights, shapes, schedule, progress
+    model, output, options, random_weights, shapes, batch, schedule, progress
         As of :func:`optimize`; a given schedule is the only one.
     cost
         A device's name or file, or a log (``.jsonl``) of measurements on such a machine.
@@ -211,7 +221,7 @@ def compile_unmeasured(
 
     require_writable(output)
     report = progress or _silent
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, batch=batch)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     search = MeasuredSearch(prepared, options, progress)
@@ -249,7 +259,11 @@ def compile_unmeasured(
 
 
 def load_units(
-    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+    model: str,
+    *,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
 ) -> OpGraph:
     """The graph of units of any model; without TVM where the model can be read without it.
 
@@ -261,6 +275,8 @@ def load_units(
         Seed of the weights that replace constant-valued ones, or None to keep them.
     shapes
         Of inputs with dynamic dimensions.
+    batch
+        Another leading extent of all inputs, of ONNX models.
 
     Raises
     ------
@@ -268,24 +284,30 @@ def load_units(
         If the model cannot be read, one sentence says why.
     """
     if not form_of(model).needs_tvm:
-        return load_graph(model, random_weights, shapes)
-    return _prepared(model, random_weights, shapes).units
+        return load_graph(model, random_weights, shapes, batch)
+    return _prepared(model, random_weights, shapes, batch).units
 
 
 def load_operators(
-    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+    model: str,
+    *,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
 ) -> OpGraph:
     """The graph of operators of any model, before units are formed; else as :func:`load_units`."""
     if not form_of(model).needs_tvm:
-        return models.load_operators(model, random_weights, shapes)
-    return _prepared(model, random_weights, shapes).outliner.extraction.graph
+        return models.load_operators(model, random_weights, shapes, batch)
+    return _prepared(model, random_weights, shapes, batch).outliner.extraction.graph
 
 
-def _prepared(model: str, random_weights: int | None, shapes: Shapes | None) -> Prepared:
+def _prepared(
+    model: str, random_weights: int | None, shapes: Shapes | None, batch: int | None
+) -> Prepared:
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, batch=batch)
     return prepare(loaded.module, loaded.name)
 
 

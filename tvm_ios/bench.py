@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.api import POLICIES
+from tvm_ios.api import MEASURED_POLICIES
 from tvm_ios.bench_material import prepare_material
 from tvm_ios.models import Shapes
 from tvm_ios.paired import PairedRatio
@@ -68,7 +68,8 @@ def bench(
     options: MeasuringOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
-    policies: Sequence[str] = POLICIES,
+    batch: int | None = None,
+    policies: Sequence[str] = MEASURED_POLICIES,
     progress: Progress | None = None,
 ) -> NetworkResult:
     """Optimise a model and time it beside other runners on as many threads.
@@ -85,7 +86,7 @@ def bench(
         Where executables go; what it holds of an equal earlier call is used again.
     rules
         How long to time.
-    options, random_weights, shapes, policies, progress
+    options, random_weights, shapes, batch, policies, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -106,6 +107,7 @@ def bench(
         options,
         random_weights=random_weights,
         shapes=shapes,
+        batch=batch,
         policies=policies,
         progress=progress,
     )

@@ -49,6 +49,7 @@ def prepare_material(
     *,
     random_weights: int | None,
     shapes: Shapes | None,
+    batch: int | None,
     policies: Sequence[str],
     progress: Callable[[str, int, int], None] | None,
 ) -> Material:
@@ -63,7 +64,7 @@ def prepare_material(
         another model, machine or search.
     wanted
         Names of files besides the executables: ``model.onnx``, ``tvm.so``.
-    options, random_weights, shapes, policies, progress
+    options, random_weights, shapes, batch, policies, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -74,7 +75,7 @@ def prepare_material(
     from relay_passes.load import load_model
     from runtime_ext.tvm_baseline import compile_baseline
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model, random_weights=random_weights, shapes=shapes, batch=batch)
     if loaded.onnx is None:
         raise UserError(
             f"{model} is no ONNX model, which the other runners read: export it to .onnx"
@@ -91,6 +92,7 @@ def prepare_material(
             options=options,
             random_weights=random_weights,
             shapes=shapes,
+            batch=batch,
             policies=policies,
             sequential=folder / "sequential",
             progress=progress,

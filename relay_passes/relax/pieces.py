@@ -29,6 +29,8 @@ class Pieces:
         self._instances = instances
         self._given = given
         self._made: dict[tuple[int, int], Any] = {}
+        #: Whole tensors, for those that read them whole on all lanes.
+        self._whole: dict[int, Any] = {}
 
     def put(self, number: int, tensor: int, value: Any, held: Box, name: str = "") -> None:
         """An instance has made a box of a tensor, of which its own piece is kept."""
@@ -37,6 +39,14 @@ class Pieces:
 
     def read(self, number: int, tensor: int, name: str = "") -> Any:
         """What an instance reads of a tensor."""
+        instance = self._instances.instances[number]
+        if self._instances.subgraphs[instance.subgraph].split is None:
+            if tensor not in self._whole:
+                self._whole[tensor] = self._read(number, tensor, name)
+            return self._whole[tensor]
+        return self._read(number, tensor, name)
+
+    def _read(self, number: int, tensor: int, name: str) -> Any:
         need = self._instances.instances[number].needs[tensor]
         if tensor not in self._instances.makers:
             shape = self._extraction.graph.tensors[tensor].shape

@@ -12,10 +12,10 @@ from relay_passes.relax.extract import Extraction
 from relay_passes.relax.part import emit_part
 from relay_passes.relax.pieces import Pieces, emit_results
 from relay_passes.relax.resized import emit_resized
-from tvm_ios.graph import OpGraph, bits
+from tvm_ios.graph import bits
 from tvm_ios.graphturbo.footprint import tensor_boxes
-from tvm_ios.graphturbo.instance_units import INSTANCE_NAME
 from tvm_ios.graphturbo.instances import Instances
+from tvm_ios.graphturbo.unrolled_names import kept_name, name_prefix, read_name
 from tvm_ios.graphturbo.workload import with_batch
 
 
@@ -29,7 +29,7 @@ def unroll_instances(
     module, extraction
         Canonical, and what was read from it.
     instances
-        Split along the batch, or along rows of images.
+        Of units as layers, split along the batch, or along rows of images.
     order
         Of all instances, each after those that it reads from.
     """
@@ -51,39 +51,17 @@ def unroll_instances(
                 instance = instances.instances[number]
                 mask = instances.subgraphs[instance.subgraph].layers
                 boxes = tensor_boxes(layers, mask, instance.owned)
-                prefix = f"instance{number}_"
                 made = dict(constants)
                 for tensor in instance.needs:
-                    made[tensor] = pieces.read(number, tensor, f"{prefix}read")
+                    made[tensor] = pieces.read(number, tensor, read_name(number))
                 for layer in bits(mask):
                     for op in layers.members[layer]:
-                        emit_part(builder, extraction, op, made, boxes, prefix)
+                        emit_part(builder, extraction, op, made, boxes, name_prefix(number, layer))
                 for tensor in instance.owned:
-                    pieces.put(number, tensor, made[tensor], boxes[tensor], f"{prefix}own")
+                    pieces.put(number, tensor, made[tensor], boxes[tensor], kept_name(number))
             result = pieces.emit_output(old)
         builder.emit_func_output(result)
     return tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
-
-
-def instance_of_units(graph: OpGraph, units: OpGraph, order: Sequence[int]) -> list[int | None]:
-    """For each unit of an unrolled module its instance; None for what joins the outputs.
-
-    Of a unit that holds operators of several instances it is the last one.
-
-    Parameters
-    ----------
-    graph, units
-        Of the unrolled module: its operators, and units of them.
-    order
-        Of the instances.
-    """
-    at = {instance: position for position, instance in enumerate(order)}
-    found: list[int | None] = []
-    for unit in units.operators:
-        names = (graph.operators[member].name for member in unit.members)
-        numbers = [int(match[1]) for name in names if (match := INSTANCE_NAME.match(name))]
-        found.append(max(numbers, key=at.__getitem__, default=None))
-    return found
 
 
 def rebatch(module: tvm.IRModule, extraction: Extraction, batch: int) -> tvm.IRModule:

@@ -20,7 +20,7 @@ from runtime_ext.build import build
 from tvm_ios.arena.check import check_regions
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
-from tvm_ios.graphturbo.layers import form_layers
+from tvm_ios.graphturbo.layers import unit_layers
 from tvm_ios.graphturbo.split_info import Split, Splitter
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -40,7 +40,7 @@ def bottlenecks(sketch: RelaxSketch, x: Any) -> Any:
 
 def instances_of(module: Any, capacity: int, recomputation: float = 3.0) -> tuple[Any, Instances]:
     prepared = prepare(module)
-    layers = form_layers(prepared.outliner.extraction.graph)
+    layers = unit_layers(prepared.outliner.extraction.graph, prepared.units)
     splitter = Splitter(layers, capacity, LANES, recomputation, axes=(0, 2))
     return prepared, split_into_instances(layers, group(splitter))
 
@@ -60,7 +60,7 @@ def test_rows_on_lanes_compute_the_same_in_poisoned_memory() -> None:
     prepared, instances = instances_of(module, 3_000)
     assert cut_rows(instances) >= LANES
     found = unroll_subgraphs(prepared, instances, LANES)
-    model = build(apply_schedule(found.prepared, found.schedule), lanes=LANES)
+    model = build(apply_schedule(prepared, found.planned), lanes=LANES)
     check_regions(model.program, model.memory.plan, model.memory.regions)
     (image,) = inputs_of(module)
     (expected,) = run(module, [image])
@@ -72,7 +72,7 @@ def test_rows_on_lanes_compute_the_same_in_poisoned_memory() -> None:
 
 def test_parts_between_the_borders_share_their_functions() -> None:
     prepared = prepare(module_of([(1, 8, 64, 8)], chain))
-    layers = form_layers(prepared.outliner.extraction.graph)
+    layers = unit_layers(prepared.outliner.extraction.graph, prepared.units)
     (result,) = prepared.outliner.extraction.graph.outputs
     functions: list[int] = []
     for factor in (4, 8):
@@ -163,7 +163,7 @@ def test_networks_of_one_image(network: str) -> None:
     outputs: list[Any] = []
     for module in (
         apply_schedule(prepared, sequential_schedule(prepared.units)),
-        apply_schedule(found.prepared, found.schedule),
+        apply_schedule(prepared, found.planned),
     ):
         session = build(module, lanes=LANES).session()
         session.run(**session.random_inputs(0))

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tvm_ios.cli.completion import complete_model, complete_runners
 from tvm_ios.cli.output import (
+    Batch,
     Debug,
     Json,
     RandomWeights,
@@ -77,6 +78,7 @@ def bench(
         float, typer.Option(min=0, help="Time of all runs of a model, about.")
     ] = 30.0,
     shape: Shapes = None,
+    batch: Batch = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -115,6 +117,7 @@ def bench(
         "policies": list(policies),
         "random_weights": random_weights,
         "shapes": {name: list(extents) for name, extents in fixed.items()},
+        **({} if batch is None else {"batch": batch}),
         "rounds": rounds,
         "seconds": seconds,
         "search": [measure.value, max_measurements, time_limit, r, s, max_block],
@@ -146,6 +149,7 @@ def bench(
                     options=options,
                     random_weights=random_weights,
                     shapes=fixed,
+                    batch=batch,
                     policies=policies,
                     progress=lambda what, done, total, name=name: update(
                         f"{name}: {what}", done, total

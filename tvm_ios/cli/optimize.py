@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tvm_ios.cli.completion import complete_cost
 from tvm_ios.cli.output import (
+    Batch,
     Debug,
     Json,
     Model,
@@ -76,6 +77,7 @@ def optimize(
     arch: Arch = None,
     precision: PrecisionOption = None,
     shape: Shapes = None,
+    batch: Batch = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -124,6 +126,7 @@ def optimize(
                 options=options,
                 random_weights=random_weights,
                 shapes=fixed,
+                batch=batch,
                 policies=None if policy is None else policies,
                 schedule=schedule,
                 progress=update,
@@ -137,7 +140,8 @@ def optimize(
             options=options,
             random_weights=random_weights,
             shapes=fixed,
-            policies=policies,
+            batch=batch,
+            policies=None if policy is None else policies,
             schedule=schedule,
             memory_budget=budget,
             progress=update,

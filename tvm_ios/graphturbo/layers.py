@@ -189,6 +189,17 @@ def form_layers(graph: OpGraph, groups: Sequence[Sequence[int]] | None = None) -
     return Layers(graph, tuple(sorted(map(tuple, groups), key=lambda group: group[-1])))
 
 
+def unit_layers(graph: OpGraph, units: OpGraph) -> Layers:
+    """Units as layers, with the units' numbers: on a CPU these are what one kernel or a few make.
+
+    Parameters
+    ----------
+    graph, units
+        Operators, and the units formed of them.
+    """
+    return Layers(graph, tuple(unit.members for unit in units.operators))
+
+
 def _straight_lines(graph: OpGraph) -> list[list[int]]:
     partition = Partition(graph)
     for op in range(len(graph)):

@@ -64,6 +64,8 @@ class Splitter:
     axes
         Which axes of outputs may be cut, if not any: 0, the batch, whose parts are the same
         computation, and 2, the rows of images, of operators that :func:`cuts_rows` knows.
+    least_factor
+        Into so many parts a sub-graph is split even if fewer would fit.
     """
 
     layers: Layers
@@ -71,6 +73,7 @@ class Splitter:
     cores: int = 8
     recomputation: float = 0.1
     axes: tuple[int, ...] | None = None
+    least_factor: int = 1
 
     @cached_property
     def dimensions(self) -> Dimensions:
@@ -106,7 +109,7 @@ class Splitter:
             Leave out what cannot be preferred to what was found already.
         """
         complete = whole_part(self.layers, subgraph)
-        least = -(-complete.peak // self.capacity)
+        least = max(self.least_factor, -(-complete.peak // self.capacity))
         candidates = [
             (self._operators_cut(subgraph, dimension), -axis, output, dimension)
             for output in exits(self.layers, subgraph)
@@ -130,7 +133,7 @@ class Splitter:
         self, subgraph: int, complete: Part, operators: int, axis: int, axes: Mapping[int, int]
     ) -> Split | None:
         for factor in self._factors(axes):
-            if complete.peak > self.capacity * factor:
+            if factor < self.least_factor or complete.peak > self.capacity * factor:
                 continue
             split = Split(factor, operators, axis, axes, complete.peak)
             if factor == 1:
