@@ -11,17 +11,19 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from relay_passes.prepare import apply_schedule
 from runtime_ext.build import BuiltModel, build
 from runtime_ext.contest import Rules, hold_contest
+from runtime_ext.cpu_hierarchy import cpu_hierarchy
 from runtime_ext.hardware import caches
 from runtime_ext.session import Session
 from tvm_ios.explain.timeline import read_timeline
 from tvm_ios.graphturbo.planned import planned_instances
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
 from tvm_ios.graphturbo.unrolled_names import origin
+from tvm_ios.memory_hierarchy import MemoryHierarchy
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.lazy import LazyStatistics
 from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of
@@ -51,7 +53,7 @@ class InstanceSearch:
         self._built: dict[Schedule, BuiltModel] = {}
 
     def graphturbo(self) -> tuple[Schedule, LazyStatistics]:
-        """The fastest split into instances; without a batch to split the sequential schedule."""
+        """The fastest split into instances; the sequential schedule where nothing can be split."""
         watch = _Watch(self._search)
         candidates = self._splits(watch)
         if not candidates:
@@ -72,20 +74,35 @@ class InstanceSearch:
         return self._fastest([*whole, mixed], HOLISTIC), watch.statistics(len(distinct))
 
     def _splits(self, watch: _Watch) -> list[Schedule]:
-        """Schedules with instances, each of another split."""
+        """Schedules with instances, each of another split.
+
+        What a model of the caches predicts to be best, rows of images included, and of the batch
+        all splits into instances of some sizes, whatever it predicts.
+        """
         extraction = self._search.prepared.outliner.extraction
         units, lanes = self._search.graph, self._search.options.lanes
+        predicted = _Split(None, (0, 2), 1, cpu_hierarchy(lanes))
+        tried = [
+            _Split(capacity, (0,), least, None)
+            for least in dict.fromkeys((lanes, 1))
+            for capacity in (instance_sizes() if units.batch > 1 else ())
+        ]
         found: dict[Schedule, None] = {}
-        for least in dict.fromkeys((lanes, 1)):
-            for capacity in instance_sizes(units.batch):
-                if watch.spent():
-                    break
-                instances = choose_instances(
-                    extraction.graph, units, lanes=lanes, capacity=capacity, least_factor=least
-                )
-                made = instances_schedule(units, instances, lanes, self._search.device)
-                if made.instances is not None:
-                    found.setdefault(made)
+        for split in (predicted, *tried):
+            if watch.spent():
+                break
+            instances = choose_instances(
+                extraction.graph,
+                units,
+                lanes=lanes,
+                capacity=split.capacity,
+                axes=split.axes,
+                least_factor=split.least_factor,
+                device=split.device,
+            )
+            made = instances_schedule(units, instances, lanes, self._search.device)
+            if made.instances is not None:
+                found.setdefault(made)
         return list(found)
 
     def _fastest(self, schedules: Sequence[Schedule], policy: str) -> Schedule:
@@ -193,17 +210,24 @@ class InstanceSearch:
         return report
 
 
-def instance_sizes(batch: int) -> tuple[int, ...]:
-    """Bytes of an instance that are worth a try, small ones first; none without a batch.
+def instance_sizes() -> tuple[int, ...]:
+    """Bytes of an instance that are worth a try, small ones first.
 
     From a lane's own cache to all of the last one in fourfold steps, and whatever it takes: then
     each lane runs its part of the batch from start to end.
     """
-    if batch < 2:
-        return ()
     sizes = {cache.level: cache.size for cache in caches()}
     least, most = sizes.get(2, 1 << 20), max(sizes.values(), default=16 << 20)
     return (*(least << i for i in range(0, (most // least).bit_length(), 2)), 1 << 60)
+
+
+class _Split(NamedTuple):
+    """How :func:`choose_instances` is asked to split."""
+
+    capacity: int | None
+    axes: tuple[int, ...]
+    least_factor: int
+    device: MemoryHierarchy | None
 
 
 def _content(schedule: Schedule) -> Schedule:
