@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _OTHERS = ("sequential", "greedy", "ios-both", "rammer", "ios-holistic")
 
 #: Seconds that the runs of a contest of candidates take, about.
-_SECONDS = 12.0
+_SECONDS = 8.0
 
 
 class InstanceSearch:
@@ -110,7 +110,7 @@ class InstanceSearch:
         if len(timed) == 1:
             return replace(timed[0], policy=policy)
         runners = {str(n): self._session(made) for n, made in enumerate(timed)}
-        rules = Rules(rounds=30, seconds=_SECONDS, minimum=5, warm_up=1)
+        rules = Rules(rounds=15, seconds=_SECONDS, minimum=5, warm_up=1)
         samples = hold_contest(
             {name: session.run for name, session in runners.items()},
             rules,
@@ -127,7 +127,7 @@ class InstanceSearch:
         sessions = [self._session(made) for made in timed]
         segments = [self._segments(made) for made in timed]
         samples: list[list[list[float]]] = [[] for _ in timed]
-        rounds, begin = 20, time.perf_counter()
+        rounds, begin = 12, time.perf_counter()
         report = self._report(f"{HOLISTIC}: profiling blocks", rounds)
         for number in range(rounds):
             if number >= 5 and time.perf_counter() - begin > _SECONDS:

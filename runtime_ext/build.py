@@ -224,10 +224,7 @@ def require_lanes(schedule: Mapping[str, Any], lanes: int) -> None:
     """
     plan = Schedule.from_json(schedule.get(UNROLLED_FROM, schedule)).instances
     if plan is not None and plan.lanes > lanes:
-        raise ScheduleError(
-            f"the schedule places instances on lane {plan.lanes - 1}, and there are {lanes} lanes, "
-            "numbered from zero: build for more lanes, or search again"
-        )
+        raise ScheduleError(f"the schedule is for more lanes than {lanes}: search again")
 
 
 def _chosen(
