@@ -6,6 +6,7 @@ measured alone would show: candidates are built, and run in turn.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import statistics
 import time
@@ -13,16 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from relay_passes.dialect import DialectError
 from relay_passes.prepare import apply_schedule
 from runtime_ext.build import BuiltModel, build
 from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.cpu_hierarchy import cpu_hierarchy
-from runtime_ext.hardware import caches
 from runtime_ext.session import Session
 from tvm_ios.explain.timeline import read_timeline
 from tvm_ios.graphturbo.planned import planned_instances
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
 from tvm_ios.graphturbo.unrolled_names import origin
+from tvm_ios.graphturbo.worth import lane_capacities
 from tvm_ios.memory_hierarchy import MemoryHierarchy
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.lazy import LazyStatistics
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 #: What ``holistic`` chooses from, block by block, beside instances.
 _OTHERS = ("sequential", "greedy", "ios-both", "rammer", "ios-holistic")
+
+#: Bytes that hold any instance: then each lane runs its part of the batch from start to end.
+_EVERYTHING = 1 << 60
 
 #: Seconds that the runs of a contest of candidates take, about.
 _SECONDS = 8.0
@@ -81,11 +86,11 @@ class InstanceSearch:
         """
         extraction = self._search.prepared.outliner.extraction
         units, lanes = self._search.graph, self._search.options.lanes
-        predicted = _Split(None, (0, 2), 1, cpu_hierarchy(lanes))
+        device = cpu_hierarchy(lanes)
+        predicted = _Split(None, (0, 2), 1, device)
+        sizes = (*lane_capacities(device)[::2], _EVERYTHING) if units.batch > 1 else ()
         tried = [
-            _Split(capacity, (0,), least, None)
-            for least in dict.fromkeys((lanes, 1))
-            for capacity in (instance_sizes() if units.batch > 1 else ())
+            _Split(size, (0,), least, None) for least in dict.fromkeys((lanes, 1)) for size in sizes
         ]
         found: dict[Schedule, None] = {}
         for split in (predicted, *tried):
@@ -101,8 +106,12 @@ class InstanceSearch:
                 device=split.device,
             )
             made = instances_schedule(units, instances, lanes, self._search.device)
-            if made.instances is not None:
-                found.setdefault(made)
+            if made.instances is None or made in found:
+                continue
+            with contextlib.suppress(DialectError):
+                # An operator may have extents written down that no part of it has.
+                self._model(self._timed(made))
+                found[made] = None
         return list(found)
 
     def _fastest(self, schedules: Sequence[Schedule], policy: str) -> Schedule:
@@ -135,7 +144,7 @@ class InstanceSearch:
             for place in random.Random(number).sample(range(len(timed)), len(timed)):
                 # The run before leaves another program's data in the caches.
                 sessions[place].run()
-                program = self._built[_content(timed[place])].program
+                program = self._model(timed[place]).program
                 steps = read_timeline(program, sessions[place].profile()).steps
                 ends = [0.0] * (max(segments[place].values()) + 1)
                 for step in steps:
@@ -157,7 +166,7 @@ class InstanceSearch:
         for number, segment in enumerate(segments):
             for stage in segment.stages:
                 segment_of |= dict.fromkeys(schedule.stages[stage].units, number)
-        attached = self._built[_content(schedule)].schedule
+        attached = self._model(schedule).schedule
         names = attached["units"]
         if schedule.instances is None:
             found = {name: segment_of[unit] for unit, name in enumerate(names)}
@@ -188,6 +197,11 @@ class InstanceSearch:
         return self._search.timer.timed(schedule)
 
     def _session(self, schedule: Schedule) -> Session:
+        session = self._model(schedule).session()
+        session.set_input(**session.random_inputs(0))
+        return session
+
+    def _model(self, schedule: Schedule) -> BuiltModel:
         key = _content(schedule)
         if key not in self._built:
             self._built[key] = build(
@@ -196,9 +210,7 @@ class InstanceSearch:
                 name=self._search.graph.name,
                 compiler=self._search.compiler,
             )
-        session = self._built[key].session()
-        session.set_input(**session.random_inputs(0))
-        return session
+        return self._built[key]
 
     def _report(self, what: str, total: int) -> Callable[[int], None]:
         progress = self._search.progress
@@ -208,17 +220,6 @@ class InstanceSearch:
                 progress(what, done, total)
 
         return report
-
-
-def instance_sizes() -> tuple[int, ...]:
-    """Bytes of an instance that are worth a try, small ones first.
-
-    From a lane's own cache to all of the last one in fourfold steps, and whatever it takes: then
-    each lane runs its part of the batch from start to end.
-    """
-    sizes = {cache.level: cache.size for cache in caches()}
-    least, most = sizes.get(2, 1 << 20), max(sizes.values(), default=16 << 20)
-    return (*(least << i for i in range(0, (most // least).bit_length(), 2)), 1 << 60)
 
 
 class _Split(NamedTuple):
