@@ -1,9 +1,10 @@
-"""Instances on lanes against layer by layer on this machine's CPU, with the same kernels.
+"""Instances on lanes against layer by layer, ONNX Runtime and TVM's own build on this machine.
 
-For each network and batch: the sequential program and, for some sizes of an instance, the program
-whose lanes run whole instances depth first (policy ``graphturbo``), in turn in one process; the
-bytes of their arenas, and the error between them. Each network and batch runs in a process of its
-own, and what was measured is kept (``--again`` repeats it).
+For each network and batch: the sequential program, what the policies ``graphturbo`` (lanes run
+whole instances) and ``holistic`` (the best of all policies, block by block) come to, and the other
+runners, in turn in a fresh process on the same inputs, after their outputs were compared. Each
+network and batch is searched and measured in processes of its own, and what was measured is kept:
+kill it at any time, and run it again (``--again`` repeats what is known).
 """
 
 from __future__ import annotations
@@ -21,98 +22,135 @@ from typing import Any
 from report import read_figures, update_result
 from rich.table import Table
 
-from runtime_ext.hardware import caches
 from runtime_ext.machine import available_lanes
 from tvm_ios.cli.output import console
 
 RESULT = "graphturbo_cpu"
-NETWORKS = ("resnet50", "mobilenet_v2", "densenet121", "squeezenet")
-BATCHES = (8, 32)
+NETWORKS = ("squeezenet", "mobilenet_v2", "resnet50", "densenet121", "nasnet_a_mobile")
+BATCHES = (1, 8, 32)
+OURS = ("sequential", "graphturbo", "holistic")
+OTHERS = ("onnxruntime", "tvm")
 
 
-def capacities() -> list[int]:
-    """Bytes of an instance that are tried: from a lane's L2 to its share of the last cache."""
-    sizes = {cache.level: cache.size for cache in caches()}
-    least, most = sizes.get(2, 1 << 20), max(sizes.values(), default=16 << 20)
-    return [least << i for i in range((most // least).bit_length())]
-
-
-def measure(network: str, batch: int, lanes: int) -> dict[str, Any]:
-    from relay_passes.graphturbo_policy import graphturbo_policy
+def measure(
+    network: str, batch: int, lanes: int, others: list[str], time_limit: float, seconds: float
+) -> dict[str, Any]:
     from relay_passes.load import load_model
-    from relay_passes.prepare import apply_schedule, prepare, prepare_canonical
-    from relay_passes.relax.unroll import rebatch
+    from relay_passes.measured import MeasuredSearch, MeasuringOptions
+    from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
-    from runtime_ext.contest import Rules, hold_contest
-    from tvm_ios.search.baselines import sequential_schedule
-    from tvm_ios.verdict import compare_outputs
+    from runtime_ext.contest import Rules
+    from runtime_ext.runners import EXECUTABLE, opponents
+    from runtime_ext.side_by_side import Contestant, hold_side_by_side
+    from runtime_ext.tvm_baseline import compile_baseline
+    from tvm_ios.files import temporary_folder
+    from tvm_ios.search.lazy import Budget
+    from tvm_ios.verdict import ratio_of
 
-    loaded = load_model(network)
-    single = prepare(loaded.module, loaded.name)
-    wide = prepare_canonical(rebatch(single.module, single.outliner.extraction, batch), loaded.name)
-    scheduled = {"sequential": apply_schedule(wide, sequential_schedule(wide.units))}
-    splits: dict[str, Any] = {}
-    for capacity in capacities():
-        found = graphturbo_policy(wide, lanes=lanes, capacity=capacity)
-        factors = [s.split and s.split.factor for s in found.instances.subgraphs]
-        if factors in splits.values() or max(filter(None, factors), default=1) == 1:
-            continue
-        name = f"graphturbo {capacity >> 10} KiB"
-        splits[name] = factors
-        scheduled[name] = apply_schedule(found.prepared, found.schedule)
+    loaded = load_model(network, batch=batch)
+    budget = Budget(max_measurements=200, time_limit=time_limit)
+    options = MeasuringOptions(lanes=lanes, budget=budget)
+    search = MeasuredSearch(prepare(loaded.module, loaded.name), options)
+    schedules = {policy: search.schedule(policy)[0] for policy in OURS}
     models = {
-        name: build(module, lanes=lanes, name=loaded.name) for name, module in scheduled.items()
-    }
-    sessions = {name: model.session() for name, model in models.items()}
-    inputs = sessions["sequential"].random_inputs(0)
-    outputs: dict[str, list[Any]] = {}
-    for name, session in sessions.items():
-        session.run(**inputs)
-        outputs[name] = [session.get_output(place) for place in range(len(session.outputs))]
-        compare_outputs(name, outputs[name], outputs["sequential"])
-    runners = {name: (lambda s=session: s.run(**inputs)) for name, session in sessions.items()}
-    samples = hold_contest(runners, Rules(rounds=40, seconds=40.0, minimum=6, warm_up=1))
-    latency = {name: statistics.median(seconds) for name, seconds in samples.items()}
-    pairs = {
-        name: statistics.median(
-            a / b for a, b in zip(samples["sequential"], samples[name], strict=False)
+        policy: build(
+            apply_schedule(search.prepared, search.timer.timed(made)),
+            lanes=lanes,
+            name=loaded.name,
+            compiler=search.compiler,
         )
-        for name in splits
+        for policy, made in schedules.items()
     }
+    with temporary_folder() as folder:
+        contestants: list[Contestant] = []
+        for policy, model in models.items():
+            model.save(folder / policy)
+            contestants.append(Contestant(policy, EXECUTABLE.name, str(folder / policy)))
+        assert loaded.onnx is not None
+        (folder / "model.onnx").write_bytes(loaded.onnx.SerializeToString())
+        runners = opponents(others)
+        if any(runner.reads == "tvm.so" for runner in runners):
+            compile_baseline(loaded.module, options.resolved_target, folder / "tvm.so", None)
+        contestants += [Contestant(r.name, r.name, str(folder / r.reads)) for r in runners]
+        rules = Rules(rounds=60, seconds=seconds, minimum=6, warm_up=1)
+        outcome = hold_side_by_side(contestants, lanes, rules)
+    ratios = {
+        name: {other: ratio_of(outcome.samples, name, other) for other in outcome.samples}
+        for name in OURS
+    }
+    latency = {name: statistics.median(found) for name, found in outcome.samples.items()}
     return {
         "model": network,
         "batch": batch,
         "lanes": lanes,
-        "factors": splits,
-        "latency_ms": {name: 1e3 * seconds for name, seconds in latency.items()},
-        "images_a_second": {name: batch / seconds for name, seconds in latency.items()},
-        "speed_up": pairs,
-        "arena_bytes": {name: model.memory.plan.nbytes for name, model in models.items()},
+        "latency_ms": {name: 1e3 * s for name, s in latency.items()},
+        "images_a_second": {name: batch / s for name, s in latency.items()},
+        "speed_up": {
+            name: {
+                other: {"median": 1 / r.median, "low": 1 / r.high, "high": 1 / r.low}
+                for other, r in found.items()
+                if other != name
+            }
+            for name, found in ratios.items()
+        },
+        "max_rel_error": dict(outcome.errors),
+        "failed": dict(outcome.failed),
+        "subgraphs": {
+            policy: []
+            if made.instances is None
+            else [
+                {"units": len(s.units), "factor": s.factor, "axes": sorted(set(s.axes))}
+                for s in made.instances.subgraphs
+            ]
+            for policy, made in schedules.items()
+        },
+        "units": len(search.graph),
+        "arena_bytes": {policy: model.memory.plan.nbytes for policy, model in models.items()},
     }
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="throughput of instances on lanes over layer by layer, same kernels")
-    for column in ("model", "batch", "lanes", "sequential ms", "speed-up", "instance", "arena MiB"):
-        table.add_column(column, justify="left" if column == "model" else "right")
-    for row in rows:
-        best = max(row["speed_up"], key=row["speed_up"].get, default=None)
-        arena = row["arena_bytes"]
-        table.add_row(
-            row["model"],
-            str(row["batch"]),
-            str(row["lanes"]),
-            f"{row['latency_ms']['sequential']:.1f}",
-            "-" if best is None else f"{row['speed_up'][best]:.2f}",
-            "-" if best is None else best.removeprefix("graphturbo "),
-            f"{arena['sequential'] / 2**20:.1f}"
-            + ("" if best is None else f", {arena[best] / 2**20:.1f}"),
+    columns = {
+        f"{ours} to {other}": (ours, other)
+        for ours, other in (
+            ("graphturbo", "sequential"),
+            ("holistic", "sequential"),
+            *(("holistic", other) for other in OTHERS),
         )
+    }
+    table = Table(title="throughput of ours over another's, medians of pairs of runs")
+    for column in ("model", "batch", "sequential ms", *columns, "units split", "arena MiB"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for batch in sorted({row["batch"] for row in rows}):
+        here = [row for row in rows if row["batch"] == batch]
+        for row in here:
+            split = sum(s["units"] for s in row["subgraphs"]["holistic"])
+            arena = row["arena_bytes"]
+            table.add_row(
+                row["model"],
+                str(batch),
+                f"{row['latency_ms']['sequential']:.1f}",
+                *(_text(_speed_up(row, *pair)) for pair in columns.values()),
+                f"{split} of {row['units']}",
+                ", ".join(f"{arena[policy] / 2**20:.1f}" for policy in OURS),
+            )
+        means = (_mean([_speed_up(row, *pair) for row in here]) for pair in columns.values())
+        table.add_row("geometric mean", str(batch), "", *map(_text, means), end_section=True)
     console().print(table)
-    best = [max([1.0, *row["speed_up"].values()]) for row in rows]
-    if best:
-        mean = math.prod(best) ** (1 / len(best))
-        console().print(f"geometric mean, sequential where it is faster: {mean:.3f}")
+
+
+def _speed_up(row: dict[str, Any], ours: str, other: str) -> float | None:
+    found = row["speed_up"][ours].get(other)
+    return None if found is None else found["median"]
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.prod(known) ** (1 / len(known)) if known else None
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def main() -> None:
@@ -120,29 +158,40 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", help=f"of the zoo; by default {NETWORKS}")
     parser.add_argument("--batch", type=int, action="append", help=f"by default {BATCHES}")
     parser.add_argument("--lanes", type=int, default=available_lanes())
+    parser.add_argument("--against", default=",".join(OTHERS), help="other runners")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="of a policy's search")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of all runs, about")
     parser.add_argument("--again", action="store_true", help="measure what is known again")
+    parser.add_argument("--show", action="store_true", help="only show what is known")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    networks = arguments.networks or NETWORKS
-    batches = arguments.batch or BATCHES
-    if arguments.one:
-        print(json.dumps(measure(networks[0], batches[0], arguments.lanes)))
+    given = parser.parse_args()
+    networks, batches = given.networks or NETWORKS, given.batch or BATCHES
+    if given.one:
+        others = [name for name in given.against.split(",") if name]
+        limits = (given.time_limit, given.seconds)
+        print(json.dumps(measure(networks[0], batches[0], given.lanes, others, *limits)))
         return
-    for network in networks:
+    failed = 0
+    for network in () if given.show else networks:
         for batch in batches:
-            wanted = (network, batch, arguments.lanes)
+            wanted = (network, batch, given.lanes)
             known = [(r["model"], r["batch"], r["lanes"]) for r in read_figures(RESULT)]
-            if wanted in known and not arguments.again:
+            if wanted in known and not given.again:
                 continue
-            command = [sys.executable, str(Path(__file__)), network, "--batch", str(batch)]
-            command += ["--lanes", str(arguments.lanes), "--one"]
-            environment = os.environ | {"TVM_NUM_THREADS": str(arguments.lanes)}
-            done = subprocess.run(
-                command, env=environment, stdout=subprocess.PIPE, text=True, check=True
-            )
+            command = [sys.executable, str(Path(__file__)), network, "--one"]
+            for option in ("batch", "lanes", "against", "time_limit", "seconds"):
+                value = batch if option == "batch" else getattr(given, option)
+                command += [f"--{option.replace('_', '-')}", str(value)]
+            environment = os.environ | {"TVM_NUM_THREADS": str(given.lanes)}
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                print(f"{network}, batch {batch}: ended with {done.returncode}", file=sys.stderr)
+                failed += 1
+                continue
             row = json.loads(done.stdout.splitlines()[-1])
             update_result(RESULT, [row], "model", "batch", "lanes")
     show(read_figures(RESULT))
+    sys.exit(min(failed, 1))
 
 
 if __name__ == "__main__":

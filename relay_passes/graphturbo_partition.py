@@ -67,7 +67,7 @@ class GraphTurboPartition:
         canonical = canonicalise(module)
         extraction = extract(canonical)
         layers = form_layers(extraction.graph)
-        splitter = Splitter(layers, capacity, device.cores, batch_only=True)
+        splitter = Splitter(layers, capacity, device.cores, axes=(0,))
         instances = split_into_instances(layers, group(splitter))
         best = order_instances(instances, exact=False)[0]
         return outline_instances(canonical, extraction, instances, best.order)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_passes.prepare import Prepared, prepare_canonical
-from relay_passes.relax.unroll import instance_of_units, unroll_instances
-from tvm_ios.graphturbo.grouping import group
-from tvm_ios.graphturbo.instances import Instances, split_into_instances
-from tvm_ios.graphturbo.lanes import LanePlace, lane_schedule, place_instances
-from tvm_ios.graphturbo.layers import form_layers
-from tvm_ios.graphturbo.orders import order_instances
-from tvm_ios.graphturbo.split_info import Splitter
+from relay_passes.instance_schedule import unroll_schedule
+from relay_passes.prepare import Prepared
+from runtime_ext.cpu_hierarchy import cpu_hierarchy
+from tvm_ios.graphturbo.instances import Instances
+from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+from tvm_ios.memory_hierarchy import MemoryHierarchy
 from tvm_ios.schedule import Schedule
 
 
@@ -22,54 +20,70 @@ class Unrolled:
     Attributes
     ----------
     prepared, schedule
-        For :func:`relay_passes.prepare.apply_schedule`.
-    instances, places
-        What was split, and where it runs.
+        Of the units of instances.
+    instances
+        What was split.
+    planned
+        The schedule of the given module, for :func:`relay_passes.prepare.apply_schedule` and files.
     """
 
     prepared: Prepared
     schedule: Schedule
     instances: Instances
-    places: tuple[LanePlace, ...]
+    planned: Schedule
 
 
-def graphturbo_policy(prepared: Prepared, *, lanes: int, capacity: int) -> Unrolled:
+def graphturbo_policy(
+    prepared: Prepared,
+    *,
+    lanes: int,
+    capacity: int | None = None,
+    axes: tuple[int, ...] = (0, 2),
+    device: MemoryHierarchy | None = None,
+) -> Unrolled:
     """Partition a module for a CPU's lanes.
 
-    An instance's units follow each other on one lane, so that what it computes stays in the
-    cache of this lane, where the memory plan gives the next instance the same bytes. Units of
-    equal instances share their kernels, and all of them their weights.
+    Units of equal instances share their kernels, and all of them their weights.
 
     Parameters
     ----------
     prepared
-        A module with a batch.
+        A canonical module.
     lanes
         Execution units.
     capacity
-        Bytes that an instance may live in: of the cache of a lane.
+        Bytes that an instance may live in; by default what is predicted to be best.
+    axes
+        That may be cut: 0 is the batch, 2 the rows of images.
+    device
+        Predicts which sub-graphs gain from being split; the others are not. By default this
+        machine's CPU, or if a capacity is given nothing: then all are split.
 
     Raises
     ------
     DialectError
         If an operator has its batch written down where it cannot be changed.
     """
-    extraction = prepared.outliner.extraction
-    layers = form_layers(extraction.graph)
-    splitter = Splitter(layers, capacity, lanes, batch_only=True)
-    instances = split_into_instances(layers, group(splitter))
-    order = order_instances(instances, exact=False)[0].order
-    unrolled = prepare_canonical(
-        unroll_instances(prepared.module, extraction, instances, order), extraction.graph.name
+    if device is None and capacity is None:
+        device = cpu_hierarchy(lanes)
+    graph, units = prepared.outliner.extraction.graph, prepared.units
+    instances = choose_instances(
+        graph, units, lanes=lanes, capacity=capacity, axes=axes, device=device
     )
-    graph, units = unrolled.outliner.extraction.graph, unrolled.units
-    places = place_instances(instances, lanes)
-    schedule = lane_schedule(
-        units,
-        instance_of_units(graph, units, order),
-        order,
-        places,
-        batch=extraction.graph.batch,
-        device=f"{lanes} lanes",
-    )
-    return Unrolled(unrolled, schedule, instances, places)
+    return unroll_subgraphs(prepared, instances, lanes)
+
+
+def unroll_subgraphs(prepared: Prepared, instances: Instances, lanes: int) -> Unrolled:
+    """The module and the schedule of instances on lanes.
+
+    Parameters
+    ----------
+    prepared, instances
+        A module, and instances of its units, split along the batch or rows of images.
+    lanes
+        Execution units.
+    """
+    planned = instances_schedule(prepared.units, instances, lanes, f"{lanes} lanes")
+    if planned.instances is None:
+        return Unrolled(prepared, planned, instances, planned)
+    return Unrolled(*unroll_schedule(prepared, planned), instances, planned)

@@ -39,7 +39,7 @@ class IOSSchedule:
     ----------
     policy
         ``sequential``, ``greedy``, ``memory``, ``ios-merge``, ``ios-parallel``, ``ios-both``,
-        ``rammer`` or ``ios-holistic``.
+        ``rammer`` or ``ios-holistic``; with measured costs ``graphturbo`` or ``holistic`` too.
     cost
         ``"measured"`` (stages are measured on this machine), the name of a device description
         (``"v100"``), or a cost model of your own.

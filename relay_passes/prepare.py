@@ -12,7 +12,7 @@ from relay_passes.dialect import Dialect, DialectError, dialect_of
 from relay_passes.measuring_options import MeasuringOptions
 from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
 from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule import UNROLLED_FROM, Schedule
 from tvm_ios.units import UnitRule, form_units
 
 
@@ -101,6 +101,9 @@ def _has(module: tvm.IRModule, attribute: str) -> bool:
 def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     """The scheduled module: units outlined, merged operators in the IR, the schedule attached.
 
+    With instances each of these has units of its own; the attached schedule is one of them, and
+    holds the given one as ``unrolled_from``.
+
     Raises
     ------
     ScheduleError
@@ -108,8 +111,14 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     """
     schedule.validate(prepared.units)
     dialect = prepared.dialect
+    attached: dict[str, Any] = {}
+    if schedule.instances is not None:
+        from relay_passes.instance_schedule import unroll_schedule
+
+        attached[UNROLLED_FROM] = schedule.to_json(prepared.units)
+        prepared, schedule = unroll_schedule(prepared, schedule)
     scheduled = dialect.outline(prepared.module, prepared.outliner, schedule)
-    text = json.dumps(schedule.to_json(prepared.units))
+    text = json.dumps(schedule.to_json(prepared.units) | attached)
     return scheduled.with_attr(SCHEDULE, dialect.attribute(text))
 
 

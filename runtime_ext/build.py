@@ -17,13 +17,13 @@ from runtime_ext.executable import Executable
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.machine import available_lanes, cache_folder
 from runtime_ext.session import Port, Session, ports
-from tvm_ios.arena.planner import PlannedMemory, plan_memory
+from tvm_ios.arena.planner import PlannedMemory, plan_lane_memory, plan_memory
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program, UnitCode
 from tvm_ios.program_builder import ConstantName
-from tvm_ios.schedule import Stage
+from tvm_ios.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage
 
 if TYPE_CHECKING:
     from runtime_ext.cuda.compiler import CudaKernelCompiler
@@ -146,6 +146,7 @@ def build(
     lanes = lanes or available_lanes()
     compiler = compiler or backend(target, lanes, cache_folder() / "kernels").compiler
     read = read_scheduled_module(module, name)
+    require_lanes(read.schedule, lanes)
     graph = read.graph
     memory = arrange(graph, read.functions)
     sources = {
@@ -189,7 +190,9 @@ def build(
         # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.
         return known[unit][count - 1] if unit in known else 1 / count
 
-    side_by_side = (unit for s in read.stages if len(s.groups) > 1 for unit in s.units)
+    # As many groups as lanes have one each, whatever they take.
+    shared = (s for s in read.stages if len(s.groups) not in (1, lanes))
+    side_by_side = (unit for s in shared for unit in s.units)
     program = lower_stages(
         graph,
         read.stages,
@@ -201,15 +204,30 @@ def build(
         parts=memory.parts,
         placements=read.placements,
     )
+    # Lanes that run whole instances have a region of the arena each, which stays in their caches.
+    plan = plan_lane_memory if UNROLLED_FROM in read.schedule else plan_memory
     return BuiltModel(
         program=program,
-        memory=plan_memory(program),
+        memory=plan(program),
         compiler=compiler,
         constants=constants,
         inputs=ports(graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
         outputs=ports(graph, graph.outputs, read.output_names),
         schedule=read.schedule,
     )
+
+
+def require_lanes(schedule: Mapping[str, Any], lanes: int) -> None:
+    """Refuse to build for fewer lanes than a schedule has placed instances on.
+
+    Raises
+    ------
+    ScheduleError
+        If it has.
+    """
+    plan = Schedule.from_json(schedule.get(UNROLLED_FROM, schedule)).instances
+    if plan is not None and plan.lanes > lanes:
+        raise ScheduleError(f"the schedule is for more lanes than {lanes}: search again")
 
 
 def _chosen(

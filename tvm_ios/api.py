@@ -16,6 +16,7 @@ from tvm_ios.optimized import Compiled, Optimized
 from tvm_ios.paired import PairedRatio
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
+from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
 from tvm_ios.search.policies import POLICIES as SEARCHING
 from tvm_ios.search.stage_memory import MemoryBudgetError, stages_peak
 from tvm_ios.verdict import (
@@ -45,6 +46,9 @@ POLICIES = (
     "ios-holistic",
 )
 
+#: All that can be measured on this machine's CPU.
+MEASURED_POLICIES = (*POLICIES, GRAPHTURBO, HOLISTIC)
+
 #: Those whose schedules need no profiles of kernels.
 _UNPLACED = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
 
@@ -56,6 +60,7 @@ def optimize(
     options: MeasuringOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
+    batch: int | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     sequential: Path | None = None,
@@ -82,6 +87,8 @@ def optimize(
         Seed of weights that replace constant-valued ones.
     shapes
         Of inputs with dynamic dimensions.
+    batch
+        Another leading extent of all inputs, of ONNX models.
     policies
         What to try, by default all that can be measured; ``sequential`` is always built.
     schedule
@@ -117,7 +124,9 @@ def optimize(
     watch = _Watch()
     options = options or MeasuringOptions()
     report = progress or _silent
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
+    loaded = load_model(
+        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
+    )
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     given: dict[str, Schedule] = {}
@@ -126,7 +135,7 @@ def optimize(
         given["given"].validate(prepared.units)
     watch.lap("import")
     search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
-    policies = policies or (POLICIES if loaded.dialect.places_tiles else _UNPLACED)
+    policies = policies or _measurable(search)
     searched, took = _search(search, policies, memory_budget)
     schedules = searched | given
     watch.lap("search")
@@ -182,6 +191,7 @@ def compile_unmeasured(
     options: MeasuringOptions,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
+    batch: int | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     dialect: str = "relax",
@@ -191,7 +201,7 @@ def compile_unmeasured(
 
     Parameters
     ----------
-    model, output, options, random_weights, shapes, schedule, dialect, progress
+    model, output, options, random_weights, shapes, batch, schedule, dialect, progress
         As of :func:`optimize`; a given schedule is the only one.
     cost
         A device's name or file, or a log (``.jsonl``) of measurements on such a machine.
@@ -212,7 +222,9 @@ def compile_unmeasured(
 
     require_writable(output)
     report = progress or _silent
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
+    loaded = load_model(
+        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
+    )
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
@@ -248,6 +260,7 @@ def load_units(
     *,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
+    batch: int | None = None,
     dialect: str = "relax",
 ) -> OpGraph:
     """The graph of units of any model; without TVM where the model can be read without it.
@@ -260,6 +273,8 @@ def load_units(
         Seed of the weights that replace constant-valued ones, or None to keep them.
     shapes
         Of inputs with dynamic dimensions.
+    batch
+        Another leading extent of all inputs, of ONNX models.
     dialect
         With ``relay`` it is read from the module that TVM's importer for Relay makes.
 
@@ -269,26 +284,36 @@ def load_units(
         If the model cannot be read, one sentence says why.
     """
     if dialect == "relax" and not form_of(model).needs_tvm:
-        return load_graph(model, random_weights, shapes)
-    return _prepared(model, random_weights, shapes, dialect).units
+        return load_graph(model, random_weights, shapes, batch)
+    return _prepared(model, random_weights, shapes, batch, dialect).units
 
 
 def load_operators(
-    model: str, *, random_weights: int | None = None, shapes: Shapes | None = None
+    model: str,
+    *,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
 ) -> OpGraph:
     """The graph of operators of any model, before units are formed; else as :func:`load_units`."""
     if not form_of(model).needs_tvm:
-        return models.load_operators(model, random_weights, shapes)
-    return _prepared(model, random_weights, shapes).outliner.extraction.graph
+        return models.load_operators(model, random_weights, shapes, batch)
+    return _prepared(model, random_weights, shapes, batch).outliner.extraction.graph
 
 
 def _prepared(
-    model: str, random_weights: int | None, shapes: Shapes | None, dialect: str = "relax"
+    model: str,
+    random_weights: int | None,
+    shapes: Shapes | None,
+    batch: int | None,
+    dialect: str = "relax",
 ) -> Prepared:
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
+    loaded = load_model(
+        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
+    )
     return prepare(loaded.module, loaded.name)
 
 
@@ -338,6 +363,13 @@ def _search_within(
         if search.build(made).memory.plan.nbytes <= budget:
             return made, took
         counted = min(counted, stages_peak(search.prepared.units, made.stages)) - 1
+
+
+def _measurable(search: ModuleSearch) -> Sequence[str]:
+    """The policies whose schedules the search can make and time."""
+    if not search.prepared.dialect.places_tiles:
+        return _UNPLACED
+    return MEASURED_POLICIES if search.executor == "native" else POLICIES
 
 
 def _fitting(candidates: _Candidates, memory_budget: int | None) -> set[str]:

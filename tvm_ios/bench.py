@@ -67,6 +67,7 @@ def bench(
     options: MeasuringOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
+    batch: int | None = None,
     policies: Sequence[str] | None = None,
     dialect: str = "relax",
     progress: Progress | None = None,
@@ -85,7 +86,7 @@ def bench(
         Where executables go; what it holds of an equal earlier call is used again.
     rules
         How long to time.
-    options, random_weights, shapes, policies, dialect, progress
+    options, random_weights, shapes, batch, policies, dialect, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -106,6 +107,7 @@ def bench(
         options,
         random_weights=random_weights,
         shapes=shapes,
+        batch=batch,
         policies=policies,
         dialect=dialect,
         progress=progress,

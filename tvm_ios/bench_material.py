@@ -50,6 +50,7 @@ def prepare_material(
     *,
     random_weights: int | None,
     shapes: Shapes | None,
+    batch: int | None,
     policies: Sequence[str] | None,
     dialect: str,
     progress: Callable[[str, int, int], None] | None,
@@ -65,7 +66,7 @@ def prepare_material(
         another model, machine or search.
     wanted
         Names of files besides the executables: ``model.onnx``, ``tvm.so``.
-    options, random_weights, shapes, policies, dialect, progress
+    options, random_weights, shapes, batch, policies, dialect, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -75,7 +76,9 @@ def prepare_material(
     """
     from relay_passes.load import load_model
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
+    loaded = load_model(
+        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
+    )
     if loaded.onnx is None:
         raise UserError(
             f"{model} is no ONNX model, which the other runners read: export it to .onnx"
@@ -92,6 +95,7 @@ def prepare_material(
             options=options,
             random_weights=random_weights,
             shapes=shapes,
+            batch=batch,
             policies=policies,
             dialect=dialect,
             sequential=folder / "sequential",

@@ -126,7 +126,10 @@ def load_onnx(
 
 
 def load_operators(
-    model: str, random_weights: int | None = None, shapes: Shapes | None = None
+    model: str,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
 ) -> OpGraph:
     """The graph of operators of a model, before units are formed, without TVM.
 
@@ -139,23 +142,27 @@ def load_operators(
     if form is Form.BARE:
         raise ModelError(
             f"{model} is a bare block graph, of units without shapes: only `tvm-ios stats` reads "
-            "it, and takes no --shape"
+            "it, and takes neither --shape nor --batch"
         )
     if form is Form.GRAPH:
-        if shapes:
-            raise ModelError(f"{model} is a graph, whose shapes are fixed: leave out --shape")
+        if shapes or batch is not None:
+            option = "--shape" if shapes else "--batch"
+            raise ModelError(f"{model} is a graph, whose shapes are fixed: leave out {option}")
         return OpGraph.from_json(read_json(Path(model)))
-    return graph_from_onnx(load_onnx(model, random_weights, shapes), already_simplified=True)
+    return graph_from_onnx(load_onnx(model, random_weights, shapes, batch), already_simplified=True)
 
 
 def load_graph(
-    model: str, random_weights: int | None = None, shapes: Shapes | None = None
+    model: str,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
 ) -> OpGraph:
     """The graph of units of a model, without TVM; raises as :func:`load_operators`.
 
     A graph in a file of its own is taken for one of units.
     """
-    graph = load_operators(model, random_weights, shapes)
+    graph = load_operators(model, random_weights, shapes, batch)
     return graph if form_of(model) is Form.GRAPH else form_units(graph)
 
 

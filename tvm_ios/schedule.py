@@ -13,8 +13,13 @@ from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
 from tvm_ios.first_difference import describe, first_difference
 from tvm_ios.graph import OpGraph, bits, mask_of
+from tvm_ios.instance_plan import InstancePlan
+from tvm_ios.instance_plan import fault_of as fault_of_plan
 from tvm_ios.json_text import JsonError, json_object, natural, naturals
 from tvm_ios.placement import Placement, Share, fault_of
+
+#: Of a schedule over units of instances: the schedule of the model that these are made of.
+UNROLLED_FROM = "unrolled_from"
 
 
 class ScheduleError(UserError):
@@ -85,6 +90,8 @@ class Schedule:
     unit_latencies
         For units that were measured the seconds alone on 1, 2, ... lanes: the lanes of a stage are
         divided among its groups by these. Without them FLOPs and bytes decide.
+    instances
+        Which units run as instances of sub-graphs, or None.
     described
         What :func:`tvm_ios.first_difference.describe` made of the graph, if it was read from
         a file.
@@ -101,6 +108,7 @@ class Schedule:
     unit_latencies: Mapping[int, tuple[float, ...]] = field(
         default_factory=dict[int, tuple[float, ...]], repr=False, hash=False
     )
+    instances: InstancePlan | None = None
     described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
@@ -117,6 +125,11 @@ class Schedule:
             Naming the first violated rule.
         """
         if self.fingerprint != graph.fingerprint:
+            if self.batch != graph.batch and self.instances is not None:
+                raise ScheduleError(
+                    f"the schedule splits a batch of {self.batch}, and that of {graph.name} is "
+                    f"{graph.batch}: give the model that batch, or search again"
+                )
             difference = first_difference(self.described, graph) or (
                 f"its fingerprint is {graph.fingerprint}, there {self.fingerprint}"
             )
@@ -145,6 +158,9 @@ class Schedule:
             if not seconds or not all(0 < s < float("inf") for s in seconds):
                 name = graph.operators[unit].name
                 raise ScheduleError(f"the latencies of unit {name!r} are not all positive seconds")
+        plan = self.instances
+        if plan is not None and (fault := fault_of_plan(graph, self.stages, self.kernels, plan)):
+            raise ScheduleError(fault)
 
     def _validate_placement(self, graph: OpGraph, position: int, stage: Stage) -> None:
         placement = self.placements.get(position)
@@ -220,6 +236,8 @@ class Schedule:
             data["unit_latencies"] = {
                 str(unit): self.unit_latencies[unit] for unit in sorted(self.unit_latencies)
             }
+        if self.instances is not None:
+            data["instances"] = self.instances.to_json()
         return data
 
     @staticmethod
@@ -256,6 +274,7 @@ class Schedule:
                     int(unit): tuple(float(s) for s in seconds)
                     for unit, seconds in dict(data.get("unit_latencies", {})).items()
                 },
+                instances=_instances(data.get("instances")),
                 described=dict(data.get("graph", {})),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -267,7 +286,9 @@ class Schedule:
 
     @staticmethod
     def load(path: Path | str) -> Schedule:
-        """Read a file that :meth:`save` wrote.
+        """Read a file that :meth:`save` wrote, or that of an executable.
+
+        What ran in instances is read as the schedule of the model that they were made of.
 
         Raises
         ------
@@ -278,7 +299,14 @@ class Schedule:
             data = json_object(Path(path).read_bytes())
         except (OSError, JsonError) as error:
             raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
-        return Schedule.from_json(data)
+        unrolled_from = data.get(UNROLLED_FROM, data)
+        if not isinstance(unrolled_from, dict):
+            raise ScheduleError(f"{path} is not a tvm-ios schedule: {UNROLLED_FROM!r} is none")
+        return Schedule.from_json(cast(dict[str, Any], unrolled_from))
+
+
+def _instances(data: Any) -> InstancePlan | None:
+    return None if data is None else InstancePlan.from_json(data)
 
 
 def _kernels(data: Any) -> dict[int, str]:

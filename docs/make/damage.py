@@ -107,6 +107,23 @@ def place(schedule: Any, lane: int = 0, rtasks: int = 1) -> None:
     schedule["placements"] = [[0, [[unit, 0, lane, 0, rtasks] for unit in units]]]
 
 
+def split(
+    schedule: Any, factor: int = 2, axis: int = 2, lane: int | None = None, backwards: bool = False
+) -> None:
+    """Run the first three units in instances, and the one that reads from them."""
+    units = range(len(schedule["units"]))
+    schedule["stages"] = [{"strategy": "concurrent", "groups": [[unit]]} for unit in units]
+    schedule["latencies"] = []
+    instances = [[number, part, lane] for number in (0, 1) for part in range(factor)]
+    schedule["instances"] = {
+        "subgraphs": [
+            {"units": list(own), "factor": factor, "axes": [axis] * len(own)}
+            for own in (units[:3], units[3:4])
+        ],
+        "order": instances[::-1] if backwards else instances,
+    }
+
+
 def seal(change: Callable[[Any], object], name: str = "meta.json") -> Callable[[], object]:
     """Change a file of the executable, and make its checksums right again."""
 

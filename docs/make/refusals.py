@@ -38,6 +38,7 @@ from damage import (
     place,
     rename,
     seal,
+    split,
     text,
     tuning_log,
     wait,
@@ -135,6 +136,7 @@ def rows() -> dict[str, list[Row]]:
             Row("no command of ours", "tvm-ios alchemy"),
             Row("a number out of range", "tvm-ios optimize m.onnx --lanes 0"),
             Row("an unknown policy", "tvm-ios schedule m.onnx --policy magic"),
+            Row("a policy to be measured", "tvm-ios schedule m.onnx --policy holistic"),
             Row("an unknown device", "tvm-ios schedule m.onnx --cost abacus"),
             Row("a picture of no known kind", "tvm-ios schedule m.onnx --plot s.jpeg"),
         ],
@@ -229,6 +231,41 @@ def rows() -> dict[str, list[Row]]:
                 "rTasks of other kernels",
                 f"{optimize} --schedule schedule.json",
                 edit("schedule.json", lambda d: place(d, rtasks=999)),
+            ),
+            Row(
+                "instances of another batch",
+                f"{optimize} --batch 2 --schedule schedule.json",
+                edit("schedule.json", split),
+            ),
+            Row(
+                "unequal parts of a batch",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: split(d, axis=0)),
+            ),
+            Row(
+                "more instances than rows",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: split(d, factor=99)),
+            ),
+            Row(
+                "instances along channels",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: split(d, axis=1)),
+            ),
+            Row(
+                "an instance before what it reads",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: split(d, backwards=True)),
+            ),
+            Row(
+                "an instance left out",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: (split(d), d["instances"]["order"].pop())),
+            ),
+            Row(
+                "instances on a lane too many",
+                f"{optimize} --schedule schedule.json",
+                edit("schedule.json", lambda d: split(d, lane=1)),
             ),
         ],
         "Logs": [

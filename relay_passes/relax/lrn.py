@@ -10,28 +10,35 @@ from tvm import relax
 from relay_passes.relax.bindings import data_type, static_shape
 
 
-def emit_lrn(builder: relax.BlockBuilder, data: Any, attrs: Mapping[str, Any]) -> relax.Var:
+def emit_lrn(
+    builder: relax.BlockBuilder, data: Any, attrs: Mapping[str, Any], name: str = ""
+) -> relax.Var:
     """``x / (bias + alpha / size * sum of x**2 over size channels) ** beta``, on NCHW data.
 
     A power of 3/4, the usual one, is two square roots: ``powf`` costs a hundred times more.
+    All results get the name, if it is not empty, with what tells them apart.
     """
     channels = static_shape(data)[1]
     size = int(attrs["size"])
+
+    def emit(call: Any) -> relax.Var:
+        return builder.emit(call, name)
+
     before = (size - 1) // 2
     dtype = data_type(data)
-    squared = builder.emit(relax.op.multiply(data, data))
+    squared = emit(relax.op.multiply(data, data))
     widths = [0, 0, before, size - 1 - before, 0, 0, 0, 0]
-    padded = builder.emit(relax.op.nn.pad(squared, widths, "constant", 0.0))
+    padded = emit(relax.op.nn.pad(squared, widths, "constant", 0.0))
     total: Any = None
     for shift in range(size):
-        part = builder.emit(relax.op.strided_slice(padded, [1], [shift], [shift + channels]))
-        total = part if total is None else builder.emit(relax.op.add(total, part))
+        part = emit(relax.op.strided_slice(padded, [1], [shift], [shift + channels]))
+        total = part if total is None else emit(relax.op.add(total, part))
     scale = relax.const(float(attrs["alpha"]) / size, dtype)
-    scaled = builder.emit(relax.op.multiply(total, scale))
-    norm = builder.emit(relax.op.add(scaled, relax.const(float(attrs["bias"]), dtype)))
+    scaled = emit(relax.op.multiply(total, scale))
+    norm = emit(relax.op.add(scaled, relax.const(float(attrs["bias"]), dtype)))
     if float(attrs["beta"]) == 0.75:
-        root = builder.emit(relax.op.sqrt(norm))
-        power = builder.emit(relax.op.multiply(root, builder.emit(relax.op.sqrt(root))))
+        root = emit(relax.op.sqrt(norm))
+        power = emit(relax.op.multiply(root, emit(relax.op.sqrt(root))))
     else:
-        power = builder.emit(relax.op.power(norm, relax.const(float(attrs["beta"]), dtype)))
-    return builder.emit(relax.op.divide(data, power))
+        power = emit(relax.op.power(norm, relax.const(float(attrs["beta"]), dtype)))
+    return emit(relax.op.divide(data, power))

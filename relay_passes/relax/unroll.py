@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,18 +9,14 @@ import tvm
 from tvm import relax
 
 from relay_passes.relax.extract import Extraction
-from relay_passes.relax.instances import (
-    emit_for_a_part,
-    join_pieces,
-    part_shape,
-    read_pieces,
-)
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.graphturbo.dimensions import Dimensions
+from relay_passes.relax.part import emit_part
+from relay_passes.relax.pieces import Pieces, emit_results
+from relay_passes.relax.resized import emit_resized
+from tvm_ios.graph import bits
+from tvm_ios.graphturbo.footprint import tensor_boxes
 from tvm_ios.graphturbo.instances import Instances
+from tvm_ios.graphturbo.unrolled_names import kept_name, name_prefix, read_name
 from tvm_ios.graphturbo.workload import with_batch
-
-_NAME = re.compile(r"instance(\d+)_")
 
 
 def unroll_instances(
@@ -34,13 +29,12 @@ def unroll_instances(
     module, extraction
         Canonical, and what was read from it.
     instances
-        Split along outermost axes only.
+        Of units as layers, split along the batch, or along rows of images.
     order
         Of all instances, each after those that it reads from.
     """
     old = module["main"]
     graph, layers = extraction.graph, instances.layers
-    dimensions = Dimensions(graph)
     builder = relax.BlockBuilder()
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     given = dict(zip(graph.inputs, parameters, strict=True))
@@ -49,61 +43,25 @@ def unroll_instances(
         for number, tensor in enumerate(graph.tensors)
         if tensor.constant
     }
-    pieces: dict[tuple[int, int], Any] = {}
+    pieces = Pieces(builder, extraction, instances, given)
     attributes = dict(old.attrs.items()) if old.attrs else None
     with builder.function("main", parameters, attrs=attributes):
         with builder.dataflow():
             for number in order:
                 instance = instances.instances[number]
-                subgraph = instance.subgraph
+                mask = instances.subgraphs[instance.subgraph].layers
+                boxes = tensor_boxes(layers, mask, instance.owned)
                 made = dict(constants)
                 for tensor in instance.needs:
-                    made[tensor] = read_pieces(
-                        builder, instances, number, tensor, given, pieces, f"instance{number}_read"
-                    )
-                for layer in bits(instances.subgraphs[subgraph].layers):
+                    made[tensor] = pieces.read(number, tensor, read_name(number))
+                for layer in bits(mask):
                     for op in layers.members[layer]:
-                        emit_for_a_part(
-                            builder,
-                            extraction,
-                            op,
-                            made,
-                            lambda t, s=subgraph: part_shape(instances, dimensions, s, t),
-                            f"instance{number}_",
-                        )
+                        emit_part(builder, extraction, op, made, boxes, name_prefix(number, layer))
                 for tensor in instance.owned:
-                    pieces[tensor, number] = made[tensor]
-            results = [
-                join_pieces(builder, [pieces[t, maker] for maker in instances.makers[t]])
-                if t in instances.makers
-                else given.get(t, extraction.values[t])
-                for t in graph.outputs
-            ]
-            several = len(results) > 1 or isinstance(old.ret_ty, relax.TupleType)
-            result = builder.emit_output(relax.Tuple(results) if several else results[0])
+                    pieces.put(number, tensor, made[tensor], boxes[tensor], kept_name(number))
+            result = pieces.emit_output(old)
         builder.emit_func_output(result)
     return tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
-
-
-def instance_of_units(graph: OpGraph, units: OpGraph, order: Sequence[int]) -> list[int | None]:
-    """For each unit of an unrolled module its instance; None for what joins the outputs.
-
-    Of a unit that holds operators of several instances it is the last one.
-
-    Parameters
-    ----------
-    graph, units
-        Of the unrolled module: its operators, and units of them.
-    order
-        Of the instances.
-    """
-    at = {instance: position for position, instance in enumerate(order)}
-    found: list[int | None] = []
-    for unit in units.operators:
-        names = (graph.operators[member].name for member in unit.members)
-        numbers = [int(match[1]) for name in names if (match := _NAME.match(name))]
-        found.append(max(numbers, key=at.__getitem__, default=None))
-    return found
 
 
 def rebatch(module: tvm.IRModule, extraction: Extraction, batch: int) -> tvm.IRModule:
@@ -135,9 +93,7 @@ def rebatch(module: tvm.IRModule, extraction: Extraction, batch: int) -> tvm.IRM
     with builder.function("main", parameters, attrs=attributes):
         with builder.dataflow():
             for op in range(len(graph)):
-                emit_for_a_part(builder, extraction, op, made, lambda t: wide.tensors[t].shape)
-            results = [made[t] for t in graph.outputs]
-            several = len(results) > 1 or isinstance(old.ret_ty, relax.TupleType)
-            result = builder.emit_output(relax.Tuple(results) if several else results[0])
+                emit_resized(builder, extraction, op, made, lambda t: wide.tensors[t].shape)
+            result = emit_results(builder, old, [made[t] for t in graph.outputs])
         builder.emit_func_output(result)
     return tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)

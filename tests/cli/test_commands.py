@@ -229,3 +229,35 @@ def test_debug_shows_the_traceback() -> None:
     loud = tvm_ios_process("stats", "alexnet", "--debug")
     assert loud.code == 1
     assert "Traceback" in loud.stderr
+
+
+def test_sub_graphs_of_a_batch() -> None:
+    command = ["stats", "mobilenet_v2", "--policy", "graphturbo", "--batch", 8, "--lanes", 2]
+    found = tvm_ios(*command, "--capacity", "8M", "--json").json
+    assert (found["model"], found["batch"], found["capacity"]) == ("mobilenet_v2", 8, 8 << 20)
+    units = [unit for subgraph in found["subgraphs"] for unit in subgraph["units"]]
+    assert sorted(units) == sorted(op.name for op in load_graph("mobilenet_v2").operators)
+    assert max(s["factor"] for s in found["subgraphs"]) > 1
+    assert all((s["axis"] is None) == (s["factor"] == 1) for s in found["subgraphs"])
+    assert sum(s["factor"] for s in found["subgraphs"]) == found["instances"]
+    table = tvm_ios(*command, "--capacity", "8M")
+    assert "mobilenet_v2, batch 8, 2 lanes" in table.stdout
+
+
+def test_another_batch() -> None:
+    """Counts do not change, latencies do."""
+    one, many = (
+        tvm_ios("schedule", "inception_block", "--policy", "sequential", "--batch", n, "--json")
+        for n in (1, 4)
+    )
+    assert many.json["latency_ms"] > one.json["latency_ms"]
+    assert tvm_ios("stats", "inception_block", "--batch", 4, "--json").json == (
+        tvm_ios("stats", "inception_block", "--json").json
+    )
+
+
+@pytest.mark.parametrize("policy", ["graphturbo", "holistic"])
+def test_policies_of_whole_programs_are_measured(policy: str) -> None:
+    outcome = tvm_ios("schedule", "inception_block", "--policy", policy)
+    assert outcome.code == 1
+    assert f"the policy {policy!r} compares whole programs" in outcome.stderr

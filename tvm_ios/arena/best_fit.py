@@ -15,7 +15,14 @@ import numpy as np
 from tvm_ios.arena.lifetimes import Array, Lifetimes
 
 
-def place(sizes: Array, conflicts: Sequence[Array], order: Array, *, lowest: bool = False) -> Array:
+def place(
+    sizes: Array,
+    conflicts: Sequence[Array],
+    order: Array,
+    *,
+    lowest: bool = False,
+    placed: Array | None = None,
+) -> Array:
     """First bytes of buffers that are placed one after another, in this order.
 
     Parameters
@@ -25,11 +32,13 @@ def place(sizes: Array, conflicts: Sequence[Array], order: Array, *, lowest: boo
     conflicts
         For each buffer those that it may share no byte with.
     order
-        All buffers.
+        All buffers, but those that are placed.
     lowest
         Take the lowest gap that is large enough, not the smallest.
+    placed
+        First bytes of buffers that stay where they are, -1 for the others.
     """
-    offsets = np.full(len(sizes), -1, np.int64)
+    offsets = np.full(len(sizes), -1, np.int64) if placed is None else placed.copy()
     for buffer in map(int, order):
         near: Array = conflicts[buffer]
         near = near[offsets[near] >= 0]

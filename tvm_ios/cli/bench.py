@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tvm_ios.cli.completion import complete_model, complete_runners
 from tvm_ios.cli.output import (
+    Batch,
     Debug,
     Json,
     RandomWeights,
@@ -79,6 +80,7 @@ def bench(
         float, typer.Option(min=0, help="Time of all runs of a model, about.")
     ] = 30.0,
     shape: Shapes = None,
+    batch: Batch = None,
     dialect: DialectOption = Dialect.relax,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
@@ -121,6 +123,7 @@ def bench(
         "dialect": dialect.value,
         "random_weights": random_weights,
         "shapes": {name: list(extents) for name, extents in fixed.items()},
+        **({} if batch is None else {"batch": batch}),
         "rounds": rounds,
         "seconds": seconds,
         "search": [measure.value, max_measurements, time_limit, r, s, max_block],
@@ -152,6 +155,7 @@ def bench(
                     options=options,
                     random_weights=random_weights,
                     shapes=fixed,
+                    batch=batch,
                     policies=policies,
                     dialect=dialect.value,
                     progress=lambda what, done, total, name=name: update(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tvm_ios.cli.output import (
+    Batch,
     Debug,
     Json,
     Model,
@@ -66,9 +67,7 @@ def bundle(
     max_merges: Annotated[
         int, typer.Option(min=0, help="Merge candidates to compile, at most; small ones first.")
     ] = 300,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Another batch size, of ONNX models.")
-    ] = None,
+    batch: Batch = None,
     shape: Shapes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -85,7 +84,9 @@ def bundle(
     Python 3.11, NumPy, and apache-tvm-ffi for a CPU or cuda-bindings for a GPU. What run.py brings
     back in results/ is a log for --cost, schedules for --schedule, and the measurements.
     """
-    policies, fixed = policy_names(policy), input_shapes(shape)
+    from tvm_ios.api import POLICIES
+
+    policies, fixed = policy_names(policy, POLICIES), input_shapes(shape)
     options = measuring_options(
         lanes, None, None, None, r, s, max_block, log, target=target, arch=arch, precision=precision
     )

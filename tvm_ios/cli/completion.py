@@ -19,9 +19,9 @@ def complete_model(incomplete: str) -> list[str]:
 
 def complete_policy(incomplete: str) -> list[str]:
     """Policies of schedules."""
-    from tvm_ios.api import POLICIES
+    from tvm_ios.api import MEASURED_POLICIES
 
-    return _starting((*POLICIES, "memory"), incomplete)
+    return _starting((*MEASURED_POLICIES, "memory"), incomplete)
 
 
 def complete_cost(incomplete: str) -> list[str]:
@@ -47,9 +47,9 @@ def complete_memory_schedulers(incomplete: str) -> list[str]:
 
 def complete_policies(incomplete: str) -> list[str]:
     """The last of some policies joined by commas."""
-    from tvm_ios.api import POLICIES
+    from tvm_ios.api import MEASURED_POLICIES
 
-    return _joined(POLICIES, incomplete)
+    return _joined(MEASURED_POLICIES, incomplete)
 
 
 def _joined(names: Iterable[str], incomplete: str) -> list[str]:

@@ -35,7 +35,11 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
             ("tvm-ios models",), "`tvm-ios stats NAME` counts what there is to schedule in one."
         ),
         "stats": HelpPage(
-            ("tvm-ios stats inception_v3", "tvm-ios stats inception_v3 --groups rooted"),
+            (
+                "tvm-ios stats inception_v3",
+                "tvm-ios stats inception_v3 --groups rooted",
+                "tvm-ios stats mobilenet_v2 --batch 8 --policy graphturbo --capacity 8M",
+            ),
             "`tvm-ios schedule` searches what is counted here.",
         ),
         "schedule": HelpPage(
@@ -51,6 +55,7 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
                 "tvm-ios optimize squeezenet -o out/",
                 "tvm-ios optimize model.onnx --lanes 4 --time-limit 60 -o model.tar",
                 "tvm-ios optimize squeezenet --policy sequential --schedule schedule.json -o out/",
+                "tvm-ios optimize mobilenet_v2 --batch 8 --policy graphturbo,holistic",
             ),
             "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
         ),
@@ -110,7 +115,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
                     "reuse",
                     "groups",
                 ),
-                *("scheduler", "units", "in_place", "zero_copy_concat", "pareto"),
+                *("scheduler", "units", "in_place", "zero_copy_concat", "pareto", "capacity"),
             ),
             "Search",
         ),

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tvm_ios.cli.completion import complete_cost
 from tvm_ios.cli.output import (
+    Batch,
     Debug,
     Json,
     Model,
@@ -79,6 +80,7 @@ def optimize(
     arch: Arch = None,
     precision: PrecisionOption = None,
     shape: Shapes = None,
+    batch: Batch = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -128,6 +130,7 @@ def optimize(
                 options=options,
                 random_weights=random_weights,
                 shapes=fixed,
+                batch=batch,
                 policies=policies,
                 schedule=schedule,
                 dialect=dialect.value,
@@ -142,6 +145,7 @@ def optimize(
             options=options,
             random_weights=random_weights,
             shapes=fixed,
+            batch=batch,
             policies=policies,
             schedule=schedule,
             memory_budget=budget,

@@ -45,6 +45,11 @@ Shapes = Annotated[
     ),
 ]
 
+Batch = Annotated[
+    int | None,
+    typer.Option(min=1, help="Another batch size, of ONNX models and those of the zoo."),
+]
+
 
 def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
     """The shapes that ``--shape`` gave; what is none is a wrong use of the command."""

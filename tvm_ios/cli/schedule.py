@@ -13,6 +13,7 @@ from tvm_ios.byte_sizes import kib
 from tvm_ios.cli.completion import complete_cost, complete_policy
 from tvm_ios.cli.front import print_front
 from tvm_ios.cli.output import (
+    Batch,
     Debug,
     Json,
     Model,
@@ -46,6 +47,7 @@ from tvm_ios.cli.search_options import (
 from tvm_ios.errors import UserError
 from tvm_ios.files import require_writable, write_atomically
 from tvm_ios.graph import OpGraph
+from tvm_ios.instance_plan import InstancePlan
 from tvm_ios.schedule import Schedule, Strategy
 
 if TYPE_CHECKING:
@@ -61,8 +63,8 @@ def schedule(
     policy: Annotated[
         str,
         typer.Option(
-            help="sequential, greedy, memory, ios-merge, ios-parallel, ios-both, rammer or "
-            "ios-holistic.",
+            help="sequential, greedy, memory, ios-merge, ios-parallel, ios-both, rammer, "
+            "ios-holistic, and measured: graphturbo, holistic.",
             autocompletion=complete_policy,
         ),
     ] = "ios-both",
@@ -84,6 +86,7 @@ def schedule(
         bool, typer.Option("--pareto", help="Show all trades of latency for memory.")
     ] = False,
     shape: Shapes = None,
+    batch: Batch = None,
     dialect: DialectOption = Dialect.relax,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
@@ -145,7 +148,7 @@ def schedule(
                 arch=arch,
                 dialect=dialect,
             )
-            searching = _searching(model, random_weights, fixed, options, dialect, update)
+            searching = _searching(model, random_weights, fixed, batch, options, dialect, update)
             graph = searching.prepared.units
             if pareto:
                 points = searching.pareto(policy)
@@ -154,7 +157,11 @@ def schedule(
             made, search = _measured(searching, policy, log, budget)
         else:
             graph = load_units(
-                model, random_weights=random_weights, shapes=fixed, dialect=dialect.value
+                model,
+                random_weights=random_weights,
+                shapes=fixed,
+                batch=batch,
+                dialect=dialect.value,
             )
             limits = (policy, cost, Pruning(r, s), max_block)
 
@@ -187,6 +194,7 @@ def _searching(
     model: str,
     random_weights: int | None,
     shapes: dict[str, tuple[int, ...]],
+    batch: int | None,
     options: MeasuringOptions,
     dialect: Dialect,
     update: Any,
@@ -194,7 +202,9 @@ def _searching(
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect.value)
+    loaded = load_model(
+        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect.value
+    )
     search = loaded.dialect.measured_search()
     return search(prepare(loaded.module, loaded.name), options, update)
 
@@ -228,6 +238,7 @@ def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> 
     from tvm_ios.search.stage_memory import stages_peak
 
     latencies: tuple[float | None, ...] = made.latencies or (None,) * len(made.stages)
+    instances = {} if made.instances is None else {"instances": made.instances.to_json()}
     return {
         "model": graph.name,
         "policy": made.policy,
@@ -243,6 +254,7 @@ def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> 
         ],
         "search": search,
         "memory_bytes": stages_peak(graph, made.stages),
+        **instances,
     }
 
 
@@ -256,12 +268,29 @@ def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
         groups = " | ".join(
             between.join(graph.operators[unit].name for unit in group) for group in stage.groups
         )
-        table.add_row(str(number), stage.strategy.value, groups, f"{seconds * 1e6:.1f} µs")
+        latency = f"{seconds * 1e6:.1f} µs" if made.latencies else ""
+        table.add_row(str(number), stage.strategy.value, groups, latency)
     out = console()
     out.print(table)
+    if made.instances is not None:
+        out.print(_split(graph, made.instances))
+    expected = f", {made.latency * 1e3:.3f} ms expected" if made.latencies else ""
     out.print(
-        f"{len(made.stages)} stages, {made.latency * 1e3:.3f} ms expected; searched "
+        f"{len(made.stages)} stages{expected}; searched "
         f"{search['states']:,} states and {search['transitions']:,} transitions "
         f"in {search['seconds']:.2f} s, measured {search['stages_measured']} stages; tensors "
         f"between units take at most {kib(stages_peak(graph, made.stages))} KiB"
     )
+
+
+def _split(graph: OpGraph, plan: InstancePlan) -> Table:
+    table = Table("sub-graph", "units", "instances", "on lanes", title="run in instances")
+    for number, subgraph in enumerate(plan.subgraphs):
+        lanes = sorted({p.lane for p in plan.order if p.subgraph == number and p.lane is not None})
+        table.add_row(
+            str(number),
+            " → ".join(graph.operators[unit].name for unit in subgraph.units),
+            str(subgraph.factor),
+            ", ".join(map(str, lanes)) or "all",
+        )
+    return table

@@ -113,14 +113,15 @@ def bytes_of(text: str | None, option: str) -> int | None:
         raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
 
 
-def policy_names(text: str | None) -> Sequence[str] | None:
-    """The policies that ``--policy`` names; None without it."""
-    from tvm_ios.api import POLICIES
+def policy_names(text: str | None, known: Sequence[str] | None = None) -> Sequence[str] | None:
+    """The policies that ``--policy`` names, of all that there are or are known; None without it."""
+    from tvm_ios.api import MEASURED_POLICIES
 
+    known = known or MEASURED_POLICIES
     if text is None:
         return None
     names = names_in(text)
-    require_known(names, POLICIES, "--policy")
+    require_known(names, known, "--policy")
     return names
 
 

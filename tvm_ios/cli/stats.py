@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from tvm_ios.cli.output import (
+    Batch,
     Debug,
     Json,
     Model,
@@ -19,7 +20,14 @@ from tvm_ios.cli.output import (
     progress_bars,
     reports_errors,
 )
-from tvm_ios.cli.search_options import Dialect, DialectOption, MaxBlock
+from tvm_ios.cli.search_options import (
+    Dialect,
+    DialectOption,
+    Lanes,
+    MaxBlock,
+    bytes_of,
+    require_known,
+)
 
 
 class Groups(StrEnum):
@@ -39,8 +47,22 @@ def stats(
             "rooted: a unit and its descendants (as in IOS's published table)."
         ),
     ] = Groups.connected,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="graphturbo: show the sub-graphs that a CPU's lanes would run as instances."
+        ),
+    ] = None,
+    capacity: Annotated[
+        str,
+        typer.Option(
+            metavar="BYTES", help="For --policy graphturbo: what an instance may live in."
+        ),
+    ] = "1M",
     shape: Shapes = None,
+    batch: Batch = None,
     dialect: DialectOption = Dialect.relax,
+    lanes: Lanes = None,
     max_block: MaxBlock = 40,
     as_json: Json = False,
     debug: Debug = False,
@@ -49,16 +71,26 @@ def stats(
 
     These say how long a search takes: a state is a set of units that may have run, a transition
     a stage that may come next. Width is the most units of a block that could run side by side.
+    With --policy graphturbo the coarse sub-graphs of a batch are shown instead.
     """
-    from tvm_ios.api import load_units
+    from runtime_ext.machine import available_lanes
+    from tvm_ios.api import load_operators, load_units
+    from tvm_ios.cli.sub_graphs import print_sub_graphs
     from tvm_ios.models import Form, blocks_of, form_of, load_blocks
     from tvm_ios.search.counts import BlockCounts, count_block
+    from tvm_ios.search.policies import GRAPHTURBO
 
     fixed = input_shapes(shape)
-    if form_of(model) is Form.BARE and not fixed:
+    if policy is not None:
+        require_known([policy], [GRAPHTURBO], "--policy")
+        size = bytes_of(capacity, "--capacity")
+        assert size is not None
+        graph = load_operators(model, shapes=fixed, batch=batch)
+        return print_sub_graphs(graph, size, lanes or available_lanes(), as_json)
+    if form_of(model) is Form.BARE and not fixed and batch is None:
         name, blocks = load_blocks(model, max_block)
     else:
-        graph = load_units(model, shapes=fixed, dialect=dialect.value)
+        graph = load_units(model, shapes=fixed, batch=batch, dialect=dialect.value)
         name, blocks = graph.name, blocks_of(graph, max_block)
     counts: list[BlockCounts] = []
     with progress_bars() as update:

@@ -59,6 +59,23 @@ def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> Part:
     return Part(boxes, _peak(layers, computed[::-1], boxes, owned), flops)
 
 
+def tensor_boxes(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> dict[int, Box]:
+    """What of every tensor a part reads or makes, those inside layers included.
+
+    Parameters
+    ----------
+    layers, subgraph, owned
+        As of :func:`part_of`.
+    """
+    boxes = dict(owned)
+    for layer in reversed(list(bits(subgraph))):
+        wanted = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
+        if wanted:
+            for tensor, box in layers.boxes(layer, wanted)[0].items():
+                boxes[tensor] = hull(boxes.get(tensor), box)
+    return boxes
+
+
 def whole_part(layers: Layers, subgraph: int) -> Part:
     """All of a sub-graph at once."""
     shapes = layers.graph.tensors

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph import OpGraph, bits
+from tvm_ios.graph import bits
 from tvm_ios.graphturbo.instances import Instances
-from tvm_ios.schedule import Schedule, Stage, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,52 +53,3 @@ def place_instances(instances: Instances, lanes: int) -> tuple[LanePlace, ...]:
         lane = last.pop() if last else instance.part * lanes // factor
         found.append(LanePlace(phase, lane))
     return tuple(found)
-
-
-def lane_schedule(
-    units: OpGraph,
-    instance_of: Sequence[int | None],
-    order: Sequence[int],
-    places: Sequence[LanePlace],
-    *,
-    batch: int,
-    device: str = "",
-) -> Schedule:
-    """A schedule of the units of an unrolled graph.
-
-    Parameters
-    ----------
-    units
-        Of the graph in which every instance has operators of its own.
-    instance_of
-        For each unit its instance; None for one that joins the graph's outputs.
-    order
-        Of the instances; a lane runs its own ones in it.
-    places
-        Of the instances.
-    batch, device
-        Written into the schedule.
-    """
-    at = {instance: position for position, instance in enumerate(order)}
-    end = LanePlace(max((p.phase for p in places), default=0) | 1, None)
-
-    def key(unit: int) -> tuple[int, int, int]:
-        instance = instance_of[unit]
-        if instance is None:
-            return end.phase, len(order), unit
-        return places[instance].phase, at[instance], unit
-
-    stages: list[Stage] = []
-    for phase, members in itertools.groupby(
-        sorted(range(len(units)), key=key), lambda u: key(u)[0]
-    ):
-        if phase % 2:
-            stages += [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in members]
-            continue
-        lanes: dict[int | None, list[int]] = {}
-        for unit in members:
-            instance = instance_of[unit]
-            assert instance is not None
-            lanes.setdefault(places[instance].lane, []).append(unit)
-        stages.append(Stage(Strategy.CONCURRENT, tuple(map(tuple, lanes.values()))))
-    return Schedule(units.fingerprint, tuple(stages), "graphturbo", device, batch)

@@ -141,10 +141,19 @@ class Layers:
         """
         key = (layer, tuple(sorted(wanted.items())))
         if key not in self._known:
-            self._known[key] = self._work_back(layer, wanted)
+            boxes, flops = self.boxes(layer, wanted)
+            read = {t: boxes[t] for t in self.inputs[layer] if t in boxes}
+            self._known[key] = (read, flops)
         return self._known[key]
 
-    def _work_back(self, layer: int, wanted: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
+    def boxes(self, layer: int, wanted: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
+        """Like :meth:`needs`, of every tensor that the layer reads or makes, inner ones included.
+
+        Parameters
+        ----------
+        layer, wanted
+            As there.
+        """
         boxes, flops = dict(wanted), 0.0
         graph = self.graph
         for op in reversed(self.members[layer]):
@@ -156,7 +165,7 @@ class Layers:
                 for tensor, box in zip(graph.operators[op].inputs, found, strict=True):
                     if box is not None and not graph.tensors[tensor].constant:
                         boxes[tensor] = hull(boxes.get(tensor), box)
-        return {t: boxes[t] for t in self.inputs[layer] if t in boxes}, flops
+        return boxes, flops
 
 
 def form_layers(graph: OpGraph, groups: Sequence[Sequence[int]] | None = None) -> Layers:
@@ -178,6 +187,17 @@ def form_layers(graph: OpGraph, groups: Sequence[Sequence[int]] | None = None) -
     if groups is None:
         groups = _straight_lines(graph)
     return Layers(graph, tuple(sorted(map(tuple, groups), key=lambda group: group[-1])))
+
+
+def unit_layers(graph: OpGraph, units: OpGraph) -> Layers:
+    """Units as layers, with the units' numbers: on a CPU these are what one kernel or a few make.
+
+    Parameters
+    ----------
+    graph, units
+        Operators, and the units formed of them.
+    """
+    return Layers(graph, tuple(unit.members for unit in units.operators))
 
 
 def _straight_lines(graph: OpGraph) -> list[list[int]]:

@@ -11,6 +11,7 @@ from tvm_ios.graphturbo.box import Box, share
 from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import Part, exits, part_of, whole_part
 from tvm_ios.graphturbo.layers import Layers, form_layers
+from tvm_ios.graphturbo.rows import cuts_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,19 @@ class Splitter:
         powers of two, for balance.
     recomputation
         The largest share of a sub-graph's work that its parts may do again where they overlap.
-    batch_only
-        Cut outermost axes alone: then all parts of a sub-graph are the same computation.
+    axes
+        Which axes of outputs may be cut, if not any: 0, the batch, whose parts are the same
+        computation, and 2, the rows of images, of operators that :func:`cuts_rows` knows.
+    least_factor
+        Into so many parts a sub-graph is split even if fewer would fit.
     """
 
     layers: Layers
     capacity: int
     cores: int = 8
     recomputation: float = 0.1
-    batch_only: bool = False
+    axes: tuple[int, ...] | None = None
+    least_factor: int = 1
 
     @cached_property
     def dimensions(self) -> Dimensions:
@@ -104,7 +109,7 @@ class Splitter:
             Leave out what cannot be preferred to what was found already.
         """
         complete = whole_part(self.layers, subgraph)
-        least = -(-complete.peak // self.capacity)
+        least = max(self.least_factor, -(-complete.peak // self.capacity))
         candidates = [
             (self._operators_cut(subgraph, dimension), -axis, output, dimension)
             for output in exits(self.layers, subgraph)
@@ -128,7 +133,7 @@ class Splitter:
         self, subgraph: int, complete: Part, operators: int, axis: int, axes: Mapping[int, int]
     ) -> Split | None:
         for factor in self._factors(axes):
-            if complete.peak > self.capacity * factor:
+            if factor < self.least_factor or complete.peak > self.capacity * factor:
                 continue
             split = Split(factor, operators, axis, axes, complete.peak)
             if factor == 1:
@@ -150,19 +155,35 @@ class Splitter:
         return [part_of(self.layers, subgraph, split.owned(graph, place)) for place in places]
 
     def _axes(self, subgraph: int, dimension: int) -> dict[int, int] | None:
-        """The axis of every output along a dimension, or None if one has none."""
+        """The axis of every output along a dimension, or None if one has none that may be cut."""
         axes: dict[int, int] = {}
         for tensor in exits(self.layers, subgraph):
             axis = self.dimensions.matching_axis(dimension, tensor)
-            if axis is None or (self.batch_only and axis):
+            if axis is None or (self.axes is not None and axis not in self.axes):
                 return None
             axes[tensor] = axis
+        if self.axes is not None and any(axes.values()):
+            members = self.layers.members
+            operators = (op for layer in bits(subgraph) for op in members[layer])
+            if not all(cuts_rows(self.dimensions, dimension, op) for op in operators):
+                return None
         return axes
 
     def _factors(self, axes: Mapping[int, int]) -> list[int]:
-        """1, 2, 4, ... up to the cores, then all; those that cut every output evenly."""
+        """1, 2, 4, ... up to the cores, then all; those that cut every output evenly.
+
+        The last part of a row may be smaller; then every core gets equally many parts.
+        """
         extents = [self.layers.graph.tensors[t].shape[axis] for t, axis in axes.items()]
-        return [v for v in self._values(min(extents)) if all(n % v == 0 for n in extents)]
+        values = self._values(min(extents))
+        if self.axes is not None and all(axes.values()):
+            return [
+                v
+                for v in values
+                if (v < self.cores or v % self.cores == 0)
+                and all(-(-n // v) * (v - 1) < n for n in extents)
+            ]
+        return [v for v in values if all(n % v == 0 for n in extents)]
 
     def _values(self, most: int) -> list[int]:
         powers = [1 << i for i in range(self.cores.bit_length()) if 1 << i <= self.cores]

@@ -27,6 +27,10 @@ POLICIES: Mapping[str, frozenset[Strategy]] = MappingProxyType(
     }
 )
 
+#: Policies that split a batch into instances; ``holistic`` chooses from all policies, block by
+#: block. Only whole programs show what that gains.
+GRAPHTURBO, HOLISTIC = "graphturbo", "holistic"
+
 
 def strategies_of(policy: str) -> frozenset[Strategy]:
     """The strategies that a policy searches over.
@@ -36,6 +40,12 @@ def strategies_of(policy: str) -> frozenset[Strategy]:
     SearchError
         If there is no such policy.
     """
+    if policy in (GRAPHTURBO, HOLISTIC):
+        raise SearchError(
+            f"the policy {policy!r} compares whole programs, which only measuring on this "
+            "machine's CPU does, of models that TVM reads as Relax: give --cost measured, or "
+            "choose ios-both"
+        )
     if policy not in POLICIES:
         raise SearchError(
             f"there is no policy {policy!r} to search with: use {', '.join(POLICIES)}"

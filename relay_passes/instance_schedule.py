@@ -1,0 +1,54 @@
+"""A schedule with instances, applied: the module in which each of them has units of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relay_passes.dialect import DialectError
+from relay_passes.prepare import Prepared, prepare_canonical
+from tvm_ios.graphturbo.planned import planned_instances
+from tvm_ios.graphturbo.unrolled_names import Origin, origin, unrolled_units
+from tvm_ios.graphturbo.unrolled_stages import unrolled_schedule
+from tvm_ios.schedule import Schedule
+
+
+def unroll_schedule(prepared: Prepared, schedule: Schedule) -> tuple[Prepared, Schedule]:
+    """The unrolled module, and the schedule of its units.
+
+    Parameters
+    ----------
+    prepared
+        The module that the schedule is of.
+    schedule
+        Valid there, with instances.
+
+    Raises
+    ------
+    ScheduleError
+        If instances run in an order that their data forbids, or are no equal parts.
+    DialectError
+        If the module is one of Relay.
+    """
+    if prepared.dialect.name != "relax":
+        raise DialectError(
+            f"the schedule runs instances, which modules of {prepared.dialect.name.capitalize()} "
+            "cannot: import the model as Relax, or search with another policy"
+        )
+    # Where TVM has no Relax, schedules without instances must work.
+    from relay_passes.relax.unroll import unroll_instances
+
+    extraction = prepared.outliner.extraction
+    planned = planned_instances(extraction.graph, prepared.units, schedule)
+    module = unroll_instances(prepared.module, extraction, planned.instances, planned.order)
+    unrolled = prepare_canonical(module, extraction.graph.name, unrolled_units)
+    operators = unrolled.outliner.extraction.graph.operators
+    origins = [
+        _origin([origin(operators[member].name) for member in unit.members])
+        for unit in unrolled.units.operators
+    ]
+    return unrolled, unrolled_schedule(schedule, planned, unrolled.units, origins)
+
+
+def _origin(members: Sequence[Origin]) -> Origin:
+    """Of a unit that may hold a slice of what it reads."""
+    return next((member for member in members if member.unit is not None), members[0])

@@ -1,0 +1,133 @@
+"""An operator for a part of its results: fewer images, or some rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, cast
+
+from tvm import relax
+
+from relay_passes.relax.bindings import DialectError, static_shape
+from relay_passes.relax.extract import Extraction
+from relay_passes.relax.resized import emit_resized
+from tvm_ios.graphturbo.access import needed
+from tvm_ios.graphturbo.box import Box, extents, hull, whole
+
+
+def emit_part(
+    builder: relax.BlockBuilder,
+    extraction: Extraction,
+    op: int,
+    made: dict[int, Any],
+    boxes: Mapping[int, Box],
+    prefix: str | None = None,
+) -> None:
+    """Emit an operator for boxes of its results, from what of its inputs is there.
+
+    Of what is there it reads what it needs; a window gets padding only where it reaches over the
+    border of the whole image.
+
+    Parameters
+    ----------
+    builder, extraction, op
+        Which operator, and where to.
+    made
+        Maps tensors of the extraction to the builder's values; gets the operator's results.
+    boxes
+        What of each tensor these values are, and the results are to be; a constant is whole,
+        and if it is a parameter it cannot be cut.
+    prefix
+        Of the names of the results.
+
+    Raises
+    ------
+    DialectError
+        If the operator has extents written down that this cannot change.
+    """
+    graph = extraction.graph
+    operator = graph.operators[op]
+    wanted = {t: boxes[t] for t in operator.outputs if t in boxes}
+    if not wanted:
+        return
+    inputs = dict(made)
+    for tensor, box in _read(extraction, op, wanted).items():
+        described = graph.tensors[tensor]
+        held = whole(described.shape) if described.constant else boxes[tensor]
+        if box == held:
+            continue
+        if described.constant:
+            if isinstance(made[tensor], relax.Var):
+                raise _written_down(extraction, next(iter(wanted)))
+            at = tuple(slice(begin, end) for begin, end in box)
+            inputs[tensor] = relax.const(made[tensor].value.numpy()[at], described.dtype)
+        else:
+            name = "" if prefix is None else f"{prefix}cut"
+            inputs[tensor] = cut(builder, made[tensor], held, box, name)
+    shapes = {t: extents(box) for t, box in wanted.items()}
+    pads = None
+    if operator.kind in _WINDOWED:
+        ((tensor, box),) = wanted.items()
+        if box[2:] != whole(graph.tensors[tensor].shape)[2:]:
+            pads = _pads(extraction, op, box)
+    if operator.kind == "reshape":
+        (tensor,) = wanted
+        if prod(static_shape(inputs[operator.inputs[0]])) != prod(shapes[tensor]):
+            raise _written_down(extraction, tensor)
+    emit_resized(builder, extraction, op, inputs, shapes.__getitem__, prefix, pads)
+    for tensor, shape in shapes.items():
+        if static_shape(inputs[tensor]) != shape:
+            raise _written_down(extraction, tensor)
+        made[tensor] = inputs[tensor]
+
+
+def cut(builder: relax.BlockBuilder, value: Any, held: Box, box: Box, name: str = "") -> Any:
+    """A box of a tensor of which a value is another box that contains it."""
+    axes = [axis for axis, (a, b) in enumerate(zip(held, box, strict=True)) if a != b]
+    if not axes:
+        return value
+    begins = [box[axis][0] - held[axis][0] for axis in axes]
+    ends = [box[axis][1] - held[axis][0] for axis in axes]
+    return builder.emit(relax.op.strided_slice(value, axes, begins, ends), name)
+
+
+_WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
+
+
+def _read(extraction: Extraction, op: int, wanted: Mapping[int, Box]) -> dict[int, Box]:
+    operator = extraction.graph.operators[op]
+    found: dict[int, Box] = {}
+    for position, tensor in enumerate(operator.outputs):
+        if tensor not in wanted:
+            continue
+        needs = needed(extraction.graph, op, position, wanted[tensor])
+        for read, box in zip(operator.inputs, needs, strict=True):
+            if box is None:
+                raise _written_down(extraction, tensor)
+            found[read] = hull(found.get(read), box)
+    return found
+
+
+def _pads(extraction: Extraction, op: int, box: Box) -> list[int]:
+    """What of the padding the windows of a box see: top, left, bottom, right."""
+    operator = extraction.graph.operators[op]
+    shapes = [extraction.graph.tensors[t].shape for t in operator.inputs]
+    strides, pads, dilations, kernel = (
+        cast(tuple[int, ...], operator.attrs.get(name))
+        for name in ("strides", "pads", "dilations", "kernel")
+    )
+    before, after = [0, 0], [0, 0]
+    for i, (begin, end) in enumerate(box[2:]):
+        size = kernel[i] if kernel else shapes[1][2 + i]
+        reach = (size - 1) * (dilations[i] if dilations else 1) + 1
+        before[i] = max(0, pads[i] - begin * strides[i])
+        after[i] = max(0, (end - 1) * strides[i] - pads[i] + reach - shapes[0][2 + i])
+    return [*before, *after]
+
+
+def _written_down(extraction: Extraction, tensor: int) -> DialectError:
+    name = extraction.graph.tensors[tensor].name
+    return DialectError(
+        f"the batch of tensor {name!r} is written down in an operator "
+        "before it: export the model with the batch as a dynamic dimension"
+    )

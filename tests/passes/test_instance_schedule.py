@@ -1,0 +1,185 @@
+"""Schedules with instances: as files, applied by the pass, and what of them is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
+from tvm import relax
+
+from relay_passes import IOSSchedule
+from relay_passes.prepare import Prepared, apply_schedule, prepare
+from runtime_ext.build import build
+from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
+from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
+
+
+def graphturbo(prepared: Prepared, capacity: int = 7000, lanes: int = LANES) -> Schedule:
+    graph = prepared.outliner.extraction.graph
+    instances = choose_instances(graph, prepared.units, lanes=lanes, capacity=capacity, axes=(0,))
+    return instances_schedule(prepared.units, instances, lanes)
+
+
+@pytest.fixture(scope="module")
+def module() -> Any:
+    return module_of([(8, 3, 8, 8)], pyramid(8))
+
+
+@pytest.fixture(scope="module")
+def prepared(module: Any) -> Prepared:
+    return prepare(module)
+
+
+@pytest.fixture(scope="module")
+def expected(module: Any) -> list[Any]:
+    return run(module)
+
+
+def require_equal(module: Any, scheduled: Any, expected: list[Any]) -> None:
+    model = build(scheduled, lanes=LANES)
+    session = model.session(executor="poisoning")
+    names = (port.name for port in model.inputs)
+    session.run(**dict(zip(names, inputs_of(module), strict=True)))
+    for place, wanted in enumerate(expected):
+        np.testing.assert_allclose(session.get_output(place), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_file_is_applied_by_the_pass_and_read_back_from_an_executable(
+    module: Any, prepared: Prepared, expected: list[Any], tmp_path: Path
+) -> None:
+    made = graphturbo(prepared)
+    made.save(tmp_path / "s.json", prepared.units)
+    read = Schedule.load(tmp_path / "s.json")
+    assert read == made
+    scheduled = IOSSchedule(schedule=read)(module)
+    require_equal(module, scheduled, expected)
+    build(scheduled, lanes=LANES).save(tmp_path / "out")
+    assert Schedule.load(tmp_path / "out" / "schedule.json") == made
+
+
+def test_older_files_have_no_instances(prepared: Prepared) -> None:
+    made = Schedule(prepared.units.fingerprint, sequential_stages(prepared.units), "by hand")
+    data = made.to_json(prepared.units)
+    assert "instances" not in data
+    assert Schedule.from_json(json.loads(json.dumps(data))).instances is None
+
+
+def test_shared_instances_run_the_stages_of_their_units(
+    module: Any, prepared: Prepared, expected: list[Any]
+) -> None:
+    made = graphturbo(prepared)
+    assert made.instances is not None
+    shared = tuple(replace(place, lane=None) for place in made.instances.order)
+    shared = replace(made, instances=replace(made.instances, order=shared))
+    scheduled = apply_schedule(prepared, shared)
+    require_equal(module, scheduled, expected)
+    attached = Schedule.from_json(json.loads(str(scheduled.attrs["ios.schedule"])))
+    assert all(len(stage.groups) == 1 for stage in attached.stages)
+
+
+def test_rows_of_images_are_instances_too() -> None:
+    module = module_of([(1, 3, 8, 8)], pyramid(1))
+    prepared = prepare(module)
+    # The second stage's first unit reads the last rows of both parts of the first stage.
+    plan = InstancePlan(
+        (SplitSubGraph((0, 1), 3, (2,)), SplitSubGraph((2,), 2, (2,))),
+        tuple(PlacedInstance(n, part, part % 2) for n in (0, 1) for part in range(3 - n)),
+    )
+    stages = sequential_stages(prepared.units)
+    made = Schedule(prepared.units.fingerprint, stages, "by hand", instances=plan)
+    require_equal(module, apply_schedule(prepared, made), run(module))
+
+
+def towers(sketch: RelaxSketch, x: Any) -> Any:
+    """Two convolutions that can be merged, and two sums of them."""
+    emit = sketch.emit
+    left, right = (sketch.conv(x, 4) for _ in range(2))
+    both = emit(relax.op.concat([left, right], axis=1))
+    return emit(relax.op.add(both, both)), emit(relax.op.multiply(left, right))
+
+
+def test_instances_inside_of_stages_of_ios() -> None:
+    module = module_of([(4, 3, 6, 6)], towers)
+    prepared = prepare(module)
+    units = prepared.units
+    convolutions = [u for u, op in enumerate(units.operators) if op.kind.startswith("conv2d")]
+    others = [u for u in range(len(units)) if u not in convolutions]
+    merge = Stage(Strategy.MERGE, tuple((u,) for u in convolutions))
+    stages = (merge, *(Stage(Strategy.CONCURRENT, ((u,),)) for u in others))
+    plan = InstancePlan(
+        (SplitSubGraph(tuple(convolutions), 2, (0, 0)),),
+        (PlacedInstance(0, 1, None), PlacedInstance(0, 0, None)),
+    )
+    made = Schedule(units.fingerprint, stages, "by hand", batch=4, instances=plan)
+    require_equal(module, apply_schedule(prepared, made), run(module))
+
+
+def change_order(plan: InstancePlan, order: tuple[PlacedInstance, ...]) -> InstancePlan:
+    return replace(plan, order=order)
+
+
+REFUSED: dict[str, tuple[Callable[[InstancePlan], InstancePlan], str]] = {
+    "factor": (
+        lambda p: replace(p, subgraphs=(replace(p.subgraphs[0], factor=3), *p.subgraphs[1:])),
+        "sub-graph 0 is split by 3, which does not divide the batch of 8",
+    ),
+    "no split": (
+        lambda p: replace(p, subgraphs=(replace(p.subgraphs[0], factor=1), *p.subgraphs[1:])),
+        "sub-graph 0 is split into 1 instances: leave it out",
+    ),
+    "axis": (
+        lambda p: replace(p, subgraphs=(replace(p.subgraphs[0], axes=(9,)), *p.subgraphs[1:])),
+        "sub-graph 0 splits axis 9 of",
+    ),
+    "axes": (
+        lambda p: replace(p, subgraphs=(replace(p.subgraphs[0], axes=()), *p.subgraphs[1:])),
+        "sub-graph 0 names 0 axes for its 1 outputs",
+    ),
+    "channels": (
+        lambda p: replace(p, subgraphs=(replace(p.subgraphs[0], axes=(1,)), *p.subgraphs[1:])),
+        "sub-graph 0 cannot be split along axis 1 of",
+    ),
+    "unit": (
+        lambda p: replace(p, subgraphs=(replace(p.subgraphs[0], units=(99,)), *p.subgraphs[1:])),
+        "sub-graph 0 names unit 99, which does not exist",
+    ),
+    "missing": (lambda p: replace(p, order=p.order[1:]), "the order lacks instance"),
+    "twice": (lambda p: replace(p, order=(*p.order, p.order[0])), "names instance 7 of"),
+    "dependence": (lambda p: replace(p, order=p.order[::-1]), "which it reads from"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses(prepared: Prepared, case: str) -> None:
+    change, sentence = REFUSED[case]
+    made = graphturbo(prepared)
+    assert made.instances is not None
+    with pytest.raises(ScheduleError, match=sentence):
+        apply_schedule(prepared, replace(made, instances=change(made.instances)))
+
+
+def test_refuses_another_batch(prepared: Prepared) -> None:
+    other = prepare(module_of([(4, 3, 8, 8)], pyramid(4)))
+    with pytest.raises(ScheduleError, match="splits a batch of 8, and that of model is 4"):
+        apply_schedule(other, graphturbo(prepared))
+
+
+def test_refuses_fewer_lanes(prepared: Prepared) -> None:
+    scheduled = apply_schedule(prepared, graphturbo(prepared, lanes=4))
+    with pytest.raises(ScheduleError, match="for more lanes than 2"):
+        build(scheduled, lanes=2)
+
+
+def test_refuses_stages_across_a_border(prepared: Prepared) -> None:
+    made = graphturbo(prepared)
+    assert made.instances is not None
+    everything = (Stage(Strategy.CONCURRENT, (tuple(range(len(prepared.units))),)),)
+    with pytest.raises(ScheduleError, match="stage 0 has units of a sub-graph and others"):
+        apply_schedule(prepared, replace(made, stages=everything))

@@ -1,0 +1,56 @@
+"""The coarse sub-graphs of a model, as a table and as JSON."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from tvm_ios.byte_sizes import kib
+from tvm_ios.cli.output import console, print_json
+from tvm_ios.graph import OpGraph, bits
+from tvm_ios.graphturbo.policy import choose_instances
+from tvm_ios.units import form_units
+
+
+def print_sub_graphs(graph: OpGraph, capacity: int, lanes: int, as_json: bool) -> None:
+    """Partition a graph for the lanes of a CPU and show what comes out.
+
+    Parameters
+    ----------
+    graph
+        Of operators.
+    capacity
+        Bytes that an instance may live in.
+    lanes
+        Of the CPU.
+    as_json
+        Print JSON instead of a table.
+    """
+    units = form_units(graph)
+    instances = choose_instances(graph, units, lanes=lanes, capacity=capacity)
+    rows: list[tuple[list[str], int, int | None, int]] = []
+    for number, subgraph in enumerate(instances.subgraphs):
+        names = [units.operators[unit].name for unit in bits(subgraph.layers)]
+        peak = max(i.work.peak for i in instances.instances if i.subgraph == number)
+        axis = subgraph.split.axis if subgraph.split and subgraph.factor > 1 else None
+        rows.append((names, subgraph.factor, axis, peak))
+    if as_json:
+        found = [
+            {"units": names, "factor": factor, "axis": axis, "peak_bytes": peak}
+            for names, factor, axis, peak in rows
+        ]
+        about = {"model": units.name, "batch": units.batch, "lanes": lanes, "capacity": capacity}
+        print_json({**about, "subgraphs": found, "instances": len(instances)})
+        return
+    table = Table("sub-graph", "units", "first", "last", "instances", "of axis", "peak of one")
+    table.title = f"{units.name}, batch {units.batch}, {lanes} lanes, {kib(capacity)} KiB"
+    for number, (names, factor, axis, peak) in enumerate(rows):
+        table.add_row(
+            str(number),
+            str(len(names)),
+            names[0],
+            names[-1],
+            str(factor),
+            "" if axis is None else str(axis),
+            f"{kib(peak)} KiB",
+        )
+    console().print(table)

@@ -1,0 +1,76 @@
+"""The policy ``graphturbo``: which units a CPU's lanes run as instances, depth first."""
+
+from __future__ import annotations
+
+from tvm_ios.graph import OpGraph
+from tvm_ios.graphturbo.grouping import group
+from tvm_ios.graphturbo.instances import Instances, split_into_instances
+from tvm_ios.graphturbo.lanes import place_instances
+from tvm_ios.graphturbo.layers import unit_layers
+from tvm_ios.graphturbo.orders import order_instances
+from tvm_ios.graphturbo.planned import schedule_instances
+from tvm_ios.graphturbo.split_info import Splitter
+from tvm_ios.graphturbo.worth import choose_subgraphs, lane_capacities
+from tvm_ios.memory_hierarchy import MemoryHierarchy
+from tvm_ios.schedule import Schedule
+
+
+def choose_instances(
+    graph: OpGraph,
+    units: OpGraph,
+    *,
+    lanes: int,
+    capacity: int | None,
+    axes: tuple[int, ...] = (0, 2),
+    least_factor: int = 1,
+    device: MemoryHierarchy | None = None,
+) -> Instances:
+    """Sub-graphs of units, and their instances, each of which lives in the cache of a lane.
+
+    Parameters
+    ----------
+    graph, units
+        Operators, and units of them.
+    lanes
+        Execution units.
+    capacity
+        Bytes that an instance may live in; None for what is predicted to be best on the device.
+    axes
+        That may be cut: 0 is the batch, 2 the rows of images.
+    least_factor
+        As many as lanes, say, so that each has an instance.
+    device
+        Predicts which sub-graphs gain from being split; the others are not. If None all are.
+    """
+    layers = unit_layers(graph, units)
+    if capacity is None and device is None:
+        raise ValueError("neither a capacity nor a device that tells it")
+    sizes = [capacity] if capacity is not None else lane_capacities(device) if device else []
+    splitters = [
+        Splitter(layers, size, lanes, axes=axes, least_factor=least_factor) for size in sizes
+    ]
+    if device is None:
+        return split_into_instances(layers, group(splitters[0]))
+    return split_into_instances(layers, choose_subgraphs(splitters, device).subgraphs)
+
+
+def instances_schedule(
+    units: OpGraph, instances: Instances, lanes: int, device: str = ""
+) -> Schedule:
+    """Instances in the order of least memory, on lanes that rarely wait for each other.
+
+    An instance's units follow each other on one lane, so that what it computes stays in the
+    cache of this lane, where the memory plan gives the next instance the same bytes.
+
+    Parameters
+    ----------
+    units, instances
+        What :func:`choose_instances` was given, and made of it.
+    lanes
+        Execution units.
+    device
+        Written into the schedule.
+    """
+    order = order_instances(instances, exact=False)[0].order
+    places = place_instances(instances, lanes)
+    return schedule_instances(units, instances, order, places, device=device)

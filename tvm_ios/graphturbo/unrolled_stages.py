@@ -1,0 +1,141 @@
+"""A schedule with instances, over the units of the module in which each instance has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tvm_ios.graph import OpGraph
+from tvm_ios.graphturbo.planned import Planned
+from tvm_ios.graphturbo.unrolled_names import Origin
+from tvm_ios.placement import Placement
+from tvm_ios.schedule import Schedule, Stage, Strategy
+
+
+def unrolled_schedule(
+    schedule: Schedule, planned: Planned, units: OpGraph, origins: Sequence[Origin]
+) -> Schedule:
+    """Stages, kernels, placements and latencies of the unrolled units.
+
+    An instance of its own lane is part of a group; one that all lanes share runs the stages of
+    its sub-graph on its own units.
+
+    Parameters
+    ----------
+    schedule, planned
+        Of the original graph, and what it says of its operators.
+    units, origins
+        Of the unrolled graph.
+    """
+    writer = _Writer(schedule, planned, origins)
+    for stages, instances in planned.regions:
+        writer.region(stages, instances)
+    writer.one_by_one(writer.others.get((None, False), ()))
+    copies = writer.copies
+    factor = [planned.instances.subgraphs[i.subgraph].factor for i in planned.instances.instances]
+    return replace(
+        schedule,
+        fingerprint=units.fingerprint,
+        stages=tuple(writer.stages),
+        latencies=(),
+        kernels={
+            copies[place]: kernel
+            for place in copies
+            if (kernel := schedule.kernels.get(place[1])) is not None
+        },
+        placements=writer.placements,
+        unit_latencies={
+            number: tuple(seconds / factor[instance] for seconds in known)
+            for (instance, unit), number in copies.items()
+            if (known := schedule.unit_latencies.get(unit)) is not None
+        },
+        instances=None,
+        described={},
+    )
+
+
+class _Writer:
+    def __init__(self, schedule: Schedule, planned: Planned, origins: Sequence[Origin]) -> None:
+        self._schedule = schedule
+        self._planned = planned
+        self.stages: list[Stage] = []
+        self.placements: dict[int, Placement] = {}
+        self.copies: dict[tuple[int, int], int] = {}
+        #: By instance, and whether they come after its units, what cuts and joins pieces.
+        self.others: dict[tuple[int | None, bool], list[int]] = {}
+        for number, origin in enumerate(origins):
+            if origin.instance is None or origin.unit is None:
+                self.others.setdefault((origin.instance, origin.kept), []).append(number)
+            else:
+                self.copies[origin.instance, origin.unit] = number
+
+    def region(self, stages: Sequence[int], instances: Sequence[int]) -> None:
+        everything = self._planned.instances
+        if everything.subgraphs[everything.instances[instances[0]].subgraph].split is None:
+            self._whole(stages[0], instances)
+            return
+        phases = self._phases(instances)
+        for phase in sorted(set(phases.values())):
+            here = [i for i in instances if phases[i] == phase]
+            if phase % 2:
+                for instance in here:
+                    self._shared(stages, instance)
+            else:
+                self._on_lanes(stages, here)
+
+    def one_by_one(self, units: Sequence[int]) -> None:
+        self.stages += [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in units]
+
+    def _whole(self, number: int, instances: Sequence[int]) -> None:
+        """A stage without instances, each of whose units is an instance."""
+        stage = self._schedule.stages[number]
+        new = {unit: self.copies[i, unit] for unit, i in zip(stage.units, instances, strict=True)}
+        for instance in instances:
+            self.one_by_one(self.others.get((instance, False), ()))
+        if placement := self._schedule.placements.get(number):
+            placed = tuple(replace(share, unit=new[share.unit]) for share in placement)
+            self.placements[len(self.stages)] = placed
+        self._append(stage, new)
+        for instance in instances:
+            self.one_by_one(self.others.get((instance, True), ()))
+
+    def _shared(self, stages: Sequence[int], instance: int) -> None:
+        self.one_by_one(self.others.get((instance, False), ()))
+        for number in stages:
+            stage = self._schedule.stages[number]
+            if (instance, stage.units[0]) in self.copies:
+                self._append(stage, {u: self.copies[instance, u] for u in stage.units})
+        self.one_by_one(self.others.get((instance, True), ()))
+
+    def _on_lanes(self, stages: Sequence[int], instances: Sequence[int]) -> None:
+        lanes: dict[int, list[int]] = {}
+        for instance in instances:
+            lane = self._planned.lanes[instance]
+            assert lane is not None
+            own = (u for number in stages for u in self._schedule.stages[number].units)
+            units = [self.copies[instance, u] for u in own if (instance, u) in self.copies]
+            read, kept = (self.others.get((instance, k), ()) for k in (False, True))
+            lanes.setdefault(lane, []).extend([*read, *units, *kept])
+        groups = tuple(tuple(lanes[lane]) for lane in sorted(lanes))
+        self.stages.append(Stage(Strategy.CONCURRENT, groups))
+
+    def _append(self, stage: Stage, new: Mapping[int, int]) -> None:
+        groups = tuple(tuple(new[unit] for unit in group) for group in stage.groups)
+        self.stages.append(Stage(stage.strategy, groups))
+
+    def _phases(self, instances: Sequence[int]) -> dict[int, int]:
+        """Even phases of lanes of their own, odd ones of all lanes, one after another."""
+        found: dict[int, int] = {}
+        for instance in instances:
+            mask = self._planned.instances.predecessors[instance]
+            sources = [source for source in found if mask >> source & 1]
+            phase = max((found[source] for source in sources), default=0)
+            lane = self._planned.lanes[instance]
+            if lane is None:
+                phase |= 1
+            elif phase % 2 or any(
+                found[s] == phase and self._planned.lanes[s] != lane for s in sources
+            ):
+                phase += 2 - phase % 2
+            found[instance] = phase
+        return found

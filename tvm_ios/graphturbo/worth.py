@@ -1,0 +1,182 @@
+"""Which sub-graphs a CPU gains from splitting: a model of time from where tensors lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tvm_ios.graph import bits
+from tvm_ios.graphturbo.box import Box
+from tvm_ios.graphturbo.footprint import Part, entries, exits, nbytes, part_of, whole_part
+from tvm_ios.graphturbo.grouping import SubGraph, group
+from tvm_ios.graphturbo.layers import Layers
+from tvm_ios.graphturbo.split_info import Splitter
+from tvm_ios.memory_hierarchy import MemoryHierarchy
+
+#: All lanes begin a layer that they share, and wait for each other after it.
+_STARTS = 2
+#: A cache line is fetched before it is written, and written back later.
+_WRITES = 2
+#: Of a cache a tensor may count on this part: what streams through, weights and others take it too.
+_USABLE = 0.5
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Predicted seconds of sub-graphs on the lanes of a CPU.
+
+    A layer takes as long as its arithmetic at the peak or its traffic, whichever is longer. Layer
+    by layer what it reads and makes comes from where all of that has room: the lanes' own caches,
+    the shared one, or main memory. Inside an instance it comes from where the peak of the instance
+    has room; only what the sub-graph reads and makes lies where the whole tensors have. Rows of
+    several images are no run of memory, so results that are cut so are copied once more. Every
+    lane reads all weights of a layer, and reads them again for each of its instances, from the
+    shared cache if those of the whole graph fit it.
+
+    Attributes
+    ----------
+    layers
+        Of the graph.
+    device
+        The CPU; its cores are the lanes.
+    """
+
+    layers: Layers
+    device: MemoryHierarchy
+
+    def together(self, subgraph: int) -> float:
+        """Seconds of some layers one after another, each on all lanes.
+
+        Parameters
+        ----------
+        subgraph
+            Bit set of layers.
+        """
+        seconds = 0.0
+        for layer, flops, boxes in self._steps(subgraph, whole_part(self.layers, subgraph)):
+            rate = self._rate(sum(nbytes(self.layers, t, box) for t, box in boxes.items()))
+            seconds += self._seconds(layer, flops, boxes, dict.fromkeys(boxes, rate), 1)
+            seconds += _STARTS * self.device.kernel_overhead
+        return seconds
+
+    def apart(self, subgraph: SubGraph) -> float:
+        """Seconds of a sub-graph whose instances run each on one lane, neighbours on the same.
+
+        Parameters
+        ----------
+        subgraph
+            With a split.
+        """
+        assert subgraph.split is not None
+        lanes, factor, mask = self.device.cores, subgraph.factor, subgraph.layers
+        graph = self.layers.graph
+        border = {
+            t: self._rate(graph.tensors[t].nbytes)
+            for t in (*entries(self.layers, mask), *exits(self.layers, mask))
+        }
+        busy = [0.0] * lanes
+        for number in range(factor):
+            work = part_of(self.layers, mask, subgraph.split.owned(graph, number))
+            rates = dict.fromkeys(work.boxes, self._rate(work.peak * lanes)) | border
+            busy[number * lanes // factor] += sum(
+                self._seconds(layer, flops, boxes, rates, lanes) + self.device.kernel_overhead
+                for layer, flops, boxes in self._steps(mask, work)
+            )
+        return max(busy) + sum(
+            graph.tensors[t].nbytes * (1 + _WRITES) / border[t]
+            for t, axis in subgraph.split.axes.items()
+            if math.prod(graph.tensors[t].shape[: min(axis, 1)]) > 1
+        )
+
+    def _steps(self, subgraph: int, work: Part) -> Iterator[tuple[int, float, Mapping[int, Box]]]:
+        """The layers, their FLOPs, and the boxes that they read and make."""
+        for layer in bits(subgraph):
+            made = {t: work.boxes[t] for t in self.layers.outputs[layer] if t in work.boxes}
+            if made:
+                read, flops = self.layers.needs(layer, made)
+                yield layer, flops, {**read, **made}
+
+    def _seconds(
+        self,
+        layer: int,
+        flops: float,
+        boxes: Mapping[int, Box],
+        rates: Mapping[int, float],
+        fraction: int,
+    ) -> float:
+        """Of a layer on one of so many parts of the lanes."""
+        made = self.layers.outputs[layer]
+        traffic = sum(
+            nbytes(self.layers, t, box) * (_WRITES if t in made else 1) / rates[t]
+            for t, box in boxes.items()
+        )
+        weights = self.layers.weight_bytes[layer] * self.device.cores / self._weights_rate
+        return max(flops / self.device.peak_flops * fraction, traffic * fraction + weights)
+
+    @cached_property
+    def _weights_rate(self) -> float:
+        return self._rate(sum(self.layers.weight_bytes), self.device.global_bandwidth)
+
+    def _rate(self, footprint: int, most: float = math.inf) -> float:
+        """Bytes a second, all lanes together, of what takes so many bytes in all lanes."""
+        device = self.device
+        if footprint <= _USABLE * device.cluster_local_buffer:
+            return min(most, device.local_bandwidth)
+        if footprint <= _USABLE * device.global_buffer:
+            return min(most, device.global_bandwidth)
+        return min(most, device.memory_bandwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Sub-graphs of which only those are split that are predicted to gain from it.
+
+    Attributes
+    ----------
+    subgraphs
+        In topological order.
+    layer_by_layer, seconds
+        Predicted, of all layers without and with the splits.
+    """
+
+    subgraphs: tuple[SubGraph, ...]
+    layer_by_layer: float
+    seconds: float
+
+
+def choose_subgraphs(splitters: Iterable[Splitter], device: MemoryHierarchy) -> Choice:
+    """The best partition of a graph for a CPU's lanes, by :class:`Worth`.
+
+    Parameters
+    ----------
+    splitters
+        Of one graph, with different capacities: a small instance lives in faster memory, a large
+        one reads weights and the rows at its borders less often.
+    device
+        The CPU.
+    """
+    return min((_choose(splitter, device) for splitter in splitters), key=lambda c: c.seconds)
+
+
+def _choose(splitter: Splitter, device: MemoryHierarchy) -> Choice:
+    worth = Worth(splitter.layers, device)
+    subgraphs: list[SubGraph] = []
+    before = after = 0.0
+    for subgraph in group(splitter):
+        together = worth.together(subgraph.layers)
+        apart = math.inf
+        if subgraph.factor >= max(2, device.cores):
+            apart = worth.apart(subgraph)
+        before += together
+        after += min(apart, together)
+        subgraphs.append(subgraph if apart < together else replace(subgraph, split=None))
+    return Choice(tuple(subgraphs), before, after)
+
+
+def lane_capacities(device: MemoryHierarchy) -> Sequence[int]:
+    """Bytes of an instance that are worth trying: of a lane's own cache, to its share of all."""
+    share = int(_USABLE * device.global_buffer) // device.cores
+    least = min(int(_USABLE * device.local_buffer), share)
+    return [least << i for i in range((share // least).bit_length())]
