@@ -48,7 +48,10 @@ class Place:
         command += ["-o", str(output or self.output)]
         if self.command == "schedule":
             command += ["--cost", "measured"]
-        script = f"import os, sys\n{before}\nfrom tvm_ios.__main__ import main\nmain()"
+        # Where the tests run in the background of a shell, Ctrl-C is ignored: not here.
+        heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+        script = f"import os, signal, sys\n{heard}\n{before}\n"
+        script += "from tvm_ios.__main__ import main\nmain()"
         environment = os.environ | {
             "TVM_IOS_CACHE": str(self.root / "cache"),
             "TMPDIR": str(self.root / "temporary"),
