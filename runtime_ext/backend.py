@@ -57,7 +57,7 @@ def backend(
     cache
         Folder of compiled kernels.
     database
-        A MetaSchedule database of tuned kernels, for a CPU.
+        A MetaSchedule database of tuned kernels, for this target.
     precision
         In which a GPU computes: float32, tf32 or float16; a CPU in float32 only.
 
@@ -68,9 +68,7 @@ def backend(
     """
     arch = cuda_arch(target)
     if arch is not None:
-        if database is not None:
-            raise UserError("tuned kernels are for CPUs: leave out --log for a GPU")
-        return _cuda(arch, lanes, cache, precision or "float32")
+        return _cuda(arch, lanes, cache, precision or "float32", database)
     if precision not in ("", "float32"):
         raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
     from runtime_ext.cpu_device import CpuDevice
@@ -89,12 +87,12 @@ def cuda_arch(target: Any) -> str | None:
     return str(target.attrs["arch"])
 
 
-def _cuda(arch: str, lanes: int, cache: Path, precision: Any) -> Backend:
+def _cuda(arch: str, lanes: int, cache: Path, precision: Any, database: Path | None) -> Backend:
     from runtime_ext.cuda.compiler import CudaKernelCompiler
     from runtime_ext.cuda.driver import CudaError, open_device, runs_on
     from runtime_ext.cuda.measure import Gpu
 
-    compiler = CudaKernelCompiler(arch, cache, precision)
+    compiler = CudaKernelCompiler(arch, cache, precision, database)
     try:
         found = open_device()
     except CudaError as error:

@@ -135,7 +135,8 @@ def optimize(
         baseline = folder / "tvm.so"
         on_cpu = search.backend.executor == "native"
         target = options.resolved_target if on_cpu else host_target(options.lanes)
-        compile_baseline(loaded.module, target, baseline, options.database)
+        tuned = options.database if on_cpu else None
+        compile_baseline(loaded.module, target, baseline, tuned)
         watch.lap("tvm")
         results = _measure(candidates, baseline, report, watch, compete=on_cpu)
         allowed = [row for row in results if row.policy in fitting]
