@@ -42,6 +42,20 @@ class Backend:
     executor: Literal["native", "cuda"]
     here: bool
 
+    def require_here(self, doing: str) -> None:
+        """Refuse to do something with a device that is not here.
+
+        Raises
+        ------
+        NotMeasured
+            If there is none.
+        """
+        if isinstance(self.device, AbsentGpu):
+            raise NotMeasured(
+                f"{doing} needs an {self.device.name} GPU, and here is none ({self.device.why}): "
+                "do it where there is one"
+            )
+
 
 def backend(
     target: Any, lanes: int, cache: Path, *, database: Path | None = None, precision: str = ""

@@ -174,8 +174,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--peers",
         metavar="NAMES",
-        help="instead of a search compare saved schedules with PyTorch: torch, torch-nhwc, "
-        "torch-graph, torch-graph-nhwc, torch-compile, torch-max-autotune",
+        help="instead of a search compare saved schedules with others: torch, torch-nhwc, "
+        "torch-graph, torch-graph-nhwc, torch-compile, torch-max-autotune, onnxruntime, "
+        "onnxruntime-graph",
     )
     parser.add_argument(
         "--schedules", nargs="+", metavar="NAME=FILE", default=[], help="for --peers, ours"

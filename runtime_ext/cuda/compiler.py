@@ -155,7 +155,7 @@ class CudaKernelCompiler(UnitCompiler):
 
     def _stored(self, plan: UnitPlan) -> UnitPlan:
         """The plan with float32 tensors and weights in the type that they are stored in."""
-        dtype = self._dtype
+        dtype = self.stored_dtype
         if dtype == "float32":
             return plan
 
@@ -179,7 +179,8 @@ class CudaKernelCompiler(UnitCompiler):
         )
 
     @property
-    def _dtype(self) -> str:
+    def stored_dtype(self) -> str:
+        """In which what the model has as float32 is stored."""
         return "float16" if self.precision == "float16" else "float32"
 
     def _phases(self, workload: Workload) -> Any:

@@ -52,6 +52,7 @@ class KernelCompiler(UnitCompiler):
         self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
         self.lanes = lanes
         self._unit = VectorUnit.of(self.target)
+        self.space = VectorSpace(self._unit)
         self._cache = ArtefactCache(cache_dir)
         self._functions: dict[str, Any] = {}
         self._loaded: list[Any] = []
@@ -79,7 +80,7 @@ class KernelCompiler(UnitCompiler):
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         """What the log has for a unit and, last, the default."""
         default = plan_unit(source, self._unit)
-        return {**self._as_in_log(source, default, VectorSpace(self._unit)), "default": default}
+        return {**self._as_in_log(source, default, self.space), "default": default}
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         plans, others = self._plan(source), other_plans(source, self._unit)

@@ -147,6 +147,13 @@ class UnitCompiler(ABC):
             for name, forms in plans.items()
         }
 
+    def compile_workloads(self, workloads: Sequence[Workload]) -> list[Artefact]:
+        """Compile kernels that are no unit's."""
+        keys = [self._key(workload) for workload in workloads]
+        wanted = dict(zip(keys, workloads, strict=True))
+        self._make({k: w for k, w in wanted.items() if k not in self._artefacts}, None)
+        return [self._artefacts[key] for key in keys]
+
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
         """Give :meth:`compile` one of the forms of a unit to return from now on."""
         self._kept[forms[-1].key] = best

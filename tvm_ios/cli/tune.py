@@ -29,11 +29,15 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
+    Arch,
     GroupsAStage,
     Lanes,
     MaxBlock,
     MeasureMode,
     OperatorsAGroup,
+    PrecisionOption,
+    Target,
+    TargetKind,
     measuring_options,
 )
 
@@ -58,6 +62,9 @@ def tune(
         float | None, typer.Option(help="Seconds of tuning, at most; the round under way ends.")
     ] = None,
     shape: Shapes = None,
+    target: Target = TargetKind.llvm,
+    arch: Arch = None,
+    precision: PrecisionOption = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     compact: Annotated[
@@ -73,10 +80,22 @@ def tune(
 
     The convolutions and matrix products of the model, and those of operators that the search may
     merge, are timed in many variants; a learned cost model chooses which, and the trials go where
-    the model's latency falls most. The log can be killed, continued and given to `optimize --log`.
+    the model's latency falls most. The log can be killed, continued and given to `optimize --log`,
+    or to `bundle --log`. With --target cuda the tiles of GPU kernels are tuned, on a GPU here.
     """
     fixed = input_shapes(shape)
-    options = measuring_options(lanes, MeasureMode.lazy, None, None, r, s, max_block)
+    options = measuring_options(
+        lanes,
+        MeasureMode.lazy,
+        None,
+        None,
+        r,
+        s,
+        max_block,
+        target=target,
+        arch=arch,
+        precision=precision,
+    )
     from relay_passes.tuning import tune_model
 
     shown = _Bars()
@@ -96,7 +115,7 @@ def tune(
     if as_json:
         print_json(_json(done))
     else:
-        _print(done)
+        _print(done, f" --target cuda --arch {arch or 'sm_90'}" if target == "cuda" else "")
 
 
 class _Bars:
@@ -159,7 +178,7 @@ def _json(done: TuningResult) -> dict[str, Any]:
     }
 
 
-def _print(done: TuningResult) -> None:
+def _print(done: TuningResult, of: str) -> None:
     out = console()
     table = Table("kernel", "weight", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials")
     for row in done.kernels:
@@ -187,4 +206,4 @@ def _print(done: TuningResult) -> None:
         )
     rest = f"; {done.untouched} merge candidates were left" if done.untouched else ""
     out.print(f"{new} trials in {done.seconds:.0f} s, {known} were in the log before{rest}")
-    out.print(f"tuning log: {done.log}  (tvm-ios optimize {done.model} --log {done.log})")
+    out.print(f"tuning log: {done.log}  (tvm-ios optimize {done.model}{of} --log {done.log})")
