@@ -44,7 +44,6 @@ SEARCH, SLICE = 35, 480
 NOT_RUN = {
     "tvm": "TVM's virtual machine with its own CUDA graph needs TVM's CUDA runtime, which a bundle "
     "does not carry",
-    "occupancy": "active warps over time need a profiler around the run: ncu or nsys",
 }
 
 
@@ -128,6 +127,11 @@ def _slice(folder: Path, name: str, batch: int) -> dict[str, Any]:
         made["peers"] = _run(bundle, end, "--peers", peers, "--schedules", *schedules)
     except _Failed as error:
         made["peers"] = {"skipped": {"all": str(error)}}
+    own = [pair for pair in schedules if not pair.startswith("optimised")]
+    try:
+        made["warps"] = _run(bundle, end, "--warps", "--schedules", *own)
+    except _Failed as error:
+        made["warps"] = {"skipped": {"all": str(error)}}
     return made
 
 
@@ -192,6 +196,11 @@ def _print(known: dict[str, Any]) -> None:
                 print(f"{key + ' x' + count:18} {_row(row)}   {_beside(row)}")
             continue
         print(f"{key:18} {_row(made)}   {_beside(made)}")
+        for name, row in made.get("warps", {}).get("warps", {}).items():
+            print(
+                f"{'':18} {name}: {row['mean']:.1f} of {row['most']} warps active, several kernels "
+                f"at once in {row['side_by_side']:.0%} of the time"
+            )
     for key, why in known["skipped"].items():
         print(f"{key}: skipped: {why}")
     for what, why in known["not_run"].items():
