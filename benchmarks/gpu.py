@@ -5,8 +5,9 @@ Here, where TVM is::
     python benchmarks/gpu.py --prepare suite/            # a bundle for each network and batch
     python benchmarks/gpu.py --prepare suite/ --only squeezenet,1
 
-On the GPU machine, which needs Python 3.11, NumPy, cuda-bindings and, for the peers, torch; the
-folder is all that has to be copied::
+On the GPU machine, which needs Python 3.11, NumPy, cuda-bindings and, for the peers, torch (and
+onnxscript and an ONNX Runtime for GPUs, or that peer is skipped); the folder is all that has to be
+copied::
 
     python suite/gpu.py                                  # all slices, one after another
     python suite/gpu.py --only squeezenet,1              # one of them, within 8 minutes
@@ -34,7 +35,8 @@ BATCHES = (1, 16, 32, 128)
 CPU_NETWORKS = ("squeezenet", "randwire")
 LANES = (1, 2, 4, 8, 16)
 POLICIES = "sequential,greedy,ios-merge,ios-parallel,ios-both,rammer,ios-holistic"
-PEERS = "torch,torch-nhwc,torch-graph,torch-graph-nhwc,torch-compile"
+PEERS = "torch,torch-nhwc,torch-graph,torch-graph-nhwc,torch-compile,onnxruntime,onnxruntime-graph"
+CPU_PEERS = "torch,torch-nhwc,onnxruntime"
 #: Autotuning takes minutes: on these it is done.
 AUTOTUNED = (("inception_v3", 1), ("squeezenet", 1))
 #: Seconds: of a policy's search, and of a whole slice.
@@ -42,8 +44,6 @@ SEARCH, SLICE = 35, 480
 NOT_RUN = {
     "tvm": "TVM's virtual machine with its own CUDA graph needs TVM's CUDA runtime, which a bundle "
     "does not carry",
-    "onnxruntime": "its GPU providers are compared where they are installed, with tvm-ios bench",
-    "occupancy": "active warps over time need a profiler around the run: ncu or nsys",
 }
 
 
@@ -105,7 +105,7 @@ class _Failed(Exception):
 
 
 def _slice(folder: Path, name: str, batch: int) -> dict[str, Any]:
-    """Search and compare the policies, then the kept one beside PyTorch's ways."""
+    """Search and compare the policies, then the kept one beside others."""
     end = time.monotonic() + SLICE
     bundle = folder / f"{name}-{batch}"
     results = bundle / "results"
@@ -127,6 +127,11 @@ def _slice(folder: Path, name: str, batch: int) -> dict[str, Any]:
         made["peers"] = _run(bundle, end, "--peers", peers, "--schedules", *schedules)
     except _Failed as error:
         made["peers"] = {"skipped": {"all": str(error)}}
+    own = [pair for pair in schedules if not pair.startswith("optimised")]
+    try:
+        made["warps"] = _run(bundle, end, "--warps", "--schedules", *own)
+    except _Failed as error:
+        made["warps"] = {"skipped": {"all": str(error)}}
     return made
 
 
@@ -145,6 +150,14 @@ def _cpu_slice(bundle: Path) -> dict[str, Any]:
             made.setdefault("skipped", {})[str(count)] = str(error)
     if not made["lanes"]:
         raise _Failed(next(iter(made["skipped"].values())))
+    count, most = next(reversed(made["lanes"].items()))
+    results = bundle / "results" / count
+    kept = results / f"schedule-{most['kept']}.json"
+    options = ["--peers", CPU_PEERS, "--schedules", f"kept={kept}", "--lanes", count]
+    try:
+        most["peers"] = _run(bundle, end, *options, "-o", str(results))
+    except _Failed as error:
+        most["peers"] = {"skipped": {"all": str(error)}}
     return made
 
 
@@ -180,17 +193,26 @@ def _print(known: dict[str, Any]) -> None:
     for key, made in known["slices"].items():
         if "lanes" in made and isinstance(made["lanes"], dict):
             for count, row in made["lanes"].items():
-                print(f"{key + ' x' + count:18} {_row(row)}")
+                print(f"{key + ' x' + count:18} {_row(row)}   {_beside(row)}")
             continue
-        peers = made.get("peers", {}).get("latency_ms", {})
-        others = {name: ms for name, ms in peers.items() if name.startswith("torch")}
-        best = min(others, key=lambda name: others[name], default="")
-        beside = f"{best} {others[best]:.3f}ms {peers['kept'] / others[best]:.2f}" if best else ""
-        print(f"{key:18} {_row(made)}   {beside}")
+        print(f"{key:18} {_row(made)}   {_beside(made)}")
+        for name, row in made.get("warps", {}).get("warps", {}).items():
+            print(
+                f"{'':18} {name}: {row['mean']:.1f} of {row['most']} warps active, several kernels "
+                f"at once in {row['side_by_side']:.0%} of the time"
+            )
     for key, why in known["skipped"].items():
         print(f"{key}: skipped: {why}")
     for what, why in known["not_run"].items():
         print(f"{what}: not run: {why}")
+
+
+def _beside(made: dict[str, Any]) -> str:
+    """The fastest peer, and our time over its."""
+    peers = made.get("peers", {}).get("latency_ms", {})
+    others = {name: ms for name, ms in peers.items() if name.startswith(("torch", "onnx"))}
+    best = min(others, key=lambda name: others[name], default="")
+    return f"{best} {others[best]:.3f}ms {peers['kept'] / others[best]:.2f}" if best else ""
 
 
 def _row(made: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import Draw, save_weights
 from runtime_ext.contest import machine_outputs, virtual_machine
 from runtime_ext.cpu_features import required_features
+from runtime_ext.kernels.unit_compiler import LogUse
 from runtime_ext.machine import host_target
 from runtime_ext.native_executor import native_library_path
 from runtime_ext.scheduled_module import OUTPUT_NAMES
@@ -69,6 +70,8 @@ class BundleSummary:
         Size of the folder.
     glibc
         The oldest glibc that its libraries run with; empty where they need none.
+    tuned
+        How much the tuning log has of the kernels; None without one.
     """
 
     model: str
@@ -79,6 +82,7 @@ class BundleSummary:
     merge_candidates: int
     nbytes: int
     glibc: str
+    tuned: LogUse | None
 
 
 def redrawn(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, dict[str, Draw]]:
@@ -178,6 +182,7 @@ def write_bundle(
         merge_candidates=len(merges),
         nbytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         glibc=str(facts.get("glibc", "")),
+        tuned=search.compiler.log_use(),
     )
 
 

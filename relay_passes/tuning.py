@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from relay_passes.load import load_model
@@ -12,11 +13,14 @@ from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
 from relay_passes.tuning_result import Tuning, TuningResult
 from relay_passes.tuning_tasks import tuning_tasks
+from runtime_ext.kernels.library import KernelCompiler
 from runtime_ext.kernels.tuning_folder import compact, open_log
+from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.machine import available_lanes
 from runtime_ext.measure import Progress
-from runtime_ext.tuning.cost_model import CostModel
+from runtime_ext.tuning.cost_model import CostModel, Features, features_of
 from runtime_ext.tuning.kernel_timer import KernelTimer
-from runtime_ext.tuning.tuner import Limits, tune
+from runtime_ext.tuning.tuner import Limits, Timer, tune
 from tvm_ios.models import Shapes
 
 
@@ -61,14 +65,16 @@ def tune_model(
     Raises
     ------
     UserError
-        If the model cannot be read, xgboost is missing, or the log belongs to another target, TVM
-        or running process.
+        If the model cannot be read, xgboost is missing, the log belongs to another target, TVM
+        or running process, or the target is a GPU that is not here.
     """
     options = replace(options or MeasuringOptions(), database=None)
-    target = options.resolved_target
-    cost_model = CostModel(options.lanes)
     loaded = load_model(model, random_weights=random_weights, shapes=shapes)
     search = MeasuredSearch(prepare(loaded.module, loaded.name), options, progress)
+    search.backend.require_here("tuning kernels")
+    timer, features = _instruments(search)
+    cost_model = CostModel(available_lanes(), features)
+    target = search.compiler.target
     with open_log(log, target) as opened:
         tasks = tuning_tasks(search)
         default = search.sequential_latency()
@@ -83,7 +89,8 @@ def tune_model(
             tasks,
             opened,
             target,
-            KernelTimer(target, options.lanes),
+            search.compiler.space,
+            timer,
             cost_model,
             Limits(trials, time_limit),
             report,
@@ -102,3 +109,14 @@ def tune_model(
         mended=opened.mended,
         seconds=time.perf_counter() - begin,
     )
+
+
+def _instruments(search: MeasuredSearch) -> tuple[Timer, Features]:
+    """What times the kernels of a search's target, and what tells fast ones from slow ones."""
+    compiler = search.compiler
+    if isinstance(compiler, KernelCompiler):
+        timer = KernelTimer(compiler.target, compiler.lanes)
+        return timer, partial(features_of, VectorUnit.of(compiler.target))
+    from runtime_ext.cuda.kernel_timer import GpuKernelTimer
+
+    return GpuKernelTimer(compiler, search.backend.device), compiler.space.features

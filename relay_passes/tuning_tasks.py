@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from relay_passes.measured import MeasuredSearch
 from relay_passes.merge_candidates import merge_candidates
-from runtime_ext.kernels.contraction_workload import contraction_workload
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.tuning_folder import workload_name
 from runtime_ext.kernels.unit import plan_unit
-from runtime_ext.kernels.vector_unit import VectorUnit
 from runtime_ext.tuning.task import Task
 
 
@@ -19,14 +17,14 @@ def tuning_tasks(search: MeasuredSearch) -> tuple[Task, ...]:
     pruning holds and that can be merged.
     """
     found: dict[str, Task] = {}
-    unit = VectorUnit.of(search.compiler.target)
+    space = search.compiler.space
 
     def add(units: tuple[int, ...], weight: int, merged: int) -> None:
         name = "+".join(search.prepared.units.operators[u].name for u in units)
-        for kernel in plan_unit(search.source(units).alone, unit).kernels:
+        for kernel in plan_unit(search.source(units).alone, space).kernels:
             if not isinstance(kernel.spec, Contraction):
                 continue
-            key = workload_name(contraction_workload(kernel.spec))
+            key = workload_name(space.workload(kernel.spec))
             known = found.setdefault(key, Task(name, kernel.spec, 0, 0))
             found[key] = Task(known.name, known.spec, known.weight + weight, known.merged + merged)
 

@@ -42,6 +42,20 @@ class Backend:
     executor: Literal["native", "cuda"]
     here: bool
 
+    def require_here(self, doing: str) -> None:
+        """Refuse to do something with a device that is not here.
+
+        Raises
+        ------
+        NotMeasured
+            If there is none.
+        """
+        if isinstance(self.device, AbsentGpu):
+            raise NotMeasured(
+                f"{doing} needs an {self.device.name} GPU, and here is none ({self.device.why}): "
+                "do it where there is one"
+            )
+
 
 def backend(
     target: Any, lanes: int, cache: Path, *, database: Path | None = None, precision: str = ""
@@ -57,7 +71,7 @@ def backend(
     cache
         Folder of compiled kernels.
     database
-        A MetaSchedule database of tuned kernels, for a CPU.
+        A MetaSchedule database of tuned kernels, for this target.
     precision
         In which a GPU computes: float32, tf32 or float16; a CPU in float32 only.
 
@@ -68,9 +82,7 @@ def backend(
     """
     arch = cuda_arch(target)
     if arch is not None:
-        if database is not None:
-            raise UserError("tuned kernels are for CPUs: leave out --log for a GPU")
-        return _cuda(arch, lanes, cache, precision or "float32")
+        return _cuda(arch, lanes, cache, precision or "float32", database)
     if precision not in ("", "float32"):
         raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
     from runtime_ext.cpu_device import CpuDevice
@@ -89,12 +101,12 @@ def cuda_arch(target: Any) -> str | None:
     return str(target.attrs["arch"])
 
 
-def _cuda(arch: str, lanes: int, cache: Path, precision: Any) -> Backend:
+def _cuda(arch: str, lanes: int, cache: Path, precision: Any, database: Path | None) -> Backend:
     from runtime_ext.cuda.compiler import CudaKernelCompiler
     from runtime_ext.cuda.driver import CudaError, open_device, runs_on
     from runtime_ext.cuda.measure import Gpu
 
-    compiler = CudaKernelCompiler(arch, cache, precision)
+    compiler = CudaKernelCompiler(arch, cache, precision, database)
     try:
         found = open_device()
     except CudaError as error:

@@ -278,6 +278,16 @@ def rows() -> dict[str, list[Row]]:
             Row("without this model's units", measured, log()),
             Row("no tuning log", f"{optimize} --log mine", folder("mine/thesis.txt")),
             Row("a tuning log of another target", f"{optimize} --log db", tuning_log),
+            Row(
+                "a CPU's tuning log for a GPU",
+                "tvm-ios bundle m.onnx --target cuda --log db",
+                tuning_log,
+            ),
+            Row(
+                "tuning for a GPU that is not here",
+                "tvm-ios tune m.onnx --target cuda --log new",
+                library="and here is none (",
+            ),
         ],
         "The cache": [
             Row("a file in its place", f"{optimize} -o new", cache("notes", text("notes"))),

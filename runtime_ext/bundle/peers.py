@@ -1,4 +1,4 @@
-"""A bundle's programs beside PyTorch, in turn, in one process and on one device.
+"""A bundle's programs beside PyTorch and ONNX Runtime, in turn, in one process, on one device.
 
 ``run.py --peers NAMES`` runs it after a search; what cannot run here is skipped and says why.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from runtime_ext.bundle.compare import verified
 from runtime_ext.bundle.contents import OPERATORS, Bundle
+from runtime_ext.bundle.onnx_peer import OPTIONS, onnx_runner
 from runtime_ext.bundle.place import Place
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.contest import Rules, hold_contest
@@ -34,7 +35,7 @@ def compare_peers(
     names: Sequence[str],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Latencies and errors of our schedules and of PyTorch's ways to run the same network.
+    """Latencies and errors of our schedules and of others' ways to run the same network.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def compare_peers(
     schedules
         Files by name, that of the ratios first; of one for another batch the units' numbers count.
     names
-        Of :data:`PEERS`.
+        Of :data:`PEERS`, or ONNX Runtime's ``onnxruntime`` and ``onnxruntime-graph``.
     progress
         Called with (what, done, total).
     """
@@ -64,12 +65,12 @@ def compare_peers(
     for done, name in enumerate(names):
         progress("preparing peers", done, len(names))
         try:
-            run, outputs = _peer(bundle, name)
+            run, outputs = _peer(bundle, name, place.device.lanes)
             errors[name] = output_errors(outputs(), bundle.reference_outputs)
             runners[name] = run
         except ImportError as error:
             skipped[name] = f"not installed: {error}"
-        except (UserError, RuntimeError, KeyError) as error:
+        except (UserError, RuntimeError, KeyError, ValueError) as error:
             skipped[name] = " ".join(str(error).split())[:300]
     samples = hold_contest(runners, _RULES, lambda n: progress("beside peers", n, _RULES.rounds))
     return {
@@ -97,9 +98,9 @@ def for_this_batch(schedule: Schedule, graph: OpGraph) -> Schedule:
 _Runner = tuple[Callable[[], Any], Callable[[], list[Any]]]
 
 
-def _peer(bundle: Bundle, name: str) -> _Runner:
-    if name not in PEERS:
-        raise UserError(f"{name!r} is none of {', '.join(PEERS)}")
+def _peer(bundle: Bundle, name: str, lanes: int) -> _Runner:
+    if name not in PEERS and name not in OPTIONS:
+        raise UserError(f"{name!r} is none of {', '.join((*PEERS, *OPTIONS))}")
     import torch
 
     from runtime_ext.torch_import.graph_network import graph_network
@@ -109,10 +110,13 @@ def _peer(bundle: Bundle, name: str) -> _Runner:
     network: Any = graph_network(OpGraph.from_json(data["graph"]), constants)
     device = "cuda" if bundle.about["kind"] == "cuda" else "cpu"
     tf32 = bundle.about["precision"] == "tf32"
+    given = [torch.from_numpy(value) for value in bundle.reference_inputs.values()]
+    if name in OPTIONS:
+        return onnx_runner(name, network, given, gpu=device == "cuda", lanes=lanes, tf32=tf32)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
     network = network.to(device)
-    inputs = [torch.from_numpy(v).to(device) for v in bundle.reference_inputs.values()]
+    inputs = [value.to(device) for value in given]
     if name.endswith("-nhwc"):
         network = network.to(memory_format=torch.channels_last)
         inputs = [x.to(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]

@@ -40,7 +40,7 @@ def main(folder: Path, arguments: Sequence[str]) -> int:
             raise
         print(f"run.py: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    if wanted.json or wanted.contest or wanted.peers:
+    if wanted.json or wanted.contest or wanted.peers or wanted.warps:
         print(json.dumps(results))
     else:
         _print(results)
@@ -67,15 +67,22 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
         search.measured_baseline("sequential")
         return contest(bundle, place, search.timer, saved)
     report = search.progress or _Progress()
-    if wanted.peers:
-        from runtime_ext.bundle.peers import compare_peers
-
+    if wanted.peers or wanted.warps:
         # Groups share the lanes by the latencies of their units, which the log has.
         search.measured_baseline("sequential")
         named = [pair.partition("=") for pair in wanted.schedules]
         files = {name: Path(path) for name, _, path in named}
-        made = compare_peers(bundle, place, search.timer, files, wanted.peers.split(","), report)
-        write_atomically(output / "peers.json", json.dumps(made, indent=1).encode())
+        if wanted.peers:
+            from runtime_ext.bundle.peers import compare_peers
+
+            peers = wanted.peers.split(",")
+            made = compare_peers(bundle, place, search.timer, files, peers, report)
+        else:
+            from runtime_ext.bundle.warps import profile_warps
+
+            made = profile_warps(bundle, place, search.timer, files, report)
+        name = "peers.json" if wanted.peers else "warps.json"
+        write_atomically(output / name, json.dumps(made, indent=1).encode())
         return made
     policies = tuple(wanted.policy.split(",")) if wanted.policy else bundle.about["policies"]
     found = search_policies(search, policies, output)
@@ -172,14 +179,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", type=Path, help="where results go  [results/ in here]")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--peers",
         metavar="NAMES",
-        help="instead of a search compare saved schedules with PyTorch: torch, torch-nhwc, "
-        "torch-graph, torch-graph-nhwc, torch-compile, torch-max-autotune",
+        help="instead of a search compare saved schedules with others: torch, torch-nhwc, "
+        "torch-graph, torch-graph-nhwc, torch-compile, torch-max-autotune, onnxruntime, "
+        "onnxruntime-graph",
+    )
+    instead.add_argument(
+        "--warps",
+        action="store_true",
+        help="instead of a search say how many warps saved schedules keep active on a GPU; "
+        "needs torch, whose profiler sees it",
     )
     parser.add_argument(
-        "--schedules", nargs="+", metavar="NAME=FILE", default=[], help="for --peers, ours"
+        "--schedules", nargs="+", metavar="NAME=FILE", default=[], help="for these two, ours"
     )
     parser.add_argument("--contest", help=argparse.SUPPRESS)
     return parser

@@ -8,7 +8,7 @@ from tvm import tirx
 
 from runtime_ext.cuda.contraction import contraction
 from runtime_ext.cuda.device import Gpu
-from runtime_ext.cuda.generic import lower_generic
+from runtime_ext.cuda.generic import bound_kernels, lower_generic
 from runtime_ext.cuda.interpolation import interpolation
 from runtime_ext.cuda.pointwise import interleave, pointwise
 from runtime_ext.cuda.product import product
@@ -39,7 +39,7 @@ def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: Gpu) -> Ph
     """
     dtype = "float16" if precision == "float16" else "float32"
     if isinstance(spec, Scheduled):
-        raise ValueError("functions of a tuning log for a CPU are no CUDA kernels")
+        return bound_kernels(spec.function)
     if isinstance(spec, Generic):
         return lower_generic(spec, dtype, gpu.arch)
     blocks = gpu.processors

@@ -9,18 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import tvm
+
 from runtime_ext.cuda import gemm_tile
 from runtime_ext.cuda.build import kernels_of
 from runtime_ext.cuda.device import gpu_of
+from runtime_ext.cuda.gemm_space import GemmSpace
+from runtime_ext.cuda.generic import dlight_schedule
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.launchable import Launchable, write_kernels
 from runtime_ext.cuda.nvrtc import compile_cubin, compiler_version
 from runtime_ext.cuda.source import cuda_target, generate
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
-from runtime_ext.kernels.generic import Generic
+from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.spec import Blocking, Contraction
 from runtime_ext.kernels.tilings import finer
 from runtime_ext.kernels.transform import ParamTransform
+from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import UnitPlan, UnitSource, different, plan_unit
 from runtime_ext.kernels.unit_compiler import UnitCompiler, Workload
 from tvm_ios.errors import UserError
@@ -48,11 +53,13 @@ class CudaKernelCompiler(UnitCompiler):
         ``"float32"``; ``"tf32"``, where convolutions and products round what they multiply to ten
         bits of fraction; or ``"float16"``, in which tensors and weights are stored, while sums are
         float32.
+    database
+        A MetaSchedule database of tuned kernels, or its folder.
 
     Raises
     ------
     UserError
-        If the architecture or the precision is unknown.
+        If the architecture or the precision is unknown, or the database was made for another one.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class CudaKernelCompiler(UnitCompiler):
         arch: str,
         cache_dir: str | os.PathLike[str],
         precision: Precision = "float32",
+        database: Any | None = None,
     ) -> None:
         if precision not in ("float32", "tf32", "float16"):
             raise UserError(f"the precision {precision!r} is unknown: use float32, tf32 or float16")
@@ -68,12 +76,20 @@ class CudaKernelCompiler(UnitCompiler):
         self.arch, self.precision = arch, precision
         self.gpu = gpu_of(arch)
         self.target = cuda_target(arch)
-        self._cutter = _Cutter(self.gpu.processors, precision)
+        self.space = GemmSpace(self.gpu.processors, precision)
         self._cache = ArtefactCache(cache_dir, suffix="cubins")
         self._facts: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
         self._scheduled: dict[str, Any] = {}
         self._fused: dict[str, Launchable] = {}
-        super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}")
+        log = None
+        if database is not None:
+            log = TuningLog(database, self.target, lambda f: dlight_schedule(f, arch))
+            if log.has_functions and precision == "float16":
+                raise UserError(
+                    "the tuning log has functions of TVM's, which store float32: leave it out, or "
+                    "leave out the precision float16"
+                )
+        super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}", log)
 
     def kernel(self, symbol: str) -> CudaKernel:
         """What is known of a kernel.
@@ -114,7 +130,9 @@ class CudaKernelCompiler(UnitCompiler):
         write_kernels(Path(path), self.arch, {s: self.function(s) for s in symbols})
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
-        return {"default": self._stored(plan_unit(source, self._cutter))}
+        default = plan_unit(source, self.space)
+        plans = {**self._as_in_log(source, default, self.space), "default": default}
+        return {name: self._stored(plan) for name, plan in plans.items()}
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         of = (self.gpu.processors, self.precision)
@@ -125,18 +143,19 @@ class CudaKernelCompiler(UnitCompiler):
         def fine(spec: Contraction) -> Blocking | None:
             return gemm_tile.fine_tile(spec, *of)
 
-        narrow = plan_unit(source, self._cutter, fine)
+        narrow = plan_unit(source, self.space, fine)
         kernels = tuple(replace(k, spec=finer(k.spec)) for k in narrow.kernels)
-        plans = {
-            "default": plan_unit(source, self._cutter),
-            "coarse": plan_unit(source, self._cutter, coarse),
-            "fine": replace(narrow, kernels=kernels),
+        # Functions of a log stay out: their threads may not be those of other rTasks.
+        plans = {n: plan for n, plan in self._plan(source).items() if n != "tuned-functions"}
+        others = {
+            "coarse": self._stored(plan_unit(source, self.space, coarse)),
+            "fine": self._stored(replace(narrow, kernels=kernels)),
         }
-        return different({name: self._stored(plan) for name, plan in plans.items()})
+        return different({"default": plans["default"], **plans, **others})
 
     def _stored(self, plan: UnitPlan) -> UnitPlan:
         """The plan with float32 tensors and weights in the type that they are stored in."""
-        dtype = self._dtype
+        dtype = self.stored_dtype
         if dtype == "float32":
             return plan
 
@@ -160,7 +179,8 @@ class CudaKernelCompiler(UnitCompiler):
         )
 
     @property
-    def _dtype(self) -> str:
+    def stored_dtype(self) -> str:
+        """In which what the model has as float32 is stored."""
         return "float16" if self.precision == "float16" else "float32"
 
     def _phases(self, workload: Workload) -> Any:
@@ -175,11 +195,18 @@ class CudaKernelCompiler(UnitCompiler):
 
     def _build(self, key: str, workload: Workload) -> Artefact:
         phases = self._phases(workload)
-        pipeline = "s_tir" if isinstance(workload, Generic) else "tirx"
+        pipeline = "s_tir" if isinstance(workload, (Generic, Scheduled)) else "tirx"
         made: dict[str, tuple[CudaKernel, bytes]] = {}
         for number, phase in enumerate(phases.phases):
             symbol = f"k{key}_{number}"
-            generated = generate(phase.function, symbol, self.arch, pipeline)
+            try:
+                generated = generate(phase.function, symbol, self.arch, pipeline)
+            except (ValueError, tvm.error.InternalError) as error:
+                if not isinstance(workload, Scheduled):
+                    raise
+                raise UserError(
+                    f"a schedule of the tuning log is no CUDA kernel: {str(error).splitlines()[-1]}"
+                ) from error
             cubin = compile_cubin(generated.source, self.arch)
             kernel = CudaKernel(
                 symbol=symbol,
@@ -198,19 +225,6 @@ class CudaKernelCompiler(UnitCompiler):
         self._cache.add(artefact, _pack(made))
         self._facts[key] = made
         return artefact
-
-
-class _Cutter:
-    """Cuts contractions for a GPU; see :mod:`runtime_ext.cuda.gemm_tile`."""
-
-    lanes = 1
-
-    def __init__(self, processors: int, precision: str) -> None:
-        self._of = (processors, precision)
-
-    def blocking(self, spec: Contraction) -> Blocking:
-        """The tile of the least estimated time."""
-        return gemm_tile.best_tile(spec, *self._of)
 
 
 def _pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:

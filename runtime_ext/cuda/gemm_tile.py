@@ -89,7 +89,19 @@ class GemmTile:
 
 def best_tile(spec: Contraction, processors: int, precision: str) -> Blocking:
     """The tile of the least estimated time."""
-    return min(_estimates(spec, processors, precision), key=_time)[-1]
+    return min(estimates(spec, processors, precision), key=_time)[-1]
+
+
+def estimates(
+    spec: Contraction, processors: int, precision: str
+) -> Iterator[tuple[float, Blocking]]:
+    """The cycles of every tile that makes sense, and the tile."""
+    rows, slabs = rows_of(spec), ceil(depth_of(spec) / _DEPTH)
+    vectors = is_vector_product(spec)
+    splits = {ceil(slabs / ceil(slabs / s)) for s in _SPLITS}
+    shapes = [(rows, _VECTOR_COLUMNS)] if vectors else _THREAD_TILES
+    for blocking in _blockings(shapes, sorted(splits)):
+        yield _cycles(spec, blocking, processors, precision, vectors), blocking
 
 
 def best_product_tile(spec: Contraction, processors: int, precision: str) -> Blocking:
@@ -151,7 +163,7 @@ def _blocks(spec: Contraction, blocking: Blocking) -> int:
 def _another(
     spec: Contraction, processors: int, precision: str, fits: Callable[[int], bool]
 ) -> Blocking | None:
-    found = sorted(_estimates(spec, processors, precision), key=_time)
+    found = sorted(estimates(spec, processors, precision), key=_time)
     limit = _MOST_TIME * found[0][0]
     return next((b for t, b in found if t <= limit and fits(_blocks(spec, b))), None)
 
@@ -162,21 +174,9 @@ def _time(estimate: tuple[float, Blocking]) -> tuple[float, int]:
     return cycles, blocking.tiles
 
 
-def _estimates(
-    spec: Contraction, processors: int, precision: str
-) -> Iterator[tuple[float, Blocking]]:
-    """The cycles of every tile that makes sense."""
-    rows, slabs = rows_of(spec), ceil(depth_of(spec) / _DEPTH)
-    vectors = is_vector_product(spec)
-    splits = {ceil(slabs / ceil(slabs / s)) for s in _SPLITS}
-    shapes = [(rows, _VECTOR_COLUMNS)] if vectors else _THREAD_TILES
-    for blocking in _blockings(shapes, sorted(splits)):
-        yield _cycles(spec, blocking, processors, precision, vectors), blocking
-
-
 def _blockings(shapes: Iterable[tuple[int, int]], splits: Iterable[int]) -> Iterator[Blocking]:
     for (height, width), split in product(shapes, splits):
-        yield Blocking(height, width, _DEPTH, split)
+        yield Blocking(height, width, _DEPTH, split, blocks_outer=False)
 
 
 def _cycles(

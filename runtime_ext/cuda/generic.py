@@ -25,12 +25,17 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
     target = cuda_target(arch)
     function = spec.function if dtype == "float32" else _stored_as(spec.function, dtype)
     try:
-        made = prim_func(function, target).with_attr("global_symbol", "main")
+        made = prim_func(function, target)
     except tvm.error.InternalError as error:
         raise UserError(
             f"TVM has no CUDA code for the operator {spec.name}: express it in others"
         ) from error
-    with target:
+    return bound_kernels(dlight_schedule(made, arch))
+
+
+def dlight_schedule(function: Any, arch: str) -> Any:
+    """A PrimFunc in block form bound to threads by TVM's rules of thumb."""
+    with cuda_target(arch):
         schedule: Any = dlight.ApplyDefaultSchedule(
             dlight.gpu.Matmul(),
             dlight.gpu.GEMV(),
@@ -38,8 +43,12 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
             dlight.gpu.GeneralReduction(),
             dlight.gpu.Fallback(),
         )
-        module = schedule(tvm.IRModule({"main": made}))
-    parts, scratch = split_root(module["main"], device=True)
+        return schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))["main"]
+
+
+def bound_kernels(function: Any) -> Phases:
+    """Every statement at the root of a PrimFunc in block form, bound to threads, as a kernel."""
+    parts, scratch = split_root(function, device=True)
     return Phases(tuple(Phase(_kernel(part), 1, part.arguments) for part in parts), scratch)
 
 

@@ -108,7 +108,7 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
     Raises
     ------
     ValueError
-        If it becomes more kernels than one, or none.
+        If it becomes more kernels than one, or none, or one of dynamic shared memory.
     """
     module = tvm.IRModule({entry: scheduled.with_attr("global_symbol", entry)})
     built = tvm.tirx.build(module, target=cuda_target(arch), pipeline=pipeline)
@@ -117,6 +117,8 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
     names = re.findall(r"^extern \"C\" __global__ .*?(\w+)\([^()]*\) \{$", text, re.MULTILINE)
     if len(names) != 1:
         raise ValueError(f"TVM made {len(names)} CUDA kernels of {entry}; one was to come of it")
+    if "extern __shared__" in text:
+        raise ValueError(f"the CUDA kernel {entry} takes shared memory that its launch must give")
     code = text[text.index(END_OF_PREFIX) + len(END_OF_PREFIX) :]
     code = re.sub(r"^extern \"C\" __global__ .*\);\n", "", code, flags=re.MULTILINE)
     code = _with_all_parameters(re.sub(rf"\b{names[0]}\b", entry, code), entry, scheduled)

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 from tvm import s_tir
 
 from runtime_ext.kernels.blocking import UNROLLED
 from runtime_ext.kernels.contraction import plan_tiles
+from runtime_ext.kernels.contraction_workload import contraction_workload
+from runtime_ext.kernels.draft import Cutter
 from runtime_ext.kernels.spec import Blocking, Contraction
 from runtime_ext.kernels.vector_unit import VectorUnit
 
@@ -27,6 +29,66 @@ _MOST_UNROLLED = 8
 _IN_FLIGHT = 4
 _TILES = (12, 24, 48, 96, 192)
 _NOTES = ("ios.pixels", "ios.vectors", "ios.unroll", "ios.tiles", "ios.blocks_outer")
+
+
+class Space(Cutter, Protocol):
+    """The ways in which a device may cut contractions; the cutter's own is one of them."""
+
+    def workload(self, spec: Contraction) -> Any:
+        """What a tuning log knows a contraction by; see :func:`contraction_workload`."""
+        ...
+
+    def points(self, spec: Contraction) -> tuple[Blocking, ...]:
+        """The blockings that are cut differently, the default first."""
+        ...
+
+    def holds(self, spec: Contraction, point: Blocking) -> bool:
+        """Whether a blocking, e.g. one that a file names, is a point of the space."""
+        ...
+
+    def explicit(self, spec: Contraction) -> Blocking:
+        """The blocking of a contraction as points write it."""
+        ...
+
+    def schedule(self, spec: Contraction, workload: Any, point: Blocking) -> s_tir.Schedule:
+        """The workload's schedule at a point."""
+        ...
+
+
+@dataclass(frozen=True)
+class VectorSpace:
+    """The space of a CPU with vectors; see :class:`Space`."""
+
+    unit: VectorUnit
+
+    @property
+    def lanes(self) -> int:
+        """Channels of a vector."""
+        return self.unit.lanes
+
+    def blocking(self, spec: Contraction) -> Blocking:
+        """By rules of thumb."""
+        return self.unit.blocking(spec)
+
+    def workload(self, spec: Contraction) -> Any:
+        """Of float32."""
+        return contraction_workload(spec)
+
+    def points(self, spec: Contraction) -> tuple[Blocking, ...]:
+        """See :func:`points`."""
+        return points(spec, self.unit)
+
+    def holds(self, spec: Contraction, point: Blocking) -> bool:
+        """See :func:`in_space`."""
+        return in_space(spec, self.unit, point)
+
+    def explicit(self, spec: Contraction) -> Blocking:
+        """See :func:`explicit`."""
+        return explicit(spec, self.unit)
+
+    def schedule(self, spec: Contraction, workload: Any, point: Blocking) -> s_tir.Schedule:
+        """See :func:`scheduled`."""
+        return scheduled(spec, self.unit, workload, point)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +162,7 @@ def explicit(spec: Contraction, unit: VectorUnit) -> Blocking:
     return replace(spec.blocking, blocks_outer=plan.blocks_outer and plan.blocks > 1)
 
 
-def blocked(spec: Contraction, blocking: Blocking, unit: VectorUnit) -> Contraction:
+def blocked(spec: Contraction, blocking: Blocking, unit: Cutter) -> Contraction:
     """The contraction with another blocking, and weights packed for it."""
     width = blocking.vectors * unit.lanes
     blocks = sum(ceil(part / width) for part in spec.parts)
@@ -135,9 +197,7 @@ def sampled(
     unroll = sample(choices.unroll, point and (point.unroll or 0))
     tiles = sample(choices.tiles, point and point.tiles)
     block = schedule.get_sblock("sum")
-    values = (pixels, choices.vectors, unroll, tiles, int(choices.blocks_outer))
-    for note, value in zip(_NOTES, values, strict=True):
-        schedule.annotate(block, note, value)
+    note(schedule, block, (pixels, choices.vectors, unroll, tiles, int(choices.blocks_outer)))
     n, y, x, c, ky, kx, ci = schedule.get_loops(block)
     strip, pixel = schedule.split(x, [None, pixels])
     part, vector, lane = schedule.split(c, [None, choices.vectors, lanes])
@@ -149,6 +209,12 @@ def sampled(
     schedule.vectorize(lane)
     schedule.decompose_reduction(block, ky)
     return schedule
+
+
+def note(schedule: s_tir.Schedule, block: Any, values: Sequence[Any]) -> None:
+    """Write a blocking's fields, numbers or what was sampled, on a block of a schedule."""
+    for name, value in zip(_NOTES, values, strict=True):
+        schedule.annotate(block, name, value)
 
 
 def blocking_of(trace: Any) -> Blocking | None:

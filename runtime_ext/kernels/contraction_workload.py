@@ -19,13 +19,22 @@ from runtime_ext.kernels.expression import ACC, Access, Expr, emit
 from runtime_ext.kernels.spec import Contraction, Statement
 
 
-def contraction_workload(spec: Contraction) -> tvm.IRModule:
-    """The module of a contraction: a block ``sum``, and a block ``store_i`` a statement."""
+def contraction_workload(spec: Contraction, precision: str = "float32") -> tvm.IRModule:
+    """The module of a contraction: a block ``sum``, and a block ``store_i`` a statement.
+
+    Parameters
+    ----------
+    spec
+        Its blocking does not count.
+    precision
+        In which the kernel computes; the module of another one is another workload.
+    """
     channels, (rows, columns) = sum(spec.parts), spec.window.output
     weights = prod(spec.window.kernel) * spec.channels * channels
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("main")
-        T.func_attr({"tirx.noalias": True})
+        marks = {} if precision == "float32" else {"ios.precision": precision}
+        T.func_attr({"tirx.noalias": True, **marks})
         buffers = [
             T.arg(f"b{i}", T.buffer((weights if i == spec.weight else prod(shape),), "float32"))
             for i, shape in enumerate(spec.buffers)

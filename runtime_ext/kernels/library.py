@@ -11,19 +11,12 @@ import tvm
 
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
 from runtime_ext.kernels.build import build_kernel
+from runtime_ext.kernels.contraction_space import VectorSpace
 from runtime_ext.kernels.machine_code import link, object_code
 from runtime_ext.kernels.tuning_log import TuningLog
-from runtime_ext.kernels.unit import (
-    UnitPlan,
-    UnitSource,
-    different,
-    other_plans,
-    plan_unit,
-    tuned_plans,
-)
+from runtime_ext.kernels.unit import UnitPlan, UnitSource, different, other_plans, plan_unit
 from runtime_ext.kernels.unit_compiler import Progress, UnitCompiler, Workload
 from runtime_ext.kernels.vector_unit import VectorUnit
-from runtime_ext.log_use import LogUse
 from tvm_ios.files import temporary_folder
 
 __all__ = ["KernelCompiler", "Progress", "UnitSource"]
@@ -41,8 +34,7 @@ class KernelCompiler(UnitCompiler):
     cache_dir
         Folder of compiled kernels; several processes may share it.
     database
-        A MetaSchedule database or its folder. A unit that it has gets the database's schedules,
-        unless :meth:`keep` says that others are faster; the others get the default schedules.
+        A MetaSchedule database of tuned kernels, or its folder.
 
     Raises
     ------
@@ -58,23 +50,15 @@ class KernelCompiler(UnitCompiler):
         database: Any | None = None,
     ) -> None:
         self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
-        #: The tuning log, which counts what it has and has not.
-        self.log = TuningLog(database, self.target) if database is not None else None
         self.lanes = lanes
         self._unit = VectorUnit.of(self.target)
+        self.space = VectorSpace(self._unit)
         self._cache = ArtefactCache(cache_dir)
         self._functions: dict[str, Any] = {}
         self._loaded: list[Any] = []
         self._linked: set[str] = set()
-        self._plans: dict[str, dict[str, UnitPlan]] = {}
-        super().__init__(str(self.target))
-
-    def log_use(self) -> LogUse | None:
-        """How much of the tuning log is used; None without one."""
-        if self.log is None:
-            return None
-        used = {name for unit in self._kept.values() for name in unit.tuned}
-        return LogUse(len(self.log.matched), len(used), len(self.log.unmatched))
+        log = TuningLog(database, self.target) if database is not None else None
+        super().__init__(str(self.target), log)
 
     def function(self, symbol: str) -> Any:
         """The callable of a phase: ``function(*buffers, begin, end)``.
@@ -96,13 +80,7 @@ class KernelCompiler(UnitCompiler):
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         """What the log has for a unit and, last, the default."""
         default = plan_unit(source, self._unit)
-        if self.log is None or not default.kernels:
-            return {"default": default}
-        key = repr(default)
-        if key not in self._plans:
-            tuned = tuned_plans(source, self._unit, self.log)
-            self._plans[key] = {**tuned, "default": default}
-        return self._plans[key]
+        return {**self._as_in_log(source, default, self.space), "default": default}
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         plans, others = self._plan(source), other_plans(source, self._unit)

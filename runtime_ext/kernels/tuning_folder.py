@@ -30,7 +30,7 @@ WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 _ABOUT = "tvm-ios-log.json"
 _FORMAT = "tvm-ios tuning log"
 #: What two targets must agree on for the schedules of one to be used for the other.
-_TARGET_KEYS = ("kind", "mcpu", "num-cores")
+_TARGET_KEYS = ("kind", "arch", "mcpu", "num-cores")
 
 
 @dataclass(frozen=True)

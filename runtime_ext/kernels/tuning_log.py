@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir
 
-from runtime_ext.kernels.contraction_space import blocking_of, explicit, in_space
-from runtime_ext.kernels.contraction_workload import contraction_workload
+from runtime_ext.kernels.contraction_space import Space, blocking_of
 from runtime_ext.kernels.generic import default_schedule
 from runtime_ext.kernels.relax_function import calling_module, operator_name
 from runtime_ext.kernels.spec import Blocking, Contraction
@@ -23,7 +22,6 @@ from runtime_ext.kernels.tuning_folder import (
     require_same_target,
     workload_name,
 )
-from runtime_ext.kernels.vector_unit import VectorUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +61,8 @@ class TuningLog:
         ``database_tuning_record.json``).
     target
         The target that kernels are made for.
+    schedule
+        Schedules functions that need no tuning, for this target.
 
     Raises
     ------
@@ -70,18 +70,22 @@ class TuningLog:
         If the folder holds no database, or one made for another target or TVM.
     """
 
-    def __init__(self, database: Any, target: Any) -> None:
+    def __init__(
+        self, database: Any, target: Any, schedule: Callable[[Any], Any] = default_schedule
+    ) -> None:
         if isinstance(database, (str, os.PathLike)):
             database = read_database(Path(database))
         self.database = database
         self.target = target
+        self._default = schedule
         self._blockings: dict[str, tuple[float, Blocking]] = {}
-        self._has_functions = False
+        #: Whether it has functions of TVM's, and not only contractions.
+        self.has_functions = False
         for record in database.get_all_tuning_records():
             require_same_target(record.target, target)
             blocking = blocking_of(record.trace.as_json())
             if blocking is None:
-                self._has_functions = True
+                self.has_functions = True
             else:
                 best = (_seconds(record), blocking)
                 name = workload_name(record.workload.mod)
@@ -91,17 +95,17 @@ class TuningLog:
         self.matched: set[str] = set()
         self.unmatched: set[str] = set()
 
-    def blocking(self, spec: Contraction, unit: VectorUnit) -> tuple[str, Blocking] | None:
+    def blocking(self, spec: Contraction, space: Space) -> tuple[str, Blocking] | None:
         """A contraction's name in the database and its best blocking there, if it is in it."""
         if not self._blockings:
             return None
-        name = workload_name(contraction_workload(spec))
+        name = workload_name(space.workload(spec))
         _, best = self._blockings.get(name, (0.0, None))
-        if best is None or not in_space(spec, unit, best):
+        if best is None or not space.holds(spec, best):
             self.unmatched.add(name)
             return None
         self.matched.add(name)
-        return name, spec.blocking if best == explicit(spec, unit) else best
+        return name, spec.blocking if best == space.explicit(spec) else best
 
     def find(self, function: Any) -> TunedUnit | None:
         """A unit's functions with the database's schedules.
@@ -111,7 +115,7 @@ class TuningLog:
         TunedUnit or None
             None unless all of the unit's functions that need a schedule are in the database.
         """
-        if not self._has_functions:
+        if not self.has_functions:
             return None
         lowered = _lower(function, self.target)
         unit = lowered["unit"]
@@ -132,7 +136,7 @@ class TuningLog:
             elif _is_heavy(prim_func):
                 self.unmatched.add(name)
                 complete = False
-            made = default_schedule(prim_func) if scheduled is None else scheduled
+            made = self._default(prim_func) if scheduled is None else scheduled
             arguments = tuple(call.args[1].fields)
             # Weights are folded into nothing here, so a constant argument is a rare operator's.
             complete = complete and all(isinstance(a, relax.Var) for a in arguments)

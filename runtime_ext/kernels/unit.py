@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runtime_ext.kernels.compiled_unit import ConstantUse
+from runtime_ext.kernels.contraction_space import Space
 from runtime_ext.kernels.draft import Cutter, Tuned, finish
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.planner import Planner
@@ -89,25 +90,25 @@ def plan_unit(source: UnitSource, cutter: Cutter, tuned: Tuned | None = None) ->
     return _plan(_planner(source), cutter, tuned)
 
 
-def tuned_plans(source: UnitSource, unit: VectorUnit, log: TuningLog) -> dict[str, UnitPlan]:
+def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, UnitPlan]:
     """A unit as a tuning log would have it: with its blockings, and with its functions."""
     names: set[str] = set()
 
     def blocking(spec: Contraction) -> Blocking | None:
-        found = log.blocking(spec, unit)
+        found = log.blocking(spec, space)
         if found is None:
             return None
         name, made = found
         names.add(name)
         return made
 
-    made = plan_unit(source, unit, blocking)
+    made = plan_unit(source, space, blocking)
     plans = {"tuned": replace(made, tuned=frozenset(names))} if names else {}
     functions = log.find(source.function)
     if functions is not None:
         planner = Planner(functions.function, source.layouts, source.in_place, functions.steps)
         tuned = frozenset(step.tuned for step in functions.steps.values() if step.tuned)
-        plans["tuned-functions"] = replace(_plan(planner, unit), tuned=tuned)
+        plans["tuned-functions"] = replace(_plan(planner, space), tuned=tuned)
     return plans
 
 

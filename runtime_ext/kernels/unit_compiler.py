@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
 from runtime_ext.kernels.compiled_unit import CompiledUnit
+from runtime_ext.kernels.contraction_space import Space
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.spec import Spec
-from runtime_ext.kernels.unit import UnitPlan, UnitSource
+from runtime_ext.kernels.tuning_log import TuningLog
+from runtime_ext.kernels.unit import UnitPlan, UnitSource, tuned_plans
 from runtime_ext.log_use import LogUse
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
 
@@ -27,14 +29,20 @@ class UnitCompiler(ABC):
     ----------
     target
         Names what the code is for, in the keys of kernels.
+    log
+        Tuned kernels. A unit that it has gets these, unless :meth:`keep` says that others are
+        faster; the others get the default ones.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, log: TuningLog | None = None) -> None:
         self._target_name = target
+        #: The tuning log, which counts what it has and has not.
+        self.log = log
         self._artefacts: dict[str, Artefact] = {}
         self._workloads: dict[str, Workload] = {}
         self._key_of: dict[str, str] = {}
         self._kept: dict[str, CompiledUnit] = {}
+        self._tuned: dict[str, dict[str, UnitPlan]] = {}
         #: Kernels compiled by this object (not found in the cache).
         self.compiled = 0
 
@@ -130,13 +138,34 @@ class UnitCompiler(ABC):
             for name, forms in plans.items()
         }
 
+    def compile_workloads(self, workloads: Sequence[Workload]) -> list[Artefact]:
+        """Compile kernels that are no unit's."""
+        keys = [self._key(workload) for workload in workloads]
+        wanted = dict(zip(keys, workloads, strict=True))
+        self._make({k: w for k, w in wanted.items() if k not in self._artefacts}, None)
+        return [self._artefacts[key] for key in keys]
+
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
         """Give :meth:`compile` one of the forms of a unit to return from now on."""
         self._kept[forms[-1].key] = best
 
     def log_use(self) -> LogUse | None:
-        """How much of a tuning log is used; None without one."""
-        return None
+        """How much of the tuning log is used; None without one."""
+        if self.log is None:
+            return None
+        used = {name for unit in self._kept.values() for name in unit.tuned}
+        return LogUse(len(self.log.matched), len(used), len(self.log.unmatched))
+
+    def _as_in_log(
+        self, source: UnitSource, default: UnitPlan, space: Space
+    ) -> dict[str, UnitPlan]:
+        """What the log has for a unit whose default plan is given, by form."""
+        if self.log is None or not default.kernels:
+            return {}
+        key = repr(default)
+        if key not in self._tuned:
+            self._tuned[key] = tuned_plans(source, space, self.log)
+        return self._tuned[key]
 
     def workload(self, symbol: str) -> Workload:
         """What the kernel of a symbol computes.

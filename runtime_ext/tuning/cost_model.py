@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, log2, prod
 from typing import Any
@@ -16,6 +16,7 @@ from runtime_ext.kernels.vector_unit import VectorUnit
 from tvm_ios.errors import UserError
 
 Array = np.ndarray[Any, Any]
+Features = Callable[[Contraction, Sequence[Blocking]], Array]
 
 _PARAMETERS = {
     "objective": "reg:squarederror",
@@ -35,13 +36,21 @@ class CostModel:
 
     One model learns from all contractions, so that the first guesses for a new one are good.
 
+    Parameters
+    ----------
+    threads
+        That may learn.
+    features
+        What may tell fast blockings of a contraction from slow ones, a row for each; of a CPU
+        :func:`features_of`.
+
     Raises
     ------
     UserError
         If xgboost is not installed.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, features: Features) -> None:
         try:
             self._xgboost: Any = importlib.import_module("xgboost")
         except ImportError as error:
@@ -49,6 +58,7 @@ class CostModel:
                 "tuning needs xgboost, which is not installed: pip install 'tvm-ios[tune]'"
             ) from error
         self._threads = threads
+        self.features = features
         self._booster: Any = None
 
     def fit(self, samples: Sequence[tuple[Array, Array]]) -> None:
@@ -73,8 +83,8 @@ class CostModel:
         return self._booster.predict(self._xgboost.DMatrix(features))
 
 
-def features_of(spec: Contraction, unit: VectorUnit, blockings: Sequence[Blocking]) -> Array:
-    """What may tell fast blockings from slow ones, a row for each."""
+def features_of(unit: VectorUnit, spec: Contraction, blockings: Sequence[Blocking]) -> Array:
+    """What may tell fast blockings from slow ones on a CPU, a row for each."""
     return np.array([_features(spec, unit, blocking) for blocking in blockings], np.float32)
 
 

@@ -10,18 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 from tvm.s_tir import meta_schedule
 
-from runtime_ext.kernels.contraction_space import (
-    blocked,
-    blocking_of,
-    in_space,
-    points,
-    scheduled,
-)
-from runtime_ext.kernels.contraction_workload import contraction_workload
+from runtime_ext.kernels.contraction_space import Space, blocked, blocking_of
 from runtime_ext.kernels.spec import Blocking, Contraction
 from runtime_ext.kernels.tuning_folder import OpenLog, recorded, workload_name
-from runtime_ext.kernels.vector_unit import VectorUnit
-from runtime_ext.tuning.cost_model import CostModel, features_of
+from runtime_ext.tuning.cost_model import CostModel
 from runtime_ext.tuning.task import Task
 
 #: Trials a round, and how many of them are drawn at random and not by the cost model; after
@@ -37,7 +29,7 @@ _GUESS = 2e11
 
 
 class Timer(Protocol):
-    """What times blockings, see :class:`runtime_ext.tuning.kernel_timer.KernelTimer`."""
+    """What times blockings, such as :class:`runtime_ext.tuning.kernel_timer.KernelTimer`."""
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
         """Seconds of each; the first is what the others are compared with."""
@@ -87,6 +79,7 @@ def tune(
     tasks: Sequence[Task],
     log: OpenLog,
     target: Any,
+    space: Space,
     timer: Timer,
     model: CostModel,
     limits: Limits,
@@ -102,6 +95,8 @@ def tune(
         Gets every trial at once, as a record.
     target
         What the kernels are for.
+    space
+        The ways in which it may cut contractions.
     timer
         Times them.
     model
@@ -112,10 +107,9 @@ def tune(
         Told how it goes.
     """
     begin = time.perf_counter()
-    unit = VectorUnit.of(target)
     trials = _recorded(log)
     rng = np.random.default_rng(sum(map(len, trials.values())))
-    states = [_State.of(task, unit, log, trials) for task in tasks]
+    states = [_State.of(task, space, log, trials, model) for task in tasks]
 
     def report() -> None:
         done = sum(state.trials for state in states)
@@ -151,7 +145,7 @@ class _State:
     """A contraction while it is tuned; ``seconds`` are by index into ``points``."""
 
     task: Task
-    unit: VectorUnit
+    space: Space
     log: OpenLog
     workload: Any
     points: tuple[Blocking, ...]
@@ -165,14 +159,18 @@ class _State:
 
     @staticmethod
     def of(
-        task: Task, unit: VectorUnit, log: OpenLog, trials: dict[str, list[tuple[Blocking, float]]]
+        task: Task,
+        space: Space,
+        log: OpenLog,
+        trials: dict[str, list[tuple[Blocking, float]]],
+        model: CostModel,
     ) -> _State:
         """What the log knows of a task."""
-        workload = contraction_workload(task.spec)
+        workload = space.workload(task.spec)
         name = workload_name(workload)
-        found = [trial for trial in trials.get(name, []) if in_space(task.spec, unit, trial[0])]
+        found = [trial for trial in trials.get(name, []) if space.holds(task.spec, trial[0])]
         # With other rules of thumb another of two blockings of equal code would be listed.
-        every = tuple(dict.fromkeys((*points(task.spec, unit), *(b for b, _ in found))))
+        every = tuple(dict.fromkeys((*space.points(task.spec), *(b for b, _ in found))))
         index = {point: i for i, point in enumerate(every)}
         seconds: dict[int, float] = {}
         for blocking, measured in found:
@@ -180,14 +178,14 @@ class _State:
             seconds[i] = min(measured, seconds.get(i, measured))
         return _State(
             task=task,
-            unit=unit,
+            space=space,
             log=log,
             workload=workload,
             points=every,
             reference=found[0][0] if found else every[0],
             forgotten=log.forgotten.get(name, 0),
             seconds=seconds,
-            features=features_of(task.spec, unit, every),
+            features=model.features(task.spec, every),
             _index=index,
         )
 
@@ -231,7 +229,7 @@ class _State:
 
     def spec_of(self, point: Blocking) -> Contraction:
         """The contraction cut as a point says."""
-        return blocked(self.task.spec, point, self.unit)
+        return blocked(self.task.spec, point, self.space)
 
     def choose(self, model: CostModel, count: int, rng: np.random.Generator) -> list[Blocking]:
         """Points to time next: the most promising by the model, and a few at random."""
@@ -252,7 +250,7 @@ class _State:
         workload = database.commit_workload(self.workload)
         arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(self.workload, False)
         for point, measured in zip(chosen, seconds, strict=True):
-            trace = scheduled(self.task.spec, self.unit, self.workload, point).trace
+            trace = self.space.schedule(self.task.spec, self.workload, point).trace
             database.commit_tuning_record(
                 meta_schedule.database.TuningRecord(trace, workload, [measured], target, arguments)
             )

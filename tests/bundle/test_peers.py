@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runtime_ext.bundle.contents import OPERATORS, read_bundle
+from runtime_ext.bundle.onnx_peer import onnx_runner
 from runtime_ext.bundle.peers import compare_peers, for_this_batch
 from runtime_ext.bundle.place import open_place
 from runtime_ext.bundle.search import bundle_search, limits_of
@@ -33,8 +34,18 @@ def test_torch_computes_what_the_bundle_does(folder: Path) -> None:
     assert abs(output.numpy() - wanted).max() < 1e-5 * abs(wanted).max()
 
 
+def test_onnx_runtime_says_what_it_lacks() -> None:
+    onnxruntime: Any = pytest.importorskip("onnxruntime")
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime runs on GPUs")
+    with pytest.raises(UserError, match="has no CUDAExecutionProvider here"):
+        onnx_runner("onnxruntime", None, (), gpu=True, lanes=1, tf32=False)
+
+
 @pytest.mark.slow
 def test_programs_and_peers_in_turn(folder: Path, tmp_path: Path) -> None:
+    for package in ("onnxruntime", "onnxscript"):
+        pytest.importorskip(package)
     bundle = read_bundle(folder)
     place = open_place(bundle, 1)
     limits = limits_of(bundle, 0, None)
@@ -42,12 +53,13 @@ def test_programs_and_peers_in_turn(folder: Path, tmp_path: Path) -> None:
     files = {"ours": tmp_path / "ours.json", "broken": tmp_path / "broken.json"}
     greedy_schedule(bundle.graph).save(files["ours"], bundle.graph)
     files["broken"].write_text("{}")
-    names = ("torch", "torch-graph", "unheard-of")
+    names = ("torch", "torch-graph", "onnxruntime", "onnxruntime-graph", "unheard-of")
     found = compare_peers(bundle, place, search.timer, files, names, lambda *_: None)
-    assert set(found["latency_ms"]) == {"ours", "torch"}
+    assert set(found["latency_ms"]) == {"ours", "torch", "onnxruntime"}
     assert found["ratio"]["ours"]["median"] == 1
     assert all(error < 1e-5 for error in found["max_rel_error"].values())
-    assert set(found["skipped"]) == {"broken", "torch-graph", "unheard-of"}
+    assert set(found["skipped"]) == {"broken", "torch-graph", "onnxruntime-graph", "unheard-of"}
+    assert found["skipped"]["onnxruntime-graph"] == "onnxruntime-graph runs on GPUs only"
     with pytest.raises(UserError, match="none of our schedules"):
         compare_peers(bundle, place, search.timer, {}, (), lambda *_: None)
 

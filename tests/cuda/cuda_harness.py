@@ -37,7 +37,7 @@ class Unit:
 
 
 class Bench:
-    """Units in all their forms, or in one, compiled together."""
+    """Units in all their rKernels, in one, or in the forms of a tuning log, compiled together."""
 
     def __init__(
         self,
@@ -45,13 +45,21 @@ class Bench:
         folder: Path,
         precision: Precision = "float32",
         only: str | None = None,
+        database: Path | None = None,
     ) -> None:
         self.units, self.precision = units, precision
-        self.compiler = CudaKernelCompiler("sm_90", folder / "cache", precision)
+        self.compiler = CudaKernelCompiler("sm_90", folder / "cache", precision, database)
         sources = {name: UnitSource(u.function, u.layouts) for name, u in units.items()}
-        self.forms = self.compiler.compile_rkernels(
-            sources, only=None if only is None else dict.fromkeys(sources, only)
-        )
+        self.forms: Mapping[str, Mapping[str, CompiledUnit]]
+        if database is None:
+            self.forms = self.compiler.compile_rkernels(
+                sources, only=None if only is None else dict.fromkeys(sources, only)
+            )
+        else:
+            self.forms = {
+                name: {"tuned" if form.tuned else "default": form for form in forms}
+                for name, forms in self.compiler.compile_forms(sources).items()
+            }
         symbols = {
             call.symbol
             for forms in self.forms.values()

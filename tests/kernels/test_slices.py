@@ -10,6 +10,7 @@ from kernel_harness import check, make_unit, shape_of
 from test_other_kernels import CASES, OTHERS
 from tvm import relax
 
+from runtime_ext.kernels.contraction_space import VectorSpace
 from runtime_ext.kernels.contraction_workload import contraction_workload
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.kernels.spec import Blocking, Contraction
@@ -100,8 +101,8 @@ def test_a_tuning_log_knows_the_same_contraction(function: Any) -> None:
     count = int(function.attrs["num_input"]) + len(tensor_types(function.ret_ty))
     source = UnitSource(function, sliced(function, ("NHWC",) * count))
     here, alone = _Known(), _Known()
-    (plan,) = tuned_plans(source, UNIT, here).values()
-    tuned_plans(source.alone, UNIT, alone)
+    (plan,) = tuned_plans(source, VectorSpace(UNIT), here).values()
+    tuned_plans(source.alone, VectorSpace(UNIT), alone)
     assert here.names == alone.names
     assert here.names
     specs = [k.spec for k in plan.kernels if isinstance(k.spec, Contraction)]

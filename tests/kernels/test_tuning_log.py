@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,25 @@ def fused(function: Any, target: Any) -> Any:
     return made
 
 
-def tuned_database(folder: Path, function: Any, target: Any) -> None:
-    """A database with one record: parallel channels, a vector of columns, as a tuner writes it."""
+def parallel(schedule: s_tir.Schedule, block: Any) -> None:
+    """The block's images and channels in parallel."""
+    loops = schedule.get_loops(block)
+    schedule.parallel(schedule.fuse(loops[0], loops[1]))
+
+
+def tuned_database(
+    folder: Path,
+    function: Any,
+    target: Any,
+    cut: Callable[[s_tir.Schedule, Any], None] = parallel,
+) -> None:
+    """A database with one record, as a tuner writes it, of each block cut alike."""
     normalise = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
     module = normalise(fused(function, target))
     schedule = s_tir.Schedule(module)
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-        loops = schedule.get_loops(block)
-        schedule.parallel(schedule.fuse(loops[0], loops[1]))
+        cut(schedule, block)
+    folder.mkdir(exist_ok=True)
     database = meta_schedule.database.JSONDatabase(
         str(folder / "database_workload.json"), str(folder / "database_tuning_record.json")
     )

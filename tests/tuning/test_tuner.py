@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import tvm
 from kernel_harness import host_target, make_unit
 from tvm import relax
 
-from runtime_ext.kernels.contraction_space import blocked, explicit, points
+from runtime_ext.kernels.contraction_space import VectorSpace, blocked, explicit, points
 from runtime_ext.kernels.spec import Blocking, Contraction
 from runtime_ext.kernels.tuning_folder import compact, open_log, recorded
 from runtime_ext.kernels.tuning_log import TuningLog
@@ -27,6 +28,7 @@ from tvm_ios.errors import UserError
 pytest.importorskip("xgboost")
 TARGET = tvm.target.Target(host_target())
 UNIT = VectorUnit.of(TARGET)
+SPACE = VectorSpace(UNIT)
 
 
 def task(channels: int, out: int, weight: int = 1, merged: int = 0) -> Task:
@@ -63,8 +65,8 @@ def run(
 ) -> tuple[tuple[Tuned, ...], list[tuple[int, int, float]]]:
     told: list[tuple[int, int, float]] = []
     with open_log(folder, TARGET) as log:
-        model = CostModel(threads=1)
-        done = tune(tasks, log, TARGET, timer, model, limits, lambda *now: told.append(now))
+        model = CostModel(1, partial(features_of, UNIT))
+        done = tune(tasks, log, TARGET, SPACE, timer, model, limits, lambda *now: told.append(now))
     return done, told
 
 
@@ -156,18 +158,18 @@ def test_real_kernels_are_timed_and_used(tmp_path: Path) -> None:
     assert 0 < done.best <= done.default < 1
     assert done.trials == 4
     log = TuningLog(tmp_path, TARGET)
-    found = log.blocking(one.spec, UNIT)
+    found = log.blocking(one.spec, SPACE)
     assert found is not None
     default = explicit(one.spec, UNIT)
     assert found[1] == (one.spec.blocking if done.blocking == default else done.blocking)
-    assert log.blocking(task(25, 48).spec, UNIT) is None
+    assert log.blocking(task(25, 48).spec, SPACE) is None
     assert (len(log.matched), len(log.unmatched)) == (1, 1)
 
 
 def test_features_tell_points_apart() -> None:
     spec = task(32, 64).spec
     every = points(spec, UNIT)
-    features = features_of(spec, UNIT, every)
+    features = features_of(UNIT, spec, every)
     assert np.isfinite(features).all()
     assert len(np.unique(features, axis=0)) == len(every)
 
@@ -177,4 +179,4 @@ def test_without_xgboost(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(UserError, match=r"pip install 'tvm-ios\[tune\]'"):
-        CostModel(1)
+        CostModel(1, partial(features_of, UNIT))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,6 +131,7 @@ def _json(done: BundleSummary) -> dict[str, Any]:
         "merge_candidates": done.merge_candidates,
         "bytes": done.nbytes,
         "glibc": done.glibc,
+        "tuned": None if done.tuned is None else asdict(done.tuned),
     }
 
 
@@ -139,6 +141,11 @@ def _print(done: BundleSummary) -> None:
         f"[bold]{done.model}[/bold]: {done.units} units, {done.kernels} kernels, "
         f"{done.merges} of {done.merge_candidates} merge candidates, {done.nbytes / 2**20:.1f} MiB"
     )
+    if done.tuned is not None:
+        out.print(
+            f"kernels of the tuning log: {done.tuned.found}, which run.py measures beside the "
+            f"default ones; {done.tuned.missing} are not in it"
+        )
     if done.glibc:
         out.print(f"runs with glibc {done.glibc} or newer")
     out.print(f"there: python {done.path}/run.py")

@@ -29,6 +29,7 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
+    Arch,
     Dialect,
     DialectOption,
     GroupsAStage,
@@ -36,6 +37,9 @@ from tvm_ios.cli.search_options import (
     MaxBlock,
     MeasureMode,
     OperatorsAGroup,
+    PrecisionOption,
+    Target,
+    TargetKind,
     measuring_options,
 )
 
@@ -63,6 +67,9 @@ def tune(
         float | None, typer.Option(help="Seconds of tuning, at most; the round under way ends.")
     ] = None,
     shape: Shapes = None,
+    target: Target = TargetKind.llvm,
+    arch: Arch = None,
+    precision: PrecisionOption = None,
     dialect: DialectOption = Dialect.relax,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
@@ -79,11 +86,22 @@ def tune(
 
     The convolutions and matrix products of the model, and those of operators that the search may
     merge, are timed in many variants; a learned cost model chooses which, and the trials go where
-    the model's latency falls most. The log can be killed, continued and given to `optimize --log`.
+    the model's latency falls most. The log can be killed, continued and given to `optimize --log`,
+    or to `bundle --log`. With --target cuda the tiles of GPU kernels are tuned, on a GPU here.
     """
     fixed = input_shapes(shape)
     options = measuring_options(
-        lanes, MeasureMode.lazy, None, None, r, s, max_block, dialect=dialect
+        lanes,
+        MeasureMode.lazy,
+        None,
+        None,
+        r,
+        s,
+        max_block,
+        target=target,
+        arch=arch,
+        precision=precision,
+        dialect=dialect,
     )
     from relay_passes.dialect import named_dialect
 
@@ -104,7 +122,7 @@ def tune(
     if as_json:
         print_json(_json(done))
     else:
-        _print(done, " --dialect relay" if dialect is Dialect.relay else "")
+        _print(done, _again(target, arch, dialect))
 
 
 class _Bars:
@@ -168,7 +186,14 @@ def _json(done: TuningResult) -> dict[str, Any]:
     }
 
 
-def _print(done: TuningResult, dialect: str) -> None:
+def _again(target: TargetKind, arch: str | None, dialect: Dialect) -> str:
+    """The options of other commands for what was tuned."""
+    if dialect is Dialect.relay:
+        return " --dialect relay"
+    return f" --target cuda --arch {arch or 'sm_90'}" if target is TargetKind.cuda else ""
+
+
+def _print(done: TuningResult, of: str) -> None:
     out = console()
     table = Table("kernel", "weight", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials")
     for row in done.kernels:
@@ -198,4 +223,4 @@ def _print(done: TuningResult, dialect: str) -> None:
         out.print(f"[yellow]{done.missing} operators of the model are not in the log[/yellow]")
     rest = f"; {done.untouched} merge candidates were left" if done.untouched else ""
     out.print(f"{new} trials in {done.seconds:.0f} s, {known} were in the log before{rest}")
-    out.print(f"tuning log: {done.log}  (tvm-ios optimize {done.model}{dialect} --log {done.log})")
+    out.print(f"tuning log: {done.log}  (tvm-ios optimize {done.model}{of} --log {done.log})")

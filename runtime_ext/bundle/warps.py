@@ -1,0 +1,192 @@
+"""Active warps over time, of a run whose kernels NVIDIA's CUPTI saw through torch.profiler.
+
+CUPTI gives the begin and end of every kernel, those of captured graphs too, without keeping
+kernels from running side by side. How many of a kernel's warps a multiprocessor holds at once
+follows from its grid, and from the occupancy that the profiler computes of its registers and
+shared memory: warps are counted as active from a kernel's begin to its end, so that its last
+blocks, when they are few, count as a full wave.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.bundle.contents import Bundle
+from runtime_ext.bundle.place import Place
+from runtime_ext.bundle.programs import bundled_program
+from runtime_ext.cuda.driver import open_device
+from runtime_ext.measure import Progress, StageTimer
+from tvm_ios.errors import UserError
+from tvm_ios.files import temporary_folder
+from tvm_ios.json_text import json_object
+from tvm_ios.occupancy import WARP
+from tvm_ios.schedule import Schedule
+
+#: Points of a timeline.
+_POINTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpan:
+    """When a kernel ran, in seconds, and its resident warps, a multiprocessor's on average."""
+
+    begin: float
+    end: float
+    warps: float
+
+
+@dataclass(frozen=True)
+class ActiveWarps:
+    """Of one run.
+
+    Attributes
+    ----------
+    seconds
+        From the first kernel's begin to the last one's end.
+    kernels
+        How many there were.
+    mean
+        Active warps of a multiprocessor, over this time.
+    busy
+        Share of the time in which a kernel ran.
+    side_by_side
+        Share of the time in which several did.
+    timeline
+        Active warps of a multiprocessor in equal pieces of the time.
+    most
+        That it can hold.
+    """
+
+    seconds: float
+    kernels: int
+    mean: float
+    busy: float
+    side_by_side: float
+    timeline: tuple[float, ...]
+    most: int
+
+
+def profile_warps(
+    bundle: Bundle,
+    place: Place,
+    timer: StageTimer,
+    schedules: Mapping[str, Path],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Active warps of a run of each schedule; what cannot run here is skipped and says why.
+
+    Raises
+    ------
+    UserError
+        If the bundle is for a CPU, torch is not installed, or its profiler sees no kernels.
+    """
+    if bundle.about["kind"] != "cuda":
+        raise UserError("a CPU has no warps: bundle the model with --target cuda")
+    most = open_device().attribute("MAX_THREADS_PER_MULTIPROCESSOR") // WARP
+    found: dict[str, Any] = {}
+    skipped: dict[str, str] = {}
+    for done, (name, path) in enumerate(schedules.items()):
+        progress("profiling", done, len(schedules))
+        try:
+            schedule = Schedule.load(path)
+            session = bundled_program(bundle, timer, schedule).session(place)
+        except UserError as error:
+            skipped[name] = str(error)
+            continue
+        try:
+            # The first run is eager, later ones replay a captured graph.
+            session.run(**bundle.reference_inputs)
+            session.run()
+            spans = kernel_spans(trace_of(session.run), most)
+        finally:
+            session.close()
+        found[name] = asdict(active_warps(spans, most))
+    return {"warps": found, "skipped": skipped}
+
+
+def active_warps(spans: Sequence[KernelSpan], most: int, points: int = _POINTS) -> ActiveWarps:
+    """Add up what is resident at each moment; a multiprocessor holds no more than ``most``."""
+    begin, end = min(s.begin for s in spans), max(s.end for s in spans)
+    borders = sorted({border for s in spans for border in (s.begin, s.end)})
+    step = (end - begin) / points
+    busy = together = 0.0
+    sums = [0.0] * points
+    for left, right in pairwise(borders):
+        inside = [s for s in spans if s.begin <= left and right <= s.end]
+        busy += (right - left) * (len(inside) > 0)
+        together += (right - left) * (len(inside) > 1)
+        warps = min(float(most), sum(s.warps for s in inside))
+        first = min(points - 1, int((left - begin) / step))
+        last = min(points - 1, int((right - begin) / step))
+        for i in range(first, last + 1):
+            piece = min(right, begin + (i + 1) * step) - max(left, begin + i * step)
+            sums[i] += warps * max(0.0, piece)
+    seconds = end - begin
+    return ActiveWarps(
+        seconds=seconds,
+        kernels=len(spans),
+        mean=sum(sums) / seconds,
+        busy=busy / seconds,
+        side_by_side=together / seconds,
+        timeline=tuple(round(value / step, 3) for value in sums),
+        most=most,
+    )
+
+
+def kernel_spans(trace: Mapping[str, Any], most: int) -> list[KernelSpan]:
+    """The kernels of a trace in Chrome's format, as torch.profiler writes it.
+
+    Raises
+    ------
+    UserError
+        If it has none, or says of one no more than its time.
+    """
+    try:
+        found = [
+            KernelSpan(e["ts"] * 1e-6, (e["ts"] + e["dur"]) * 1e-6, _resident(e["args"], most))
+            for e in trace["traceEvents"]
+            if e.get("cat") == "kernel" and e["dur"] > 0
+        ]
+    except KeyError as error:
+        raise UserError(
+            f"this torch.profiler does not say {error} of kernels: update it"
+        ) from error
+    if not found:
+        raise UserError("torch.profiler saw no kernels: CUPTI is missing or not permitted here")
+    return found
+
+
+def _resident(about: Mapping[str, Any], most: int) -> float:
+    """Warps of a multiprocessor: all that there are, or as many as fit; the latter in percent."""
+    held = (about["est. achieved occupancy %"] + 0.5) / 100 * most
+    return min(about["warps per SM"], held)
+
+
+def trace_of(run: Callable[[], object]) -> dict[str, Any]:
+    """What torch.profiler sees of one run, after another one that it does not keep.
+
+    Raises
+    ------
+    UserError
+        If torch is not installed.
+    """
+    try:
+        from torch import profiler
+    except ImportError as error:
+        raise UserError("active warps are read through torch.profiler: install torch") from error
+    schedule = profiler.schedule(wait=0, warmup=1, active=1)
+    activities = profiler.supported_activities()
+    with warnings.catch_warnings(), temporary_folder() as folder:
+        warnings.simplefilter("ignore")
+        with profiler.profile(activities=activities, schedule=schedule) as seen:
+            for _ in range(2):
+                run()
+                seen.step()
+        path = folder / "trace.json"
+        seen.export_chrome_trace(str(path))
+        return json_object(path.read_bytes())

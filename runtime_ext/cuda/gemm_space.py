@@ -1,0 +1,119 @@
+"""The tiles that a GPU may cut a contraction into, as points that tuning logs know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+from typing import Any
+
+import numpy as np
+from tvm import s_tir
+
+from runtime_ext.cuda.gemm_tile import (
+    GemmTile,
+    best_tile,
+    depth_of,
+    estimates,
+    is_vector_product,
+    rows_of,
+    tile_count,
+)
+from runtime_ext.cuda.threads import THREADS
+from runtime_ext.kernels.contraction_space import note
+from runtime_ext.kernels.contraction_workload import contraction_workload
+from runtime_ext.kernels.spec import Blocking, Contraction
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class GemmSpace:
+    """See :class:`runtime_ext.kernels.contraction_space.Space`; a vector is one channel.
+
+    Parameters
+    ----------
+    processors
+        Of the GPU.
+    precision
+        In which it multiplies.
+    """
+
+    processors: int
+    precision: str
+
+    lanes = 1
+
+    def blocking(self, spec: Contraction) -> Blocking:
+        """The tile of the least estimated time."""
+        return best_tile(spec, self.processors, self.precision)
+
+    def workload(self, spec: Contraction) -> Any:
+        """The contraction, and the precision."""
+        return contraction_workload(spec, self.precision)
+
+    def points(self, spec: Contraction) -> tuple[Blocking, ...]:
+        """All tiles, the default first, then by estimated time."""
+        ranked = sorted(estimates(spec, self.processors, self.precision), key=lambda e: e[0])
+        return tuple(dict.fromkeys((self.explicit(spec), *(tile for _, tile in ranked))))
+
+    def holds(self, spec: Contraction, point: Blocking) -> bool:
+        """Whether there is such a tile."""
+        return point in self.points(spec)
+
+    def explicit(self, spec: Contraction) -> Blocking:
+        """The blocking that the contraction has."""
+        return spec.blocking
+
+    def schedule(self, spec: Contraction, workload: Any, point: Blocking) -> s_tir.Schedule:
+        """A block of threads for each tile, so that TVM alone can apply it too.
+
+        What runs here is the hand-written kernel of the tile that the schedule notes; only that
+        splits reductions, and goes through shared memory.
+        """
+        tile = GemmTile.of(point)
+        schedule = s_tir.Schedule(workload)
+        block = schedule.get_sblock("sum")
+        note(schedule, block, (point.pixels, point.vectors, point.unroll, point.tiles, 0))
+        n, y, x, c, *reduced = schedule.get_loops(block)
+        row, own_row = schedule.split(schedule.fuse(n, y, x), [None, tile.rows])
+        column, own_column = schedule.split(c, [None, tile.columns])
+        schedule.reorder(row, column, own_row, own_column, *reduced)
+        schedule.bind(schedule.fuse(row, column), "blockIdx.x")
+        threads = THREADS if is_vector_product(spec) else tile.threads
+        each, thread = schedule.split(schedule.fuse(own_row, own_column), [None, threads])
+        schedule.reorder(thread, each)
+        schedule.bind(thread, "threadIdx.x")
+        for number in range(len(spec.statements)):
+            loops = schedule.get_loops(schedule.get_sblock(f"store_{number}"))
+            group, thread = schedule.split(schedule.fuse(*loops), [None, THREADS])
+            schedule.bind(group, "blockIdx.x")
+            schedule.bind(thread, "threadIdx.x")
+        return schedule
+
+    def features(self, spec: Contraction, points: Sequence[Blocking]) -> Array:
+        """What may tell fast tiles from slow ones, a row for each."""
+        cycles = {tile: t for t, tile in estimates(spec, self.processors, self.precision)}
+        return np.array([self._features(spec, p, cycles[p]) for p in points], np.float32)
+
+    def _features(self, spec: Contraction, point: Blocking, cycles: float) -> list[float]:
+        tile = GemmTile.of(point)
+        blocks = tile_count(spec, point) * tile.splits
+        rounds = blocks / self.processors
+        wasted = blocks * tile.rows * tile.columns / (rows_of(spec) * sum(spec.parts))
+        return [
+            log2(cycles),
+            log2(rows_of(spec)),
+            log2(depth_of(spec)),
+            log2(sum(spec.parts)),
+            float(spec.groups > 1),
+            log2(tile.rows),
+            log2(tile.columns),
+            float(tile.thread_rows),
+            float(tile.thread_columns),
+            float(tile.splits),
+            depth_of(spec) / tile.splits,
+            log2(rounds),
+            rounds % 1.0,
+            wasted / tile.splits,
+        ]

@@ -1,0 +1,61 @@
+"""Time tiles of one contraction on a GPU, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.device import Device
+from runtime_ext.kernels.artefact import Artefact
+from runtime_ext.kernels.spec import Contraction
+from tvm_ios.program import Buffer, BufferType, Launch, Program, Role
+
+#: Kernels take turns: what the clocks do meanwhile then spoils no one alone.
+_ROUNDS = 3
+
+
+class GpuKernelTimer:
+    """See :class:`runtime_ext.tuning.tuner.Timer`.
+
+    Parameters
+    ----------
+    compiler
+        Makes the kernels, and keeps them in its cache.
+    device
+        Times programs.
+    """
+
+    def __init__(self, compiler: CudaKernelCompiler, device: Device) -> None:
+        self._compiler, self._device = compiler, device
+
+    def measure(self, specs: Sequence[Contraction]) -> list[float]:
+        """Seconds of each in its fastest sample, the sum of a split reduction included."""
+        made = self._compiler.compile_workloads(specs)
+        programs = [self._program(*pair) for pair in zip(specs, made, strict=True)]
+        rounds = [
+            [min(self._device.time_program(p, self._compiler.function)) for p in programs]
+            for _ in range(_ROUNDS)
+        ]
+        return [min(samples) for samples in zip(*rounds, strict=True)]
+
+    def _program(self, spec: Contraction, artefact: Artefact) -> Program:
+        """The kernels of a contraction, one after another on one stream."""
+        stored = self._compiler.stored_dtype
+        buffers = [
+            Buffer(
+                f"b{i}",
+                BufferType(shape, stored),
+                Role.CONSTANT if i == spec.weight else Role.INPUT,
+            )
+            for i, shape in enumerate(spec.buffers)
+        ]
+        buffers += [
+            Buffer(f"scratch{i}", BufferType(shape, dtype), Role.SCRATCH)
+            for i, (shape, dtype) in enumerate(artefact.scratch)
+        ]
+        launches = tuple(
+            Launch(number, phase.arguments, 0, phase.tiles, 0)
+            for number, phase in enumerate(artefact.phases)
+        )
+        symbols = tuple(phase.symbol for phase in artefact.phases)
+        return Program((launches,), symbols, tuple(buffers), ("kernel",))

@@ -1,0 +1,75 @@
+"""Active warps are the sum of what is resident, and no more than fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime_ext.bundle.contents import read_bundle
+from runtime_ext.bundle.warps import KernelSpan, active_warps, kernel_spans, profile_warps, trace_of
+from tvm_ios.errors import UserError
+
+MOST = 64
+moments = st.integers(0, 1000)
+spans = st.lists(
+    st.builds(
+        lambda begin, length, warps: KernelSpan(begin, begin + length, warps),
+        moments,
+        st.integers(1, 300),
+        st.floats(0.01, 64),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(spans)
+def test_the_timeline_is_what_every_moment_says(kernels: list[KernelSpan]) -> None:
+    made = active_warps(kernels, MOST, points=37)
+    begin, end = min(k.begin for k in kernels), max(k.end for k in kernels)
+    # Spans begin and end with whole seconds here.
+    at = [[k for k in kernels if k.begin <= t < k.end] for t in range(int(begin), int(end))]
+    sums = [min(MOST, sum(k.warps for k in inside)) for inside in at]
+    assert made.seconds == end - begin
+    assert made.mean == pytest.approx(sum(sums) / len(sums))
+    assert made.busy == pytest.approx(sum(map(bool, at)) / len(at))
+    assert made.side_by_side == pytest.approx(sum(len(k) > 1 for k in at) / len(at))
+    assert sum(made.timeline) / 37 == pytest.approx(made.mean, abs=1e-3)
+    assert max(made.timeline) <= MOST + 1e-3
+
+
+def event(begin: float, length: float, warps: float, percent: int) -> dict[str, Any]:
+    about = {"warps per SM": warps, "est. achieved occupancy %": percent, "stream": 7}
+    return {"ph": "X", "cat": "kernel", "ts": begin, "dur": length, "args": about}
+
+
+def test_kernels_of_a_trace() -> None:
+    other = {"ph": "X", "cat": "gpu_memcpy", "ts": 3.0, "dur": 5.0, "args": {}}
+    few = event(10.0, 4.0, 0.25, 0)
+    many = event(12.0, 6.0, 120.0, 50)
+    first, second = kernel_spans({"traceEvents": [other, few, many]}, MOST)
+    assert first == KernelSpan(pytest.approx(10e-6), pytest.approx(14e-6), 0.25)
+    assert second.warps == pytest.approx(32, rel=0.02)
+    made = active_warps([first, second], MOST)
+    assert made.busy == pytest.approx(1)
+    assert made.side_by_side == pytest.approx(2 / 8)
+    with pytest.raises(UserError, match="does not say 'warps per SM'"):
+        kernel_spans({"traceEvents": [{**few, "args": {"est. achieved occupancy %": 1}}]}, MOST)
+
+
+def test_where_there_are_no_kernels_that_is_said() -> None:
+    torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(UserError, match="saw no kernels"):
+        kernel_spans(trace_of(lambda: torch.ones(3) + 1), MOST)
+
+
+def test_a_cpu_has_no_warps(folder: Path) -> None:
+    bundle = read_bundle(folder)
+    with pytest.raises(UserError, match="a CPU has no warps"):
+        profile_warps(bundle, cast("Any", None), cast("Any", None), {}, lambda *_: None)
