@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 import tvm
@@ -28,9 +28,6 @@ from tvm_ios.lower import lower_stages
 from tvm_ios.program import Program, UnitCode
 from tvm_ios.program_builder import ConstantName, tensor_names
 from tvm_ios.schedule import Stage
-
-if TYPE_CHECKING:
-    from runtime_ext.cuda.compiler import CudaKernelCompiler
 
 Array = np.ndarray[Any, Any]
 
@@ -160,19 +157,12 @@ def build(
 
     constant_name: ConstantName = own_constant
     code = {i: compiled[str(i)].code for i in range(len(graph))}
-    merged: dict[Stage, UnitCode] = {}
-    if read.placements and cuda_arch(compiler.target) is not None:
-        from runtime_ext.cuda.co_schedule import fused_stages
-
-        merged, constant_name = fused_stages(
-            graph,
-            read.stages,
-            read.placements,
-            code,
-            cast("CudaKernelCompiler", compiler),
-            own_constant,
-            memory.parts,
-        )
+    merged: Mapping[Stage, UnitCode] = {}
+    if compiler.fuser is not None:
+        placed = {read.stages[place]: placement for place, placement in read.placements.items()}
+        fused = compiler.fuser.fused(graph, placed, code, own_constant, memory.parts)
+        merged, constant_name = fused.merged, fused.constant_name
+        constants |= fused.tables
 
     known = {unit: s for unit, s in read.unit_latencies.items() if len(s) >= lanes}
 
@@ -192,11 +182,12 @@ def build(
         parts=memory.parts,
         placements=read.placements,
     )
-    buffers = tensor_names(graph)
+    buffers, types = tensor_names(graph), {b.name: b.type for b in program.buffers}
 
     def port(tensor: int, name: str) -> Port:
-        made = graph.tensors[tensor]
-        return Port(name, buffers[tensor], made.shape, made.dtype)
+        # A GPU may store float32 as float16.
+        buffer = buffers[tensor]
+        return Port(name, buffer, types[buffer].shape, types[buffer].dtype)
 
     return BuiltModel(
         program=program,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from runtime_ext.device import UnfusedError
 from runtime_ext.measure import Progress, StageTimer
 from tvm_ios.cost.composed import ComposedCost
 from tvm_ios.cost.log import LogError, MeasurementLog
@@ -217,6 +218,12 @@ class StageSearch:
             if self.progress is not None:
                 self.progress(f"{RAMMER}: measuring rPrograms", measured, measured)
 
+        fuser = self.timer.kernels.fuser
+        if fuser is not None and not fuser.compiles:
+            raise UnfusedError(
+                f"the policy {RAMMER} compiles kernels as it goes and there is no CUDA compiler "
+                "here: install nvidia-cuda-nvrtc"
+            )
         self._compile_units()
         self.timer.measure_rkernels(self.progress)
         profile = RProgramProfile(self.timer.rprogram_latency, self.limits.budget, report)
@@ -235,7 +242,7 @@ class StageSearch:
         )
 
     def _wavefronts(self, timer: StageTimer, profile: Profile) -> Schedule:
-        programs = wavefront_programs(self.graph, timer.rkernels, timer.lanes, profile)
+        programs = wavefront_programs(self.graph, timer.rkernels, timer.execution_units, profile)
         seconds = profile(programs)
         return rammer_schedule(self.graph, programs, seconds, timer.rkernels, device=self.device)
 
@@ -253,5 +260,7 @@ class StageSearch:
                 self.timer.unit_key,
                 self.timer.lanes,
                 rkernels=self.timer.rkernels,
+                placed=self.timer.placed_unit if self.timer.kernels.fuser is not None else None,
+                can_co_schedule=self.timer.can_co_schedule,
             )
         return self._optimistic

@@ -112,6 +112,8 @@ def _peer(bundle: Bundle, name: str) -> _Runner:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
     network = network.to(device)
+    if bundle.about["precision"] == "float16":
+        network = network.half()
     inputs = [torch.from_numpy(v).to(device) for v in bundle.reference_inputs.values()]
     if name.endswith("-nhwc"):
         network = network.to(memory_format=torch.channels_last)

@@ -19,7 +19,7 @@ from tvm_ios.lower import lower
 from tvm_ios.merge_rule import plan_merge
 from tvm_ios.merged_weights import merged_weights
 from tvm_ios.program import Program
-from tvm_ios.program_builder import tensor_names
+from tvm_ios.program_builder import ConstantName, tensor_names
 from tvm_ios.schedule import Schedule, Strategy
 
 
@@ -70,22 +70,32 @@ def bundled_program(bundle: Bundle, timer: StageTimer, schedule: Schedule) -> Bu
         packed.add((unit,), form)
     for stage, form in merged.items():
         packed.add(tuple(sorted(stage.units)), form)
+    codes = {unit: form.code for unit, form in code.items()}
+    together = {stage: form.code for stage, form in merged.items()}
+    constant_name: ConstantName = packed.name
+    if timer.kernels.fuser is not None:
+        placed = {schedule.stages[at]: where for at, where in schedule.placements.items()}
+        fused = timer.kernels.fuser.fused(graph, placed, codes, packed.name, bundle.parts)
+        together |= fused.merged
+        packed.constants |= fused.tables
+        constant_name = fused.constant_name
     program = lower(
         graph,
         schedule,
-        {unit: form.code for unit, form in code.items()},
-        {stage: form.code for stage, form in merged.items()},
+        codes,
+        together,
         lanes=timer.lanes,
         unit_latency=timer.unit_latency if timer.unit_latencies else None,
-        constant_name=packed.name,
+        constant_name=constant_name,
         parts=bundle.parts,
     )
     check_races(program)
-    buffers = tensor_names(graph)
+    buffers, types = tensor_names(graph), {b.name: b.type for b in program.buffers}
 
     def port(tensor: int, name: str) -> Port:
-        made = graph.tensors[tensor]
-        return Port(name, buffers[tensor], made.shape, made.dtype)
+        # A GPU may store float32 as float16.
+        buffer = buffers[tensor]
+        return Port(name, buffer, types[buffer].shape, types[buffer].dtype)
 
     return BundledProgram(
         program,

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
 from runtime_ext.kernels.compiled_unit import CompiledUnit
@@ -14,6 +15,9 @@ from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.unit import UnitPlan, UnitSource
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.stage_fuser import StageFuser
 
 Progress = Callable[[int, int], None]
 #: What a kernel computes.
@@ -37,6 +41,9 @@ class UnitCompiler(ABC):
     target
         Names what the code is for, in the keys of kernels.
     """
+
+    #: On a GPU what makes kernels of co-scheduled stages.
+    fuser: StageFuser | None = None
 
     def __init__(self, target: str) -> None:
         self._target_name = target

@@ -66,6 +66,13 @@ def bundle(
     max_merges: Annotated[
         int, typer.Option(min=0, help="Merge candidates to compile, at most; small ones first.")
     ] = 300,
+    max_fused: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Co-scheduled stages to compile ahead for a GPU, at most; the promising first.",
+        ),
+    ] = 12,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Another batch size, of ONNX models.")
     ] = None,
@@ -110,6 +117,7 @@ def bundle(
             policies=policies,
             drawn=drawn,
             max_merges=max_merges,
+            max_fused=max_fused,
             progress=update,
         )
     if as_json:
@@ -126,6 +134,7 @@ def _json(done: BundleSummary) -> dict[str, Any]:
         "kernels": done.kernels,
         "merges": done.merges,
         "merge_candidates": done.merge_candidates,
+        "fused": done.fused,
         "bytes": done.nbytes,
         "glibc": done.glibc,
     }
@@ -135,7 +144,8 @@ def _print(done: BundleSummary) -> None:
     out = console()
     out.print(
         f"[bold]{done.model}[/bold]: {done.units} units, {done.kernels} kernels, "
-        f"{done.merges} of {done.merge_candidates} merge candidates, {done.nbytes / 2**20:.1f} MiB"
+        f"{done.merges} of {done.merge_candidates} merge candidates, {done.fused} stages as one "
+        f"kernel, {done.nbytes / 2**20:.1f} MiB"
     )
     if done.glibc:
         out.print(f"runs with glibc {done.glibc} or newer")
