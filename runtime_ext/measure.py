@@ -142,9 +142,16 @@ class StageTimer:
         return self._rprograms[stage.units]
 
     def can_co_schedule(self, units: Sequence[int]) -> bool:
-        """Whether a co-scheduled stage of some units can be built here."""
+        """Whether a co-scheduled stage of some units, in their usual form, can be built here."""
         fuser = self.kernels.fuser
-        return fuser is None or fuser.can_fuse(units)
+        return fuser is None or fuser.can_fuse({u: self.compiled((u,)).code for u in units})
+
+    def can_run(self, program: RProgram) -> bool:
+        """The same of an rProgram, in the form that it has."""
+        fuser, chosen = self.kernels.fuser, program.kernels
+        return fuser is None or fuser.can_fuse(
+            {unit: self._code(unit, kernel.name) for unit, kernel in chosen.items()}
+        )
 
     @property
     def execution_units(self) -> int:

@@ -226,7 +226,8 @@ class StageSearch:
             )
         self._compile_units()
         self.timer.measure_rkernels(self.progress)
-        profile = RProgramProfile(self.timer.rprogram_latency, self.limits.budget, report)
+        timer = self.timer
+        profile = RProgramProfile(timer.rprogram_latency, self.limits.budget, report, timer.can_run)
         made = self._wavefronts(self.timer, profile)
         return made, LazyStatistics(
             seconds=profile.seconds,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "tvm-ios bundle", 2
 ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.json", "reference.npz"
+#: Of a GPU.
+KERNELS = "kernels.safetensors.gz"
 #: Written by every run; the rest of a bundle stays as it is.
 RESULTS = "results"
 
@@ -145,6 +147,7 @@ def digest(file: Path) -> str:
 
 __all__ = [
     "ABOUT",
+    "KERNELS",
     "OPERATORS",
     "REFERENCE",
     "RESULTS",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runtime_ext.bundle.contents import Bundle, BundleError
+from runtime_ext.bundle.contents import KERNELS, Bundle, BundleError
 from runtime_ext.device import Device
 from tvm_ios.array_files import Array
 from tvm_ios.memory_plan import MemoryPlan
@@ -151,7 +151,7 @@ def _open_cuda(bundle: Bundle, streams: int, cache: Path) -> Place:
     from runtime_ext.cuda.measure import Gpu
     from runtime_ext.session import Session
 
-    arch, kernels = read_kernels(bundle.folder / "kernels.safetensors")
+    arch, kernels = read_kernels(bundle.folder / KERNELS)
     device = open_device()
     device.require(arch)
 

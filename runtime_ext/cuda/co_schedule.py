@@ -19,6 +19,9 @@ from tvm_ios.program import BufferType, Part, PhaseCall, Role, UnitCode
 from tvm_ios.program_builder import NO_PARTS, ConstantName, tensor_names, tensors_of
 from tvm_ios.schedule import Stage
 
+#: Different ones in one: compilers take minutes for more.
+MOST_KERNELS = 48
+
 
 @dataclass(frozen=True)
 class CoScheduledStage:
@@ -164,6 +167,11 @@ def co_scheduled(
     types = {b.name: b.type for b in program.buffers}
     fused, tables = None, dict[str, BufferType]()
     if program.operators:
+        if len(program.kernels) > MOST_KERNELS:
+            raise UnfusedError(
+                f"a stage of {len(program.kernels)} different kernels cannot be one, which holds "
+                f"{MOST_KERNELS} at most: schedule smaller stages"
+            )
         functions = {symbol: library.rtasks(symbol) for symbol in program.kernels}
         blocks = vdevice(map(library.footprint, program.kernels), device) // device.processors
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from runtime_ext.cuda.co_schedule import FusedStages, fused_stages
+from runtime_ext.cuda.co_schedule import MOST_KERNELS, FusedStages, fused_stages
 from runtime_ext.cuda.fused_kernel import vdevice
 from runtime_ext.cuda.rtask_library import RTaskLibrary
 from runtime_ext.cuda.rtask_times import profiled_rkernel
@@ -44,9 +44,11 @@ class StageFuser:
         self._device = device
         self._only = None if only is None else {tuple(sorted(units)) for units in only}
 
-    def can_fuse(self, units: Sequence[int]) -> bool:
-        """Whether a stage of some units may become a kernel here."""
-        return self._only is None or tuple(sorted(units)) in self._only
+    def can_fuse(self, code: Mapping[int, UnitCode]) -> bool:
+        """Whether a stage of some units, in this form, may become a kernel here."""
+        symbols = {call.symbol for of_unit in code.values() for call in of_unit.calls}
+        known = self._only is None or tuple(sorted(code)) in self._only
+        return known and len(symbols) <= MOST_KERNELS
 
     def execution_units(self, codes: Iterable[UnitCode]) -> int:
         """How many vEUs the GPU is for the kernels of some units (Rammer, section 4.1.2)."""
