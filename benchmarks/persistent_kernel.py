@@ -2,7 +2,6 @@
 
 Rammer's search places the rTasks of a block's CUDA kernels on the vEUs that the GPU is for them,
 with estimated times of rTasks; the rProgram is then compiled.
-
 """
 
 from __future__ import annotations
@@ -140,11 +139,13 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=NETWORKS)
     parser.add_argument("--device", default="h200", help="a GPU's device file")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results")
     given = parser.parse_args()
     device = load_device(given.device)
     rows = [measure(network, device, given.precision) for network in given.networks]
     show(rows)
-    write_result("persistent_kernel", rows)
+    if given.write:
+        write_result("persistent_kernel", rows)
 
 
 if __name__ == "__main__":
