@@ -137,42 +137,9 @@ class StageTimer:
             self._rprograms[stage.units] = (
                 co_schedule(self.graph, stage.units, self.rkernels, self.lanes)
                 if fuser is None
-                else fuser.rprogram(self.graph, stage.units, self.rkernels, self._code)
+                else fuser.rprogram(self.graph, stage.units, self.rkernels, self.rkernel_code)
             )
         return self._rprograms[stage.units]
-
-    def can_co_schedule(self, units: Sequence[int]) -> bool:
-        """Whether a co-scheduled stage of some units, in their usual form, can be built here."""
-        fuser = self.kernels.fuser
-        return fuser is None or fuser.can_fuse({u: self.compiled((u,)).code for u in units})
-
-    def can_run(self, program: RProgram) -> bool:
-        """The same of an rProgram, in the form that it has."""
-        fuser, chosen = self.kernels.fuser, program.kernels
-        return fuser is None or fuser.can_fuse(
-            {unit: self._code(unit, kernel.name) for unit, kernel in chosen.items()}
-        )
-
-    @property
-    def execution_units(self) -> int:
-        """What Rammer's policy places rTasks on: lanes, or vEUs that any kernels leave."""
-        fuser = self.kernels.fuser
-        if fuser is None:
-            return self.lanes
-        units = range(len(self.graph))
-        return fuser.execution_units(
-            self._code(unit, kernel.name) for unit in units for kernel in self.rkernels(unit)
-        )
-
-    def placed_unit(self, unit: int) -> tuple[float, float]:
-        """Seconds that a unit takes of a co-scheduled stage on a GPU at least: see ``placed`` of
-        :class:`tvm_ios.cost.composed.ComposedCost`."""
-        fuser, kernels = self.kernels.fuser, self.rkernels(unit)
-        assert fuser is not None
-        return (
-            min(fuser.share(kernel, self._code(unit, kernel.name)) for kernel in kernels),
-            min(kernel.seconds for kernel in kernels),
-        )
 
     def rprogram_latency(self, program: RProgram) -> float:
         """Median seconds of an rProgram, from the log or measured now.
@@ -323,7 +290,8 @@ class StageTimer:
     def _form(self, unit: int, rkernel: str) -> CompiledUnit:
         return self._forms[self.unit_key(self.graph, unit)][rkernel]
 
-    def _code(self, unit: int, rkernel: str) -> UnitCode:
+    def rkernel_code(self, unit: int, rkernel: str) -> UnitCode:
+        """The code of one of a unit's rKernels."""
         return self._form(unit, rkernel).code
 
     def _median(self, stage: Stage, lanes: int, label: str) -> float:
@@ -337,7 +305,7 @@ class StageTimer:
 
     def _measure_program(self, program: RProgram) -> list[float]:
         stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
-        code = {unit: self._code(unit, program.kernels[unit].name) for unit in program.units}
+        code = {unit: self.rkernel_code(unit, program.kernels[unit].name) for unit in program.units}
         fused = None
         if self.kernels.fuser is not None:
             placed = {stage: program.placement}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from runtime_ext.co_scheduling import can_co_schedule, can_run, execution_units, placed_unit
 from runtime_ext.device import UnfusedError
 from runtime_ext.measure import Progress, StageTimer
 from tvm_ios.cost.composed import ComposedCost
@@ -227,7 +229,9 @@ class StageSearch:
         self._compile_units()
         self.timer.measure_rkernels(self.progress)
         timer = self.timer
-        profile = RProgramProfile(timer.rprogram_latency, self.limits.budget, report, timer.can_run)
+        profile = RProgramProfile(
+            timer.rprogram_latency, self.limits.budget, report, partial(can_run, timer)
+        )
         made = self._wavefronts(self.timer, profile)
         return made, LazyStatistics(
             seconds=profile.seconds,
@@ -243,7 +247,7 @@ class StageSearch:
         )
 
     def _wavefronts(self, timer: StageTimer, profile: Profile) -> Schedule:
-        programs = wavefront_programs(self.graph, timer.rkernels, timer.execution_units, profile)
+        programs = wavefront_programs(self.graph, timer.rkernels, execution_units(timer), profile)
         seconds = profile(programs)
         return rammer_schedule(self.graph, programs, seconds, timer.rkernels, device=self.device)
 
@@ -256,12 +260,13 @@ class StageSearch:
         if self._optimistic is None:
             self._compile_units()
             self.timer.measure_units(self.progress)
+            timer = self.timer
             self._optimistic = ComposedCost(
-                self.timer.unit_latencies,
-                self.timer.unit_key,
-                self.timer.lanes,
-                rkernels=self.timer.rkernels,
-                placed=self.timer.placed_unit if self.timer.kernels.fuser is not None else None,
-                can_co_schedule=self.timer.can_co_schedule,
+                timer.unit_latencies,
+                timer.unit_key,
+                timer.lanes,
+                rkernels=timer.rkernels,
+                placed=None if timer.kernels.fuser is None else partial(placed_unit, timer),
+                can_co_schedule=partial(can_co_schedule, timer),
             )
         return self._optimistic

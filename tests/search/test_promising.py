@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graph_sketch import GraphSketch
 from hypothesis import given, settings
 from random_dags import dags, graph_of
 
@@ -31,11 +30,7 @@ def test_stages_are_in_the_order_of_append_and_none_twice(predecessors: tuple[in
 
 
 def test_a_chain_of_small_units_is_promising_and_twins_count() -> None:
-    sketch = GraphSketch()
-    last = 0
-    for _ in range(4):
-        last = sketch.op("relu", last)
-    graph = sketch.graph(last)
+    graph = graph_of((0, 1, 2, 4))
     device = load_device("h200")
     (first, *others) = promising_stages(graph, [0b0011, 0b1100], device, Pruning(2, 2))
     assert not others
