@@ -63,6 +63,22 @@ def row(symbol: str, compiler: CudaKernelCompiler, launches: int) -> dict[str, A
     }
 
 
+def summary(network: dict[str, Any]) -> dict[str, Any]:
+    """A network in a line, and its kernels with arrays or spills in local memory."""
+    kernels = network["kernels"]
+    return {
+        "model": network["model"],
+        "units": network["units"],
+        "launches": network["launches"],
+        "kernels": len(kernels),
+        "most_registers": max(r["registers"] for r in kernels),
+        "most_shared_bytes": max(r["shared_bytes"] for r in kernels),
+        "fewest_blocks_per_processor": min(r["blocks_per_processor"] for r in kernels),
+        "launches_below_one_wave": sum(r["launches"] for r in kernels if r["waves"] < 1),
+        "in_local_memory": {r["kind"]: r["local_bytes"] for r in kernels if r["local_bytes"]},
+    }
+
+
 def show(network: dict[str, Any], every: bool) -> None:
     title = f"{network['model']}: {network['units']} units, {network['launches']} launches"
     table = Table(title=title)
@@ -116,7 +132,11 @@ def main() -> None:
     if options.write:
         write_result(
             "cuda_kernels",
-            {"arch": options.arch, "precision": options.precision, "networks": networks},
+            {
+                "arch": options.arch,
+                "precision": options.precision,
+                "networks": list(map(summary, networks)),
+            },
         )
 
 

@@ -25,9 +25,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 NETWORKS = ("squeezenet", "inception_v3", "randwire", "nasnet_a", "resnet50")
 BATCHES = (1, 16, 32, 128)
@@ -41,6 +44,8 @@ CPU_PEERS = "torch,torch-nhwc,onnxruntime"
 AUTOTUNED = (("inception_v3", 1), ("squeezenet", 1))
 #: Seconds: of a policy's search, and of a whole slice.
 SEARCH, SLICE = 35, 480
+#: Of the folder.
+MOST_BYTES = 64 << 20
 NOT_RUN = {
     "tvm": "TVM's virtual machine with its own CUDA graph needs TVM's CUDA runtime, which a bundle "
     "does not carry",
@@ -75,6 +80,8 @@ def prepare(folder: Path, only: str | None, arch: str, cpu_arch: str) -> None:
         subprocess.run([sys.executable, "-m", "tvm_ios", "bundle", network, *options], check=True)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 2**20:.1f} MiB")
+    if size > MOST_BYTES:
+        sys.exit(f"gpu.py: that is more than {MOST_BYTES >> 20} MiB: prepare less with --only")
 
 
 def measure(folder: Path, only: str | None, again: bool) -> None:
@@ -164,15 +171,31 @@ def _cpu_slice(bundle: Path) -> dict[str, Any]:
 def _run(bundle: Path, end: float, *options: str) -> dict[str, Any]:
     """What ``run.py`` says; its progress goes on to stderr."""
     command = [sys.executable, str(bundle / "run.py"), *options]
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, timeout=max(1.0, end - time.monotonic())
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _Failed(f"it took more than {SLICE} s; run it again, it goes on") from error
-    if done.returncode:
-        raise _Failed(f"run.py ended with {done.returncode}; its last line above says why")
-    return json.loads(done.stdout.splitlines()[-1])
+    said: deque[str] = deque(maxlen=1)
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stderr is not None
+        echo = threading.Thread(target=_echo, args=(process.stderr, said))
+        echo.start()
+        try:
+            process.wait(max(1.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise _Failed(f"it took more than {SLICE} s; run it again, it goes on") from error
+        finally:
+            echo.join()
+        if process.returncode:
+            raise _Failed(f"it ended with {process.returncode}: {''.join(said).strip()}")
+        out.seek(0)
+        return json.loads(out.readlines()[-1])
+
+
+def _echo(lines: IO[str], said: deque[str]) -> None:
+    for line in lines:
+        sys.stderr.write(line)
+        said.append(line)
 
 
 def _known(folder: Path) -> dict[str, Any]:
@@ -201,6 +224,9 @@ def _print(known: dict[str, Any]) -> None:
                 f"{'':18} {name}: {row['mean']:.1f} of {row['most']} warps active, several kernels "
                 f"at once in {row['side_by_side']:.0%} of the time"
             )
+    for key, made in known["slices"].items():
+        for policy, why in made.get("skipped", {}).items():
+            print(f"{key}: {policy} skipped: {why}")
     for key, why in known["skipped"].items():
         print(f"{key}: skipped: {why}")
     for what, why in known["not_run"].items():

@@ -2,7 +2,6 @@
 
 Rammer's search places the rTasks of a block's CUDA kernels on the vEUs that the GPU is for them,
 with estimated times of rTasks; the rProgram is then compiled.
-
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from rich.table import Table
 
 from relay_passes.load import load_model
 from relay_passes.prepare import prepare
-from runtime_ext.cuda.co_schedule import co_scheduled, estimated_rkernel
+from runtime_ext.cuda.co_schedule import co_scheduled
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.fused_kernel import footprint, vdevice
-from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.rtask_times import estimated_rkernel
+from runtime_ext.cuda.stage_fuser import StageFuser
 from runtime_ext.in_place import arrange
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.machine import cache_folder
@@ -29,9 +28,8 @@ from tvm_ios.cli.output import console
 from tvm_ios.devices import Device, load_device
 from tvm_ios.graph import OpGraph, bits
 from tvm_ios.occupancy import multiprocessor_of, resident_blocks
-from tvm_ios.program import UnitCode
+from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.rammer import co_schedule
 from tvm_ios.search.rprogram import RProgram
 
 NETWORKS = ("inception_v3", "nasnet_a")
@@ -52,30 +50,24 @@ def measure(network: str, device: Device, precision: Any) -> dict[str, Any]:
         {str(u): memory.source(made[u].function, made[u].data, made[u].outputs) for u in units}
     )
     compiled = time.perf_counter() - begin
-    code = {unit: forms[str(unit)] for unit in units}
-    kernels = {
-        call.symbol: compiler.kernel(call.symbol)
-        for unit in units
-        for form in code[unit].values()
-        for call in form.code.calls
-    }
     begin = time.perf_counter()
-    program, chosen, veus = search(graph, units, code, kernels, device)
+    program = search(graph, units, forms, compiler, device)
     searched = time.perf_counter() - begin
+    chosen = {u: forms[str(u)][program.kernels[u].name].code for u in units}
     begin = time.perf_counter()
     stage = co_scheduled(
         graph,
         Stage(Strategy.CO_SCHEDULE, (program.units,)),
         program.placement,
         chosen,
-        kernels,
+        compiler,
         device,
-        veus=veus,
-        parts=memory.parts,
+        memory.parts,
     )
     fused = stage.fused
+    assert fused is not None
     kernel, table = fused.kernel, fused.table
-    alone = [kernels[c.symbol] for unit in units for c in chosen[unit].calls]
+    alone = [compiler.kernel(c.symbol) for unit in units for c in chosen[unit].calls]
     return {
         "network": network,
         "device": device.name,
@@ -83,15 +75,15 @@ def measure(network: str, device: Device, precision: Any) -> dict[str, Any]:
         "units": len(units),
         "kernels": len(alone),
         "distinct_kernels": len({k.symbol for k in alone}),
-        "veus": veus,
+        "veus": len(program.clocks),
         "threads": kernel.threads,
         "registers": kernel.registers,
         "registers_alone": max(k.registers for k in alone),
         "local_bytes": kernel.local_bytes,
         "shared_bytes": kernel.shared_bytes,
         "shared_bytes_alone": max(k.shared_bytes for k in alone),
-        "blocks_per_processor": resident_blocks(footprint(kernel), of),
-        "rtasks": sum(kernels[c.symbol].blocks for u in units for c in chosen[u].calls),
+        "blocks_per_processor": resident_blocks(kernel.footprint, of),
+        "rtasks": sum(k.blocks for k in alone),
         "steps": len(table.steps) if table else 0,
         "barriers": table.barriers if table else 0,
         "waits": len(table.waits) if table else 0,
@@ -109,33 +101,22 @@ def measure(network: str, device: Device, precision: Any) -> dict[str, Any]:
 def search(
     graph: OpGraph,
     units: Sequence[int],
-    forms: Mapping[int, Mapping[str, CompiledUnit]],
-    kernels: Mapping[str, CudaKernel],
+    forms: Mapping[str, Mapping[str, CompiledUnit]],
+    compiler: CudaKernelCompiler,
     device: Device,
-) -> tuple[RProgram, dict[int, UnitCode], int]:
-    """The rProgram, its code, and for how many vEUs: those that the kernels it names leave."""
-    veus = vdevice(kernels, device)
-    while True:
-        ways = {
-            unit: tuple(
-                estimated_rkernel(
-                    name, form.code, kernels, graph.operators[unit].flops, device, veus
-                )
-                for name, form in forms[unit].items()
-            )
-            for unit in units
-        }
-        program = co_schedule(graph, units, ways.__getitem__, veus)
-        chosen = {unit: forms[unit][program.kernels[unit].name].code for unit in units}
-        used = {call.symbol: kernels[call.symbol] for c in chosen.values() for call in c.calls}
-        if vdevice(used, device) <= veus:
-            return program, chosen, veus
-        # Kernels that were not chosen had taken more room; now only these may be.
-        forms = {
-            unit: {program.kernels[unit].name: forms[unit][program.kernels[unit].name]}
-            for unit in units
-        }
-        veus = vdevice(used, device)
+) -> RProgram:
+    """The rProgram, with estimated times, on as many vEUs as the kernels that it names leave."""
+    fuser = StageFuser(compiler, device)
+    veus = fuser.execution_units(form.code for u in units for form in forms[str(u)].values())
+
+    def rkernels(unit: int) -> tuple[RKernel, ...]:
+        flops = graph.operators[unit].flops
+        return tuple(
+            estimated_rkernel(name, form.code, compiler.blocks, flops, device, veus)
+            for name, form in forms[str(unit)].items()
+        )
+
+    return fuser.rprogram(graph, units, rkernels, lambda unit, name: forms[str(unit)][name].code)
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -158,11 +139,13 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=NETWORKS)
     parser.add_argument("--device", default="h200", help="a GPU's device file")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results")
     given = parser.parse_args()
     device = load_device(given.device)
     rows = [measure(network, device, given.precision) for network in given.networks]
     show(rows)
-    write_result("persistent_kernel", rows)
+    if given.write:
+        write_result("persistent_kernel", rows)
 
 
 if __name__ == "__main__":

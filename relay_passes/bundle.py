@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -20,13 +22,27 @@ from relay_passes.measured import MeasuredSearch
 from relay_passes.merge_candidates import merge_candidates
 from relay_passes.relax.redraw import redraw_weights
 from runtime_ext.buffers import content_key
-from runtime_ext.bundle.contents import OPERATORS, REFERENCE, UNITS, BundleError, write_about
+from runtime_ext.bundle.contents import (
+    KERNELS,
+    OPERATORS,
+    REFERENCE,
+    UNITS,
+    BundleError,
+    write_about,
+)
+from runtime_ext.bundle.rtasks import BundledRTasks
 from runtime_ext.bundle.sources import copy_sources
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import Draw, save_weights
 from runtime_ext.contest import machine_outputs, virtual_machine
 from runtime_ext.cpu_features import required_features
-from runtime_ext.kernels.unit_compiler import LogUse
+from runtime_ext.cuda.co_schedule import co_scheduled
+from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.cuda.fused_kernel import FusedKernel
+from runtime_ext.cuda.rtask_function import RTaskFunction
+from runtime_ext.cuda.rtask_times import estimated_rkernel
+from runtime_ext.device import UnfusedError
+from runtime_ext.log_use import LogUse
 from runtime_ext.machine import host_target
 from runtime_ext.native_executor import native_library_path
 from runtime_ext.scheduled_module import OUTPUT_NAMES
@@ -34,7 +50,16 @@ from runtime_ext.tvm_baseline import compile_baseline
 from tvm_ios.array_files import Array, write_arrays
 from tvm_ios.files import make_folder, temporary_folder
 from tvm_ios.graph import OpGraph
+from tvm_ios.occupancy import Footprint
+from tvm_ios.program import UnitCode
+from tvm_ios.rkernel import RKernel
+from tvm_ios.schedule import Stage
 from tvm_ios.search.block import block_key, cut_into_blocks
+from tvm_ios.search.promising import promising_stages
+from tvm_ios.search.rammer import co_schedule
+
+#: Of stages compiled ahead, at most.
+_FUSED_BYTES = 4 << 20
 
 Progress = Callable[[str, int, int], None]
 
@@ -66,6 +91,8 @@ class BundleSummary:
         How many; kernels of all forms and merge candidates.
     merges, merge_candidates
         Merge candidates of different code that are in the bundle, and that there are.
+    fused
+        Co-scheduled stages of different code that were compiled ahead, for a GPU.
     nbytes
         Size of the folder.
     glibc
@@ -80,6 +107,7 @@ class BundleSummary:
     kernels: int
     merges: int
     merge_candidates: int
+    fused: int
     nbytes: int
     glibc: str
     tuned: LogUse | None
@@ -99,6 +127,7 @@ def write_bundle(
     policies: Sequence[str],
     drawn: Mapping[str, Draw],
     max_merges: int,
+    max_fused: int,
     progress: Progress,
 ) -> BundleSummary:
     """Compile what a search may ask for, and write a folder that runs it.
@@ -117,6 +146,9 @@ def write_bundle(
         Constants that are drawn again.
     max_merges
         How many merge candidates, at most: those of few and small units first.
+    max_fused
+        For a GPU how many co-scheduled stages to compile ahead, at most: where there is no
+        compiler, a search can use only these.
     progress
         Called with (what, done, total).
 
@@ -136,7 +168,8 @@ def write_bundle(
         for unit in range(len(graph))
     ]
     operators = _operators(search, arrays)
-    reference = _reference(loaded, graph, progress)
+    precision = search.options.precision or "float32"
+    reference = _reference(loaded, graph, precision, progress)
     with temporary_folder(path.parent, f".{path.name}.") as room:
         folder = room / "new"
         folder.mkdir()
@@ -150,7 +183,7 @@ def write_bundle(
         (folder / OPERATORS).write_text(json.dumps(operators))
         write_arrays(folder / REFERENCE, reference)
         draws = save_weights(folder, arrays, drawn)
-        facts = _kernels(search, forms, folder)
+        facts = _kernels(search, forms, folder, max_fused, progress)
         copy_sources("runtime_ext.bundle.runner", folder / "packages")
         (folder / "run.py").write_text(_RUN)
         limits = search.limits
@@ -158,7 +191,7 @@ def write_bundle(
             "model": loaded.name,
             "target": str(search.compiler.target),
             "lanes": search.timer.lanes,
-            "precision": search.options.precision or "float32",
+            "precision": precision,
             "versions": _versions(),
             "policies": list(policies),
             "limits": {
@@ -180,6 +213,7 @@ def write_bundle(
         kernels=len(forms.symbols),
         merges=len(chosen),
         merge_candidates=len(merges),
+        fused=facts.pop("fused", 0),
         nbytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         glibc=str(facts.get("glibc", "")),
         tuned=search.compiler.log_use(),
@@ -246,11 +280,12 @@ def _compiled(
     )
 
 
-def _kernels(search: MeasuredSearch, forms: UnitForms, folder: Path) -> dict[str, Any]:
+def _kernels(
+    search: MeasuredSearch, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
+) -> dict[str, Any]:
     """Write the kernels and what runs them; what a reader has to know of these."""
     if search.backend.executor == "cuda":
-        search.compiler.export(folder / "kernels.safetensors", forms.symbols)
-        return {"kind": "cuda"}
+        return _cuda_kernels(search, forms, folder, max_fused, progress)
     kernels = folder / "kernels.so"
     search.compiler.export(kernels, forms.symbols)
     library = native_library_path()
@@ -262,6 +297,70 @@ def _kernels(search: MeasuredSearch, forms: UnitForms, folder: Path) -> dict[str
         "features": required_features(search.compiler.target),
         "glibc": _glibc(kernels, library),
     }
+
+
+def _cuda_kernels(
+    search: MeasuredSearch, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
+) -> dict[str, Any]:
+    """The same for a GPU; kernels are there as rTasks too, and some stages of these."""
+    compiler = search.compiler
+    assert isinstance(compiler, CudaKernelCompiler)
+    rtasks: dict[str, tuple[Footprint, RTaskFunction]] = {}
+    for done, symbol in enumerate(forms.unit_symbols):
+        progress("making rTasks", done, len(forms.unit_symbols))
+        # What cannot be rTasks is refused when a stage of it is asked for.
+        with suppress(UnfusedError):
+            rtasks[symbol] = compiler.footprint(symbol), compiler.rtasks(symbol)
+    progress("making rTasks", len(forms.unit_symbols), len(forms.unit_symbols))
+    device, code = compiler.device, {u: made[-1].code for (u, *_), made in forms.alone.items()}
+    chosen = promising_stages(search.graph, search.blocks, device, search.limits.pruning)
+    fused: dict[str, FusedKernel] = {}
+    stages: list[tuple[int, ...]] = []
+    nbytes = 0
+    for found in chosen:
+        progress("compiling stages", len(fused), max_fused)
+        if len(fused) >= max_fused or nbytes >= _FUSED_BYTES:
+            break
+        with suppress(UnfusedError):
+            kernel = _fused(search, found.twins[0], code)
+            if kernel.kernel.entry not in fused:
+                nbytes += len(kernel.cubin)
+            fused[kernel.kernel.entry] = kernel
+            stages += [stage.units for stage in found.twins]
+    progress("compiling stages", max_fused, max_fused)
+    figures = {
+        entry: (made.kernel.registers, made.kernel.local_bytes, made.kernel.static_shared_bytes)
+        for entry, made in fused.items()
+    }
+    BundledRTasks(device, rtasks, figures, stages).save(folder)
+    for entry, made in fused.items():
+        compiler.add(entry, made.launchable)
+    with temporary_folder() as room:
+        compiler.export(room / "kernels", (*forms.symbols, *fused))
+        # Machine code of GPUs shrinks to a fifth.
+        packed = gzip.compress((room / "kernels").read_bytes(), mtime=0)
+    (folder / KERNELS).write_bytes(packed)
+    return {"kind": "cuda", "fused": len(fused)}
+
+
+def _fused(search: MeasuredSearch, stage: Stage, code: Mapping[int, UnitCode]) -> FusedKernel:
+    """A stage of the units' usual kernels, placed by estimates: the kernel serves any placement."""
+    compiler, graph = search.compiler, search.graph
+    assert isinstance(compiler, CudaKernelCompiler)
+    device, fuser = compiler.device, compiler.fuser
+    veus = fuser.execution_units(code[unit] for unit in stage.units)
+
+    def estimated(unit: int) -> tuple[RKernel, ...]:
+        flops = graph.operators[unit].flops
+        of = code[unit]
+        return (estimated_rkernel("default", of, compiler.blocks, flops, device, veus),)
+
+    program = co_schedule(graph, stage.units, estimated, veus)
+    placement, parts = program.placement, search.memory.parts
+    made = co_scheduled(graph, stage, placement, code, compiler, device, parts).fused
+    if made is None:
+        raise UnfusedError("the units of the stage have nothing to launch")
+    return made
 
 
 def _kept(arrays: dict[str, Array], array: Array) -> str:
@@ -281,8 +380,13 @@ def _operators(search: MeasuredSearch, arrays: dict[str, Array]) -> dict[str, An
     return {"graph": extraction.graph.to_json(), "constants": constants}
 
 
-def _reference(loaded: LoadedModel, graph: OpGraph, progress: Progress) -> dict[str, Array]:
-    """A random input, and what TVM's own build of the unscheduled model makes of it here."""
+def _reference(
+    loaded: LoadedModel, graph: OpGraph, precision: str, progress: Progress
+) -> dict[str, Array]:
+    """A random input, and what TVM's own build of the unscheduled model makes of it here.
+
+    The input is one that the bundle's programs take: in float16, if tensors are stored so.
+    """
     progress("computing the reference", 0, 1)
     rng = np.random.default_rng(0)
     inputs: dict[str, Array] = {}
@@ -291,11 +395,15 @@ def _reference(loaded: LoadedModel, graph: OpGraph, progress: Progress) -> dict[
         floating = np.dtype(tensor.dtype).kind == "f"
         drawn = rng.standard_normal(tensor.shape) if floating else rng.integers(0, 2, tensor.shape)
         inputs[tensor.name] = np.asarray(drawn).astype(tensor.dtype)
+    given = dict(inputs)
+    if precision == "float16":
+        given = {k: v.astype(np.float16) if v.dtype == np.float32 else v for k, v in given.items()}
+        inputs = {name: value.astype(inputs[name].dtype) for name, value in given.items()}
     with temporary_folder() as folder:
         compile_baseline(loaded.module, host_target(1), folder / "tvm.so")
         outputs = machine_outputs(virtual_machine(folder / "tvm.so", inputs)())
     progress("computing the reference", 1, 1)
-    made = {f"input/{name}": value for name, value in inputs.items()}
+    made = {f"input/{name}": value for name, value in given.items()}
     return made | {f"output/{place}": value for place, value in enumerate(outputs)}
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from runtime_ext.device import Device, Function
+from runtime_ext.device import NO_CONSTANTS, Device, Function
 from runtime_ext.machine import host_target
+from tvm_ios.array_files import Array
 from tvm_ios.errors import UserError
 from tvm_ios.program import Program
 
@@ -126,7 +127,9 @@ class AbsentGpu:
     why: str
     splits: bool = False
 
-    def time_program(self, program: Program, function: Function) -> list[float]:
+    def time_program(
+        self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
+    ) -> list[float]:
         """Refuse.
 
         Raises

@@ -26,7 +26,6 @@ from tvm_ios.program_builder import ConstantName
 from tvm_ios.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage
 
 if TYPE_CHECKING:
-    from runtime_ext.cuda.compiler import CudaKernelCompiler
     from runtime_ext.kernels.unit import UnitSource
     from runtime_ext.kernels.unit_compiler import UnitCompiler
     from runtime_ext.scheduled_module import ScheduledModule
@@ -170,19 +169,12 @@ def build(
 
     constant_name: ConstantName = own_constant
     code = {i: compiled[str(i)].code for i in range(len(graph))}
-    merged: dict[Stage, UnitCode] = {}
-    if read.placements and cuda_arch(compiler.target) is not None:
-        from runtime_ext.cuda.co_schedule import fused_stages
-
-        merged, constant_name = fused_stages(
-            graph,
-            read.stages,
-            read.placements,
-            code,
-            cast("CudaKernelCompiler", compiler),
-            own_constant,
-            memory.parts,
-        )
+    merged: Mapping[Stage, UnitCode] = {}
+    if compiler.fuser is not None:
+        placed = {read.stages[place]: placement for place, placement in read.placements.items()}
+        fused = compiler.fuser.fused(graph, placed, code, own_constant, memory.parts)
+        merged, constant_name = fused.merged, fused.constant_name
+        constants |= fused.tables
 
     known = {unit: s for unit, s in read.unit_latencies.items() if len(s) >= lanes}
 
@@ -211,8 +203,8 @@ def build(
         memory=plan(program),
         compiler=compiler,
         constants=constants,
-        inputs=ports(graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
-        outputs=ports(graph, graph.outputs, read.output_names),
+        inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
+        outputs=ports(program, graph, graph.outputs, read.output_names),
         schedule=read.schedule,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import resource
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,9 +13,10 @@ import numpy as np
 import tvm_ffi
 
 from runtime_ext.buffers import allocate
-from runtime_ext.device import Function
+from runtime_ext.device import NO_CONSTANTS, Function
 from runtime_ext.machine import device_name
 from runtime_ext.native_executor import NativeExecutor
+from tvm_ios.array_files import Array
 from tvm_ios.program import Launch, Program
 
 _SAMPLES = 12
@@ -41,8 +42,11 @@ class CpuDevice:
         """The processor, its instruction set and the lanes."""
         return device_name(self.lanes)
 
-    def time_program(self, program: Program, function: Function) -> list[float]:
-        """Samples, in seconds, of a program on random data."""
+    def time_program(
+        self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
+    ) -> list[float]:
+        """Samples, in seconds, of a program on random data; kernels here need no constants."""
+        assert not constants
         return time_program(program, function)
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:

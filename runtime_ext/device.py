@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime_ext.kernels.compiled_unit import CompiledUnit
+from tvm_ios.array_files import Array
+from tvm_ios.errors import UserError
 from tvm_ios.program import Program
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.stage_fuser import StageFuser
 
 #: Gives what a symbol of a program's kernels is.
 Function = Callable[[str], Any]
+NO_CONSTANTS: Mapping[str, Array] = MappingProxyType({})
 #: Told kernels done and all of them.
 KernelProgress = Callable[[int, int], None]
+
+
+class UnfusedError(UserError):
+    """A stage that cannot be one kernel here, with one sentence that says why."""
 
 
 class Device(Protocol):
@@ -35,8 +46,10 @@ class Device(Protocol):
         """
         ...
 
-    def time_program(self, program: Program, function: Function) -> list[float]:
-        """Samples, in seconds, of a program on random data."""
+    def time_program(
+        self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
+    ) -> list[float]:
+        """Samples, in seconds, of a program on random data, but for constants that are given."""
         ...
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
@@ -46,6 +59,11 @@ class Device(Protocol):
 
 class Kernels(Protocol):
     """The machine code of units: a compiler, or what one has left."""
+
+    @property
+    def fuser(self) -> StageFuser | None:
+        """What makes one kernel of a co-scheduled stage, on a GPU; elsewhere lanes share it."""
+        ...
 
     def compile_forms(
         self, units: Mapping[str, Any], progress: KernelProgress | None = None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runtime_ext.device import Device, Kernels
+from runtime_ext.device import NO_CONSTANTS, Device, Kernels, UnfusedError
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.rkernel_profile import task_seconds
+from tvm_ios.array_files import Array
 from tvm_ios.cost.log import MeasurementLog, quietest
 from tvm_ios.cost.stage_key import stage_key
 from tvm_ios.graph import OpGraph
@@ -75,6 +77,8 @@ class StageTimer:
         self._forms: dict[str, dict[str, CompiledUnit]] = {}
         self._rkernels: dict[str, tuple[RKernel, ...]] = {}
         self._rprograms: dict[tuple[int, ...], RProgram] = {}
+        #: Stages that a GPU could not take as one kernel: how many, by the reason.
+        self.unfused: dict[str, int] = {}
 
     def compile_units(self, progress: Progress | None = None) -> None:
         """Compile the kernels of every unit."""
@@ -129,18 +133,28 @@ class StageTimer:
     def rprogram(self, stage: Stage) -> RProgram:
         """What a co-scheduled stage runs: its units placed by their profiled times."""
         if stage.units not in self._rprograms:
-            self._rprograms[stage.units] = co_schedule(
-                self.graph, stage.units, self.rkernels, self.lanes
+            fuser = self.kernels.fuser
+            self._rprograms[stage.units] = (
+                co_schedule(self.graph, stage.units, self.rkernels, self.lanes)
+                if fuser is None
+                else fuser.rprogram(self.graph, stage.units, self.rkernels, self.rkernel_code)
             )
         return self._rprograms[stage.units]
 
     def rprogram_latency(self, program: RProgram) -> float:
-        """Median seconds of an rProgram, from the log or measured now."""
+        """Median seconds of an rProgram, from the log or measured now.
+
+        Infinite where it would have to be one kernel and cannot be.
+        """
         first = self.graph.operators[program.units[0]].name
         label = f"{Strategy.CO_SCHEDULE.value} {len(program.units)} units from {first}"
-        return self._logged(
-            self._program_key(program), lambda: self._measure_program(program), label
-        )
+        try:
+            return self._logged(
+                self._program_key(program), lambda: self._measure_program(program), label
+            )
+        except UnfusedError as error:
+            self.unfused[str(error)] = self.unfused.get(str(error), 0) + 1
+            return math.inf
 
     def recall_units(self) -> None:
         """Take the latencies of units from the log, where it has them on all numbers of lanes."""
@@ -244,10 +258,13 @@ class StageTimer:
             program = lower_stages(self.graph, (stage,), code, lanes=1, parts=self.parts)
             return self.device.profile_phases(program, self.kernels.function)
 
+        seconds = task_seconds(form.code, form.key, self._log, label, profile)
+        if self.kernels.fuser is not None:
+            return self.kernels.fuser.rkernel(name, form.code, seconds)
         return RKernel(
             name=name,
             tasks=tuple(call.tiles for call in form.code.calls),
-            task_seconds=task_seconds(form.code, form.key, self._log, label, profile),
+            task_seconds=seconds,
             seconds=self._alone((unit,), form),
         )
 
@@ -266,12 +283,16 @@ class StageTimer:
         return stage_key(
             self.graph,
             Stage(Strategy.CO_SCHEDULE, (program.units,)),
-            lambda _, unit: self._form(program, unit).key,
+            lambda _, unit: self._form(unit, program.kernels[unit].name).key,
             f"{self.lanes} lanes, warm, {shares}",
         )
 
-    def _form(self, program: RProgram, unit: int) -> CompiledUnit:
-        return self._forms[self.unit_key(self.graph, unit)][program.kernels[unit].name]
+    def _form(self, unit: int, rkernel: str) -> CompiledUnit:
+        return self._forms[self.unit_key(self.graph, unit)][rkernel]
+
+    def rkernel_code(self, unit: int, rkernel: str) -> UnitCode:
+        """The code of one of a unit's rKernels."""
+        return self._form(unit, rkernel).code
 
     def _median(self, stage: Stage, lanes: int, label: str) -> float:
         return self._logged(self._key(stage, lanes), lambda: self._measure(stage, lanes), label)
@@ -287,20 +308,32 @@ class StageTimer:
         self._log.end_run()
 
     def _measure_program(self, program: RProgram) -> list[float]:
+        stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
+        code = {unit: self.rkernel_code(unit, program.kernels[unit].name) for unit in program.units}
+        fused = None
+        if self.kernels.fuser is not None:
+            placed = {stage: program.placement}
+            fused = self.kernels.fuser.fused(self.graph, placed, code, None, self.parts)
         lowered = lower_stages(
             self.graph,
-            (Stage(Strategy.CO_SCHEDULE, (program.units,)),),
-            {unit: self._form(program, unit).code for unit in program.units},
+            (stage,),
+            code,
+            *(() if fused is None else (fused.merged,)),
             lanes=self.lanes,
+            constant_name=None if fused is None else fused.constant_name,
             parts=self.parts,
             placements={0: program.placement},
         )
-        return self._timed(lowered)
+        return self._timed(lowered, NO_CONSTANTS if fused is None else fused.tables)
 
-    def _timed(self, program: Program) -> list[float]:
+    def _timed(
+        self, program: Program, constants: Mapping[str, Array] = NO_CONSTANTS
+    ) -> list[float]:
         if not program.kernels:
             return [_NOTHING_SECONDS]
-        return self.device.time_program(program, self.kernels.function)
+        if not constants:
+            return self.device.time_program(program, self.kernels.function)
+        return self.device.time_program(program, self.kernels.function, constants)
 
     def _measure(self, stage: Stage, lanes: int) -> list[float]:
         code: dict[int, UnitCode] = {}

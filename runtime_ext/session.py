@@ -45,13 +45,19 @@ class Port:
     dtype: str
 
 
-def ports(graph: OpGraph, tensors: Iterable[int], names: Iterable[str]) -> tuple[Port, ...]:
+def ports(
+    program: Program, graph: OpGraph, tensors: Iterable[int], names: Iterable[str]
+) -> tuple[Port, ...]:
     """Inputs or outputs of a program that was lowered from a graph, by the model's names."""
     buffers = tensor_names(graph)
-    return tuple(
-        Port(name, buffers[tensor], graph.tensors[tensor].shape, graph.tensors[tensor].dtype)
-        for tensor, name in zip(tensors, names, strict=True)
-    )
+    # A GPU may store what is float32 in the graph as float16.
+    types = {buffer.name: buffer.type for buffer in program.buffers}
+
+    def port(tensor: int, name: str) -> Port:
+        made = buffers[tensor]
+        return Port(name, made, types[made].shape, types[made].dtype)
+
+    return tuple(map(port, tensors, names))
 
 
 class Session:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from runtime_ext.co_scheduling import can_co_schedule, can_run, execution_units, placed_unit
+from runtime_ext.device import UnfusedError
 from runtime_ext.measure import Progress, StageTimer
 from tvm_ios.cost.composed import ComposedCost
 from tvm_ios.cost.log import LogError, MeasurementLog
@@ -231,9 +234,18 @@ class StageSearch:
             if self.progress is not None:
                 self.progress(f"{RAMMER}: measuring rPrograms", measured, measured)
 
+        fuser = self.timer.kernels.fuser
+        if fuser is not None and not fuser.compiles:
+            raise UnfusedError(
+                f"the policy {RAMMER} compiles kernels as it goes and there is no CUDA compiler "
+                "here: install nvidia-cuda-nvrtc"
+            )
         self._compile_units()
         self.timer.measure_rkernels(self.progress)
-        profile = RProgramProfile(self.timer.rprogram_latency, self.limits.budget, report)
+        timer = self.timer
+        profile = RProgramProfile(
+            timer.rprogram_latency, self.limits.budget, report, partial(can_run, timer)
+        )
         made = self._wavefronts(self.timer, profile)
         took = LazyStatistics(
             seconds=profile.seconds,
@@ -251,7 +263,7 @@ class StageSearch:
         return made, took
 
     def _wavefronts(self, timer: StageTimer, profile: Profile) -> Schedule:
-        programs = wavefront_programs(self.graph, timer.rkernels, timer.lanes, profile)
+        programs = wavefront_programs(self.graph, timer.rkernels, execution_units(timer), profile)
         seconds = profile(programs)
         return rammer_schedule(self.graph, programs, seconds, timer.rkernels, device=self.device)
 
@@ -264,10 +276,13 @@ class StageSearch:
         if self._optimistic is None:
             self._compile_units()
             self.timer.measure_units(self.progress)
+            timer = self.timer
             self._optimistic = ComposedCost(
-                self.timer.unit_latencies,
-                self.timer.unit_key,
-                self.timer.lanes,
-                rkernels=self.timer.rkernels,
+                timer.unit_latencies,
+                timer.unit_key,
+                timer.lanes,
+                rkernels=timer.rkernels,
+                placed=None if timer.kernels.fuser is None else partial(placed_unit, timer),
+                can_co_schedule=partial(can_co_schedule, timer),
             )
         return self._optimistic

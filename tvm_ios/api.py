@@ -147,7 +147,8 @@ def optimize(
         on_cpu = search.executor == "native"
         loaded.dialect.compile_baseline(loaded.module, options, baseline)
         watch.lap("tvm")
-        results = _measure(candidates, baseline, report, watch, compete=on_cpu)
+        precision = options.precision or "float32"
+        results = _measure(candidates, baseline, report, watch, precision, compete=on_cpu)
         allowed = [row for row in results if row.policy in fitting]
         beside = baseline if on_cpu else None
         kept, confirmed = _confirm(candidates, allowed, folder, beside, options.lanes)
@@ -407,7 +408,13 @@ def _build(
 
 
 def _measure(
-    candidates: _Candidates, baseline: Path, report: Progress, watch: _Watch, *, compete: bool
+    candidates: _Candidates,
+    baseline: Path,
+    report: Progress,
+    watch: _Watch,
+    precision: str,
+    *,
+    compete: bool,
 ) -> tuple[PolicyResult, ...]:
     """Compare every program with TVM's own on the CPU, then time them (``compete``: and it)."""
     from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
@@ -415,14 +422,17 @@ def _measure(
     different = dict.fromkeys(candidates.measured_as.values())
     sessions = {policy: candidates.built[policy].session() for policy in different}
     inputs = sessions["sequential"].random_inputs(0)
-    run_tvm = virtual_machine(baseline, inputs)
+    # In float16 only what a GPU stores is so; TVM computes the model as it is.
+    widened = {"float16": "float32"} if precision == "float16" else {}
+    given = {n: v.astype(widened.get(str(v.dtype), v.dtype)) for n, v in inputs.items()}
+    run_tvm = virtual_machine(baseline, given)
     reference = machine_outputs(run_tvm())
     errors = {"tvm": (0.0, 0.0)}
     runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm} if compete else {}
     for policy, session in sessions.items():
         session.run(**inputs)
         found = [session.get_output(place) for place in range(len(session.outputs))]
-        errors[policy] = compare_outputs(policy, found, reference)
+        errors[policy] = compare_outputs(policy, found, reference, precision)
         runners[policy] = session.run
     watch.lap("verify")
     rules = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)

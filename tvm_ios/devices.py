@@ -109,7 +109,7 @@ def load_device(name: str) -> Device:
             raise DeviceError(f"there is no device file {name}")
         text = path.read_text(errors="replace")
     elif name in device_names():
-        text = (_folder() / f"{name}.json").read_text()
+        text = device_text(name)
     else:
         known = ", ".join(device_names())
         raise DeviceError(f"there is no device {name!r}: use {known}, or the path of a .json file")
@@ -124,6 +124,33 @@ def device_names() -> tuple[str, ...]:
     return tuple(
         sorted(f.name.removesuffix(".json") for f in _folder().iterdir() if f.name[-5:] == ".json")
     )
+
+
+def device_text(name: str) -> str:
+    """The file of one of :func:`device_names`."""
+    return (_folder() / f"{name}.json").read_text()
+
+
+def largest_gpu(arch: str) -> Device | None:
+    """The GPU with the most multiprocessors of those described that have an architecture.
+
+    Parameters
+    ----------
+    arch
+        Such as ``"sm_90"``, or ``"sm_90a"`` with its own instructions.
+    """
+    found = (device for of, device in _gpus() if of == arch.removesuffix("a"))
+    return max(found, key=lambda device: device.processors, default=None)
+
+
+def described_archs() -> tuple[str, ...]:
+    """The architectures of the GPUs that come with the package."""
+    return tuple(sorted({arch for arch, _ in _gpus()}))
+
+
+def _gpus() -> list[tuple[str, Device]]:
+    devices = map(load_device, device_names())
+    return [(d.multiprocessor.arch, d) for d in devices if d.multiprocessor is not None]
 
 
 def _folder() -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from tvm_ios.persistent import PersistentProgram
@@ -58,6 +59,11 @@ class StepTable:
     def polls(self) -> int:
         """Steps of vEUs that all barriers together look at."""
         return sum(step.last_wait - step.first_wait for step in self.steps)
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """The table as the kernel reads it: ``first``, then all steps, then all waits."""
+        return (*self.first, *chain.from_iterable(self.steps), *chain.from_iterable(self.waits))
 
 
 def tabulate(program: PersistentProgram) -> StepTable:

@@ -289,6 +289,15 @@ def rows() -> dict[str, list[Row]]:
                 library="and here is none (",
             ),
         ],
+        "GPUs": [
+            Row("no such architecture", "tvm-ios bundle m.onnx --target cuda --arch sm_10"),
+            Row("nothing to schedule by", "tvm-ios optimize m.onnx --target cuda --arch sm_10"),
+            Row(
+                "no tensor cores",
+                "tvm-ios bundle m.onnx --target cuda --arch sm_70 --precision float16",
+            ),
+            Row("half precision on a CPU", "tvm-ios bundle m.onnx --precision float16"),
+        ],
         "The cache": [
             Row("a file in its place", f"{optimize} -o new", cache("notes", text("notes"))),
             Row("nobody can write it", f"{optimize} -o new", cache("/proc/cache")),

@@ -37,6 +37,9 @@ class RelayKernels:
         Tuned kernels.
     """
 
+    #: Co-scheduled units share lanes.
+    fuser: None = None
+
     def __init__(self, target: tvm.target.Target, log: AutotvmLog | None = None) -> None:
         self.target = target
         self.log = log

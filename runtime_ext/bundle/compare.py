@@ -14,6 +14,7 @@ from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.place import Place, RunningSession
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.contest import Rules, hold_contest
+from runtime_ext.device import UnfusedError
 from runtime_ext.measure import Progress, StageTimer
 from tvm_ios.errors import UserError
 from tvm_ios.paired import PairedRatio
@@ -37,8 +38,13 @@ def compare_policies(
     timer: StageTimer,
     schedules: Mapping[str, Schedule],
     progress: Progress,
-) -> tuple[PolicyResult, ...]:
+) -> tuple[tuple[PolicyResult, ...], dict[str, str]]:
     """Errors against the bundle's reference outputs, and latencies taken in turn.
+
+    Returns
+    -------
+    tuple of PolicyResult, dict
+        And for policies with a stage that cannot be one kernel here why.
 
     Raises
     ------
@@ -48,12 +54,17 @@ def compare_policies(
     lowered = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
     measured_as = first_with_equal_schedule(lowered)
     different = list(dict.fromkeys(measured_as.values()))
+    skipped: dict[str, str] = {}
     sessions: dict[str, RunningSession] = {}
     errors: dict[str, tuple[float, float]] = {}
     try:
         for done, policy in enumerate(different):
             progress("building and verifying", done, len(different))
-            session = bundled_program(bundle, timer, lowered[policy]).session(place)
+            try:
+                session = bundled_program(bundle, timer, lowered[policy]).session(place)
+            except UnfusedError as error:
+                skipped |= {p: str(error) for p, first in measured_as.items() if first == policy}
+                continue
             sessions[policy] = session
             errors[policy] = verified(bundle, policy, session)
         progress("building and verifying", len(different), len(different))
@@ -62,8 +73,9 @@ def compare_policies(
     finally:
         for session in sessions.values():
             session.close()
-    stages = {policy: len(schedule.stages) for policy, schedule in schedules.items()}
-    return policy_results(stages, measured_as, samples, errors)
+    built = {policy: first for policy, first in measured_as.items() if policy not in skipped}
+    stages = {policy: len(schedules[policy].stages) for policy in built}
+    return policy_results(stages, built, samples, errors), skipped
 
 
 def confirm(
@@ -116,7 +128,7 @@ def verified(bundle: Bundle, policy: str, session: RunningSession) -> tuple[floa
     """Largest absolute and relative error of one run; refuses what is not rounding."""
     session.run(**bundle.reference_inputs)
     found = [session.get_output(place) for place in range(len(bundle.outputs))]
-    return compare_outputs(policy, found, bundle.reference_outputs)
+    return compare_outputs(policy, found, bundle.reference_outputs, bundle.about["precision"])
 
 
 def results_json(results: Sequence[PolicyResult]) -> list[dict[str, object]]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import FILE as WEIGHTS
@@ -18,8 +18,13 @@ from tvm_ios.graph import OpGraph
 from tvm_ios.json_text import json_object, natural, naturals
 from tvm_ios.program import Part
 
-FORMAT, VERSION = "tvm-ios bundle", 1
+if TYPE_CHECKING:
+    from runtime_ext.bundle.rtasks import BundledRTasks
+
+FORMAT, VERSION = "tvm-ios bundle", 2
 ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.json", "reference.npz"
+#: Of a GPU.
+KERNELS = "kernels.safetensors.gz"
 #: Written by every run; the rest of a bundle stays as it is.
 RESULTS = "results"
 
@@ -50,6 +55,8 @@ class Bundle:
         Their content.
     inputs, outputs
         The model's names and the tensors.
+    rtasks
+        For a GPU: its kernels as rTasks.
     reference
         An input of each name, and what TVM's own build made of them: ``input/NAME`` and
         ``output/PLACE``.
@@ -65,6 +72,7 @@ class Bundle:
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, int], ...]
     reference: Mapping[str, Array]
+    rtasks: BundledRTasks | None
 
     @property
     def reference_inputs(self) -> dict[str, Array]:
@@ -109,11 +117,18 @@ def read_bundle(folder: Path) -> Bundle:
             inputs=tuple(map(str, about["inputs"])),
             outputs=tuple((str(name), natural(tensor)) for name, tensor in about["outputs"]),
             reference=read_arrays(folder / REFERENCE),
+            rtasks=_rtasks(folder) if about["kind"] == "cuda" else None,
         )
     except OSError as error:
         raise BundleError(f"{folder} cannot be read: {error.strerror or error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BundleError(f"{folder} lacks or misstates {error}: make it again") from error
+
+
+def _rtasks(folder: Path) -> BundledRTasks:
+    from runtime_ext.bundle.rtasks import read_rtasks
+
+    return read_rtasks(folder)
 
 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
@@ -132,6 +147,7 @@ def digest(file: Path) -> str:
 
 __all__ = [
     "ABOUT",
+    "KERNELS",
     "OPERATORS",
     "REFERENCE",
     "RESULTS",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.contents import Bundle, BundleError
 from runtime_ext.device import KernelProgress
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from tvm_ios.graph import OpGraph
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.stage_fuser import StageFuser
 
 
 class BundledKernels:
@@ -20,9 +23,14 @@ class BundledKernels:
         Where the code is.
     function
         What a symbol of it is.
+    fuser
+        What makes kernels of co-scheduled stages, on a GPU.
     """
 
-    def __init__(self, bundle: Bundle, function: Callable[[str], Any]) -> None:
+    def __init__(
+        self, bundle: Bundle, function: Callable[[str], Any], fuser: StageFuser | None
+    ) -> None:
+        self.fuser = fuser
         self._forms = bundle.forms
         self._graph = bundle.graph
         self.function = function

@@ -116,6 +116,8 @@ def _peer(bundle: Bundle, name: str, lanes: int) -> _Runner:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
     network = network.to(device)
+    if bundle.about["precision"] == "float16":
+        network = network.half()
     inputs = [value.to(device) for value in given]
     if name.endswith("-nhwc"):
         network = network.to(memory_format=torch.channels_last)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runtime_ext.bundle.contents import Bundle, BundleError
+from runtime_ext.bundle.contents import KERNELS, Bundle, BundleError
 from runtime_ext.device import Device
 from tvm_ios.array_files import Array
 from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program
 
 if TYPE_CHECKING:
+    from runtime_ext.cuda.stage_fuser import StageFuser
     from runtime_ext.session import Port
 
 
@@ -61,15 +63,18 @@ class Place:
         Makes sessions.
     facts
         Of the machine, for the results: driver, clocks.
+    fuser
+        On a GPU what makes kernels of co-scheduled stages.
     """
 
     device: Device
     function: Callable[[str], Any]
     open_session: OpenSession
     facts: Mapping[str, Any]
+    fuser: StageFuser | None = None
 
 
-def open_place(bundle: Bundle, lanes: int | None) -> Place:
+def open_place(bundle: Bundle, lanes: int | None, cache: Path) -> Place:
     """Load a bundle's kernels on this machine.
 
     Parameters
@@ -79,6 +84,8 @@ def open_place(bundle: Bundle, lanes: int | None) -> Place:
     lanes
         Threads or streams; None for as many as the bundle says, and on a CPU no more than there
         are.
+    cache
+        A folder for what is compiled here.
 
     Raises
     ------
@@ -86,7 +93,7 @@ def open_place(bundle: Bundle, lanes: int | None) -> Place:
         If they cannot run here; says why.
     """
     if bundle.about["kind"] == "cuda":
-        return _open_cuda(bundle, lanes or int(bundle.about["lanes"]))
+        return _open_cuda(bundle, lanes or int(bundle.about["lanes"]), cache)
     return _open_cpu(bundle, lanes)
 
 
@@ -136,14 +143,15 @@ def _open_cpu(bundle: Bundle, lanes: int | None) -> Place:
     return Place(CpuDevice(count), function, open_session, {})
 
 
-def _open_cuda(bundle: Bundle, streams: int) -> Place:
+def _open_cuda(bundle: Bundle, streams: int, cache: Path) -> Place:
+    from runtime_ext.bundle.rtasks import bundle_fuser, compiler_here
     from runtime_ext.cuda.clocks import clocks
     from runtime_ext.cuda.driver import call, open_device
     from runtime_ext.cuda.launchable import read_kernels
     from runtime_ext.cuda.measure import Gpu
     from runtime_ext.session import Session
 
-    arch, kernels = read_kernels(bundle.folder / "kernels.safetensors")
+    arch, kernels = read_kernels(bundle.folder / KERNELS)
     device = open_device()
     device.require(arch)
 
@@ -156,5 +164,13 @@ def _open_cuda(bundle: Bundle, streams: int) -> Place:
     ) -> RunningSession:
         return Session(program, kernels, constants, inputs, outputs, plan=plan, executor="cuda")
 
-    facts = {"arch": arch, "cuda": call("cuDriverGetVersion"), "clocks": clocks(device)}
-    return Place(Gpu(lanes=streams), kernels.__getitem__, open_session, facts)
+    rtasks = bundle.rtasks
+    assert rtasks is not None
+    facts = {
+        "arch": arch,
+        "cuda": call("cuDriverGetVersion"),
+        "clocks": clocks(device),
+        "compiler": compiler_here(rtasks),
+    }
+    fuser = bundle_fuser(rtasks, kernels, device, cache)
+    return Place(Gpu(lanes=streams), kernels.__getitem__, open_session, facts, fuser)

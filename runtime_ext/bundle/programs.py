@@ -19,6 +19,7 @@ from tvm_ios.lower import lower
 from tvm_ios.merge_rule import plan_merge
 from tvm_ios.merged_weights import merged_weights
 from tvm_ios.program import Program
+from tvm_ios.program_builder import ConstantName
 from tvm_ios.schedule import Schedule, Strategy
 
 
@@ -69,23 +70,35 @@ def bundled_program(bundle: Bundle, timer: StageTimer, schedule: Schedule) -> Bu
         packed.add((unit,), form)
     for stage, form in merged.items():
         packed.add(tuple(sorted(stage.units)), form)
+    codes = {unit: form.code for unit, form in code.items()}
+    together = {stage: form.code for stage, form in merged.items()}
+    constant_name: ConstantName = packed.name
+    if timer.kernels.fuser is not None:
+        placed = {schedule.stages[at]: where for at, where in schedule.placements.items()}
+        fused = timer.kernels.fuser.fused(graph, placed, codes, packed.name, bundle.parts)
+        together |= fused.merged
+        packed.constants |= fused.tables
+        constant_name = fused.constant_name
     program = lower(
         graph,
         schedule,
-        {unit: form.code for unit, form in code.items()},
-        {stage: form.code for stage, form in merged.items()},
+        codes,
+        together,
         lanes=timer.lanes,
         unit_latency=timer.unit_latency if timer.unit_latencies else None,
-        constant_name=packed.name,
+        constant_name=constant_name,
         parts=bundle.parts,
     )
     check_races(program)
     return BundledProgram(
         program,
         packed.constants,
-        ports(graph, graph.inputs, bundle.inputs),
+        ports(program, graph, graph.inputs, bundle.inputs),
         ports(
-            graph, (tensor for _, tensor in bundle.outputs), (name for name, _ in bundle.outputs)
+            program,
+            graph,
+            (tensor for _, tensor in bundle.outputs),
+            (name for name, _ in bundle.outputs),
         ),
     )
 

@@ -59,7 +59,7 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     bundle = read_bundle(folder)
     output = wanted.output or folder / RESULTS
     make_folder(output)
-    place = open_place(bundle, wanted.lanes)
+    place = open_place(bundle, wanted.lanes, output / "compiled")
     limits = limits_of(bundle, wanted.max_measurements, wanted.time_limit)
     search = bundle_search(bundle, place, output, limits, _Progress())
     if wanted.contest:
@@ -85,15 +85,17 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
         write_atomically(output / name, json.dumps(made, indent=1).encode())
         return made
     policies = tuple(wanted.policy.split(",")) if wanted.policy else bundle.about["policies"]
-    found = search_policies(search, policies, output)
+    found, skipped = search_policies(search, policies, output)
     schedules = {policy: made.schedule for policy, made in found.items()}
-    results = compare_policies(bundle, place, search.timer, schedules, report)
+    results, unbuilt = compare_policies(bundle, place, search.timer, schedules, report)
     files = {policy: output / f"schedule-{policy}.json" for policy in found}
     kept, confirmed = confirm(
         bundle, files, results, output / "log.jsonl", place.device.lanes, report
     )
     made = _results(bundle, place, found, results, kept, confirmed)
     made["search"]["stages_measured"] = search.timer.stages_measured
+    made["skipped"] = {**skipped, **unbuilt}
+    made["unfused"] = search.timer.unfused
     made["seconds"] = time.perf_counter() - begin
     write_atomically(output / "results.json", json.dumps(made, indent=1).encode())
     search.end_run()
@@ -141,6 +143,8 @@ def _print(results: Mapping[str, Any]) -> None:
             f"{row['policy']:14} {row['stages']:6} {row['latency_ms']:9.3f} ms "
             f"{row['ratio']:14.3f} {row['max_rel_error']:9.1e}"
         )
+    for policy, why in results["skipped"].items():
+        print(f"{policy}: skipped: {why}")
     ratio = results["confirmed"]["sequential"]
     print(
         f"kept {results['kept']}: in {ratio['pairs']} pairs of runs in fresh processes "

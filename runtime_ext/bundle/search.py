@@ -9,6 +9,7 @@ from pathlib import Path
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.place import Place
+from runtime_ext.device import UnfusedError
 from runtime_ext.measure import Progress, StageTimer
 from runtime_ext.stage_search import SearchLimits, StageSearch
 from tvm_ios.blocks import cut_blocks
@@ -43,7 +44,7 @@ def bundle_search(
 ) -> StageSearch:
     """A search whose measurements go into ``log.jsonl`` of a folder, or are found there."""
     header = LogHeader(place.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
-    kernels = BundledKernels(bundle, place.function)
+    kernels = BundledKernels(bundle, place.function, place.fuser)
     timer = StageTimer(
         bundle.graph,
         lambda units: units,
@@ -65,11 +66,16 @@ def bundle_search(
 
 def search_policies(
     search: StageSearch, policies: tuple[str, ...], folder: Path
-) -> Mapping[str, Found]:
-    """The schedule of each policy, saved as ``schedule-POLICY.json``."""
+) -> tuple[Mapping[str, Found], Mapping[str, str]]:
+    """The schedule of each policy, saved as ``schedule-POLICY.json``; why others have none."""
     found: dict[str, Found] = {}
+    skipped: dict[str, str] = {}
     for policy in dict.fromkeys(("sequential", *policies)):
         made = search.measured_baseline(policy)
-        found[policy] = Found(*search.schedule(policy)) if made is None else Found(made, None)
-        found[policy].schedule.save(folder / f"schedule-{policy}.json", search.graph)
-    return found
+        try:
+            found[policy] = Found(*search.schedule(policy)) if made is None else Found(made, None)
+        except UnfusedError as error:
+            skipped[policy] = str(error)
+        else:
+            found[policy].schedule.save(folder / f"schedule-{policy}.json", search.graph)
+    return found, skipped

@@ -28,9 +28,22 @@ class UnitForms:
     rkernels: Mapping[int, Mapping[str, CompiledUnit]]
 
     @property
+    def alone(self) -> dict[tuple[int, ...], tuple[CompiledUnit, ...]]:
+        """The forms of units that are not merged."""
+        return {units: made for units, made in self.forms.items() if len(units) == 1}
+
+    @property
     def symbols(self) -> tuple[str, ...]:
         """Of all kernels."""
-        forms = [form for made in self.forms.values() for form in made]
+        return self._symbols(self.forms)
+
+    @property
+    def unit_symbols(self) -> tuple[str, ...]:
+        """Of the kernels of units that are not merged."""
+        return self._symbols(self.alone)
+
+    def _symbols(self, of: Mapping[tuple[int, ...], tuple[CompiledUnit, ...]]) -> tuple[str, ...]:
+        forms = [form for made in of.values() for form in made]
         forms += [form for made in self.rkernels.values() for form in made.values()]
         return tuple(dict.fromkeys(call.symbol for form in forms for call in form.code.calls))
 

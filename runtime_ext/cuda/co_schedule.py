@@ -1,25 +1,26 @@
-"""Co-scheduled stages on a GPU: rKernels for the search, and the code of what it finds."""
+"""Co-scheduled stages on a GPU: one kernel each, and its code for lowering. Needs no TVM."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.fused_kernel import FusedKernel, fuse
-from runtime_ext.cuda.kernel import CudaKernel
-from tvm_ios.devices import Device, device_names, load_device
+from runtime_ext.buffers import content_key
+from runtime_ext.cuda.fused_kernel import FusedKernel, fuse, vdevice
+from runtime_ext.cuda.rtask_library import RTaskLibrary
+from runtime_ext.device import UnfusedError
+from tvm_ios.array_files import Array
+from tvm_ios.devices import Device
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph
 from tvm_ios.persistent_lowering import lower_persistent
 from tvm_ios.placement import Placement
 from tvm_ios.program import BufferType, Part, PhaseCall, Role, UnitCode
 from tvm_ios.program_builder import NO_PARTS, ConstantName, tensor_names, tensors_of
-from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage
 
-#: Assumed: what a block takes at least, to load, to compute in a chain and to store.
-_SHORTEST_TASK = 1e-6
+#: Different ones in one: compilers take minutes for more.
+MOST_KERNELS = 48
 
 
 @dataclass(frozen=True)
@@ -29,135 +30,90 @@ class CoScheduledStage:
     Attributes
     ----------
     code
-        Of all units together, as :func:`tvm_ios.lower.lower` takes it for merged ones: one call.
+        Of all units together, as :func:`tvm_ios.lower.lower` takes it for merged ones: one call,
+        or none if the units have nothing to launch.
     constants
-        For each of its constants a unit that has it, and which parameter of that unit's code.
+        For each of its constants a unit that has it, and which parameter of that unit's code. If
+        there is a table, it is one constant more, the last.
     fused
-        The kernel.
+        The kernel; None if there is nothing to launch.
+    table
+        What the kernel's vEUs go through, if they wait for each other.
     """
 
     code: UnitCode
     constants: tuple[tuple[int, int], ...]
-    fused: FusedKernel
+    fused: FusedKernel | None
+    table: Array | None
 
 
-def rtask_code(code: UnitCode, kernels: Mapping[str, CudaKernel]) -> UnitCode:
-    """Code whose phases have a tile a block: the form that rTasks are placed in."""
-    calls = tuple(replace(call, tiles=kernels[call.symbol].blocks) for call in code.calls)
-    return replace(code, calls=calls)
+@dataclass(frozen=True)
+class FusedStages:
+    """What lowering and sessions take of co-scheduled stages that are one kernel each.
 
-
-def estimated_rkernel(
-    name: str,
-    code: UnitCode,
-    kernels: Mapping[str, CudaKernel],
-    flops: int,
-    device: Device,
-    veus: int,
-) -> RKernel:
-    """An rKernel whose rTasks take what the device's figures say, where nothing was measured.
-
-    A vEU has its share of the device's operations and bytes a second. A phase moves the bytes of
-    its arguments, and the unit's operations are divided among its phases like these. The estimate
-    knows nothing of caches, of kernels that reach less than the peak, or of vEUs that idle.
-
-    Parameters
+    Attributes
     ----------
-    name
-        Of the rKernel.
-    code, kernels
-        Of a unit in one of its forms.
-    flops
-        Of the unit.
-    device, veus
-        The GPU, and how many vEUs share it.
+    merged, constant_name
+        For :func:`tvm_ios.lower.lower`.
+    tables
+        Constants that are in no unit, by their names.
     """
-    buffers = (*code.parameters, *code.scratch)
-    moved = [sum(buffers[a].nbytes for a in call.arguments) for call in code.calls]
-    tasks = tuple(kernels[call.symbol].blocks for call in code.calls)
-    seconds = tuple(
-        max(
-            _SHORTEST_TASK,
-            veus
-            / count
-            * max(flops * nbytes / sum(moved) / device.peak_flops, nbytes / device.bandwidth),
-        )
-        for count, nbytes in zip(tasks, moved, strict=True)
-    )
-    waves = (-(-count // veus) * each for count, each in zip(tasks, seconds, strict=True))
-    return RKernel(name, tasks, seconds, device.launch_overhead + sum(waves))
+
+    merged: Mapping[Stage, UnitCode]
+    constant_name: ConstantName
+    tables: Mapping[str, Array]
 
 
 def fused_stages(
     graph: OpGraph,
-    stages: Sequence[Stage],
-    placements: Mapping[int, Placement],
+    placed: Mapping[Stage, Placement],
     code: Mapping[int, UnitCode],
-    compiler: CudaKernelCompiler,
-    constant_name: ConstantName,
+    library: RTaskLibrary,
+    device: Device,
+    constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
-) -> tuple[dict[Stage, UnitCode], ConstantName]:
-    """The code of all stages whose units' blocks are placed on vEUs.
-
-    A co-scheduled stage whose units' kernels are placed whole runs on streams, as any other.
+) -> FusedStages:
+    """The code of all co-scheduled stages.
 
     Parameters
     ----------
-    graph, stages, placements, code, constant_name, parts
+    graph, code, constant_name, parts
         As for :func:`tvm_ios.lower.lower_stages`.
-    compiler
+    placed
+        The stages, and on which vEUs their rTasks run.
+    library
         Has the units' kernels, and keeps those that are made here.
+    device
+        A GPU.
 
-    Returns
-    -------
-    dict, function
-        What ``lower_stages`` takes as ``merged``, and as ``constant_name`` with it.
+    Raises
+    ------
+    UserError
+        If a stage cannot be one kernel.
     """
-    device = device_of(compiler.arch)
-    made: dict[Stage, CoScheduledStage] = {}
-    for position, placement in placements.items():
-        stage = stages[position]
-        calls = {(u, phase): c for u in stage.units for phase, c in enumerate(code[u].calls)}
-        symbols = {call.symbol for call in calls.values()}
-        kernels = {symbol: compiler.kernel(symbol) for symbol in symbols}
-        if all(
-            share.end <= calls[share.unit, share.phase].tiles
-            for share in placement
-            if (share.unit, share.phase) in calls
-        ):
-            continue
-        made[stage] = co_scheduled(
-            graph,
-            stage,
-            placement,
-            code,
-            kernels,
-            device,
-            veus=1 + max(share.lane for share in placement),
-            constant_name=constant_name,
-            parts=parts,
-        )
-        compiler.add(made[stage].fused.kernel.symbol, made[stage].fused.launchable)
+    made = {
+        stage: co_scheduled(graph, stage, placement, code, library, device, parts)
+        for stage, placement in placed.items()
+    }
+    own_name = constant_name or _own_name
     by_units = {stage.units: found for stage, found in made.items()}
 
     def name(units: tuple[int, ...], parameter: int) -> str:
         found = by_units.get(units)
         if found is None:
-            return constant_name(units, parameter)
-        inputs = len(found.code.parameters) - found.code.outputs - len(found.constants)
-        unit, own = found.constants[parameter - inputs]
-        return constant_name((unit,), own)
+            return own_name(units, parameter)
+        given = len(found.constants) + (found.table is not None)
+        place = parameter - (len(found.code.parameters) - found.code.outputs - given)
+        if found.table is not None and place == len(found.constants):
+            return content_key(found.table)
+        unit, own = found.constants[place]
+        return own_name((unit,), own)
 
-    return {stage: found.code for stage, found in made.items()}, name
-
-
-def device_of(arch: str) -> Device:
-    """The GPU of the device files that has an architecture; of several the smallest."""
-    gpus = [load_device(name) for name in device_names()]
-    found = [d for d in gpus if d.multiprocessor and d.multiprocessor.arch == arch]
-    if not found:
-        raise UserError(f"no device file has the architecture {arch!r}: add one")
-    return min(found, key=lambda device: device.processors)
+    return FusedStages(
+        {stage: found.code for stage, found in made.items()},
+        name,
+        {content_key(f.table): f.table for f in made.values() if f.table is not None},
+    )
 
 
 def co_scheduled(
@@ -165,11 +121,8 @@ def co_scheduled(
     stage: Stage,
     placement: Placement,
     code: Mapping[int, UnitCode],
-    kernels: Mapping[str, CudaKernel],
+    library: RTaskLibrary,
     device: Device,
-    *,
-    veus: int,
-    constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> CoScheduledStage:
     """Compile a co-scheduled stage to one kernel and the code that launches it.
@@ -178,11 +131,13 @@ def co_scheduled(
     ----------
     graph, stage, placement
         What runs on which vEU.
-    code, kernels
-        Of the units, and by symbol with their TIR.
-    device, veus
-        A GPU, and how many vEUs the placement is for.
-    constant_name, parts
+    code
+        Of the units.
+    library
+        Has their kernels; it is given the one that is made.
+    device
+        A GPU.
+    parts
         As for :func:`tvm_ios.lower.lower`.
 
     Raises
@@ -193,41 +148,69 @@ def co_scheduled(
     constants: dict[str, tuple[int, int]] = {}
 
     def name(units: tuple[int, ...], parameter: int) -> str:
-        own = f"{units[0]}/{parameter}"
-        made = own if constant_name is None else constant_name(units, parameter)
-        constants.setdefault(made, (units[0], parameter))
+        # Equal ones of two units are not shared: the kernel depends on code only.
+        made = _own_name(units, parameter)
+        constants[made] = (units[0], parameter)
         return made
 
     program = lower_persistent(
         graph,
         stage,
         placement,
-        {unit: rtask_code(code[unit], kernels) for unit in stage.units},
-        lanes=veus,
+        {unit: rtask_code(code[unit], library.blocks) for unit in stage.units},
+        lanes=1 + max((share.lane for share in placement), default=0),
         constant_name=name,
         parts=parts,
     )
-    fused = fuse(program, kernels, device)
     names = tensor_names(graph)
     data, outputs = tensors_of(graph, stage.units)
-    scratch = [b for b in program.buffers if b.role is Role.SCRATCH]
-    order = [
-        *(names[t] for t in data),
-        *constants,
-        *(names[t] for t in outputs),
-        *(b.name for b in scratch),
-    ]
     types = {b.name: b.type for b in program.buffers}
+    fused, tables = None, dict[str, BufferType]()
+    if program.operators:
+        if len(program.kernels) > MOST_KERNELS:
+            raise UnfusedError(
+                f"a stage of {len(program.kernels)} different kernels cannot be one, which holds "
+                f"{MOST_KERNELS} at most: schedule smaller stages"
+            )
+        functions = {symbol: library.rtasks(symbol) for symbol in program.kernels}
+        blocks = vdevice(map(library.footprint, program.kernels), device) // device.processors
+        try:
+            fused = fuse(program, functions, device, library.cubin, blocks)
+        except UserError as error:
+            raise UnfusedError(f"a stage of {len(stage.units)} units: {error}") from error
+        library.add(fused.kernel.symbol, fused.launchable)
+        if fused.table is not None:
+            # No tensor has an empty name.
+            tables = {"": fused.kernel.parameters[-2]}
+    scratch = [b for b in program.buffers if b.role is Role.SCRATCH]
+    order = [*(names[t] for t in data), *constants, *tables, *(names[t] for t in outputs)]
+    inside = len(order)
+    order += [b.name for b in scratch]
     place = {each: number for number, each in enumerate(order)}
-    arguments = [place[program.buffers[b].name] for b in fused.buffers]
-    counts: tuple[BufferType, ...] = fused.kernel.parameters[len(arguments) :]
-    if counts:
-        arguments.append(len(order))
-    inside = len(order) - len(scratch)
+    counts: tuple[BufferType, ...] = ()
+    calls: tuple[PhaseCall, ...] = ()
+    if fused is not None:
+        arguments = [place[program.buffers[b].name] for b in fused.buffers]
+        if fused.table is not None:
+            arguments += [place[""], len(order)]
+            counts = fused.kernel.parameters[-1:]
+        calls = (PhaseCall(fused.kernel.symbol, 1, tuple(arguments)),)
+    types |= tables
     merged = UnitCode(
         parameters=tuple(types[each] for each in order[:inside]),
         outputs=len(outputs),
         scratch=(*(b.type for b in scratch), *counts),
-        calls=(PhaseCall(fused.kernel.symbol, 1, tuple(arguments)),),
+        calls=calls,
     )
-    return CoScheduledStage(merged, tuple(constants.values()), fused)
+    words = None if fused is None else fused.words
+    return CoScheduledStage(merged, tuple(constants.values()), fused, words)
+
+
+def _own_name(units: tuple[int, ...], parameter: int) -> str:
+    return f"{units[0]}/{parameter}"
+
+
+def rtask_code(code: UnitCode, blocks: Callable[[str], int]) -> UnitCode:
+    """Code whose phases have a tile a block: the form that rTasks are placed in."""
+    calls = tuple(replace(call, tiles=blocks(call.symbol)) for call in code.calls)
+    return replace(code, calls=calls)

@@ -13,13 +13,18 @@ import tvm
 
 from runtime_ext.cuda import gemm_tile
 from runtime_ext.cuda.build import kernels_of
+from runtime_ext.cuda.cubin_cache import CubinCache
 from runtime_ext.cuda.device import gpu_of
 from runtime_ext.cuda.gemm_space import GemmSpace
 from runtime_ext.cuda.generic import dlight_schedule
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.launchable import Launchable, write_kernels
-from runtime_ext.cuda.nvrtc import compile_cubin, compiler_version
+from runtime_ext.cuda.nvrtc import Cubin, compile_cubin, compiler_version
+from runtime_ext.cuda.rtask import rtask_function
+from runtime_ext.cuda.rtask_function import RTaskFunction
 from runtime_ext.cuda.source import cuda_target, generate
+from runtime_ext.cuda.stage_fuser import StageFuser
+from runtime_ext.device import UnfusedError
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.spec import Blocking, Contraction
@@ -28,8 +33,10 @@ from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import UnitPlan, UnitSource, different, plan_unit
 from runtime_ext.kernels.unit_compiler import UnitCompiler, Workload
+from tvm_ios.devices import Device, largest_gpu
 from tvm_ios.errors import UserError
 from tvm_ios.json_text import json_object, natural
+from tvm_ios.occupancy import Footprint
 from tvm_ios.program import BufferType
 
 #: How to store, and multiply, what the model has as float32.
@@ -89,6 +96,10 @@ class CudaKernelCompiler(UnitCompiler):
                     "the tuning log has functions of TVM's, which store float32: leave it out, or "
                     "leave out the precision float16"
                 )
+        self._rtasks: dict[str, RTaskFunction] = {}
+        self._fused_cubins = CubinCache(Path(cache_dir) / "fused")
+        self.device = _device(arch)
+        self.fuser = StageFuser(self, self.device)
         super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}", log)
 
     def kernel(self, symbol: str) -> CudaKernel:
@@ -104,7 +115,7 @@ class CudaKernelCompiler(UnitCompiler):
             phases = self._phases(self._workloads[key]).phases
             names = (phase.symbol for phase in self._artefacts[key].phases)
             self._scheduled.update(zip(names, (p.function for p in phases), strict=True))
-        return replace(self._facts[key][symbol][0], scheduled=self._scheduled[symbol])
+        return replace(self._fact(symbol), scheduled=self._scheduled[symbol])
 
     def function(self, symbol: str) -> Launchable:
         """What launching a kernel takes.
@@ -121,9 +132,42 @@ class CudaKernelCompiler(UnitCompiler):
             kernel.entry, kernel.grid, kernel.block, kernel.dynamic_shared_bytes, cubin
         )
 
+    def blocks(self, symbol: str) -> int:
+        """How many rTasks a kernel is; see :class:`RTaskLibrary`."""
+        return self._fact(symbol).blocks
+
+    def footprint(self, symbol: str) -> Footprint:
+        """What a block of a kernel by itself takes."""
+        return self._fact(symbol).footprint
+
+    def rtasks(self, symbol: str) -> RTaskFunction:
+        """A kernel as a function.
+
+        Raises
+        ------
+        UnfusedError
+            If it cannot be one.
+        """
+        if symbol not in self._rtasks:
+            try:
+                made = rtask_function(self.kernel(symbol).scheduled, f"rtask_{symbol}", self.arch)
+            except ValueError as error:
+                raise UnfusedError(
+                    f"kernel {symbol!r} is no function of rTasks: {error}"
+                ) from error
+            self._rtasks[symbol] = made
+        return self._rtasks[symbol]
+
+    def cubin(self, source: str, arch: str, entry: str) -> Cubin:
+        """The machine code of a kernel made of several."""
+        return self._fused_cubins.cubin(source, arch, entry)
+
     def add(self, symbol: str, kernel: Launchable) -> None:
         """Keep a kernel that was made of those of several units."""
         self._fused[symbol] = kernel
+
+    def _fact(self, symbol: str) -> CudaKernel:
+        return self._facts[self._key_of_symbol(symbol)][symbol][0]
 
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
         """Write a file of kernels for :func:`runtime_ext.cuda.launchable.read_kernels`."""
@@ -225,6 +269,12 @@ class CudaKernelCompiler(UnitCompiler):
         self._cache.add(artefact, _pack(made))
         self._facts[key] = made
         return artefact
+
+
+def _device(arch: str) -> Device:
+    found = largest_gpu(arch)
+    assert found is not None, "gpu_of has found it"
+    return found
 
 
 def _pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:

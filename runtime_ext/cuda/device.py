@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from runtime_ext.cuda.kernel import CudaKernel
-from tvm_ios.devices import Multiprocessor, device_names, load_device
+from tvm_ios.devices import Multiprocessor, described_archs, largest_gpu
 from tvm_ios.errors import UserError
-from tvm_ios.occupancy import Footprint, resident_blocks
+from tvm_ios.occupancy import resident_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,7 @@ class Gpu:
 
     def blocks_per_processor(self, kernel: CudaKernel) -> int:
         """How many blocks of a kernel run side by side on one processor; 0 if none can."""
-        footprint = Footprint(kernel.threads, kernel.registers, kernel.shared_bytes)
-        return resident_blocks(footprint, self.multiprocessor)
+        return resident_blocks(kernel.footprint, self.multiprocessor)
 
     def waves(self, kernel: CudaKernel) -> float:
         """Blocks of a kernel's grid over what the GPU runs at once."""
@@ -38,14 +37,8 @@ def gpu_of(arch: str) -> Gpu:
     UserError
         If none has.
     """
-    devices = (load_device(name) for name in device_names())
-    gpus = [
-        Gpu(device.multiprocessor.arch, device.processors, device.multiprocessor)
-        for device in devices
-        if device.multiprocessor is not None
-    ]
-    found = [gpu for gpu in gpus if gpu.arch == arch.removesuffix("a")]
-    if not found:
-        known = ", ".join(sorted({gpu.arch for gpu in gpus}))
+    device = largest_gpu(arch)
+    if device is None or device.multiprocessor is None:
+        known = ", ".join(described_archs())
         raise UserError(f"no device file has the architecture {arch!r}, only {known}: add one")
-    return max(found, key=lambda gpu: gpu.processors)
+    return Gpu(device.multiprocessor.arch, device.processors, device.multiprocessor)

@@ -1,16 +1,19 @@
-"""Compile a co-scheduled stage to one kernel (Rammer, section 4.1)."""
+"""Compile a co-scheduled stage to one kernel (Rammer, section 4.1). Needs no TVM."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from runtime_ext.cuda.fused_source import persistent_source, side_by_side_source
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvrtc import compile_cubin
-from runtime_ext.cuda.rtask import RTaskFunction, rtask_function
+from runtime_ext.cuda.nvrtc import Cubin
+from runtime_ext.cuda.rtask_function import RTaskFunction
+from tvm_ios.array_files import Array
 from tvm_ios.devices import Device
 from tvm_ios.occupancy import (
     Footprint,
@@ -21,6 +24,9 @@ from tvm_ios.occupancy import (
 from tvm_ios.persistent import PersistentProgram
 from tvm_ios.program import BufferType
 from tvm_ios.step_table import StepTable, tabulate
+
+#: Gives the machine code of a source, whose entry is named after its content, for an architecture.
+Compile = Callable[[str, str, str], Cubin]
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,8 @@ class FusedKernel:
         Which of the program's buffers its parameters are, in order.
     table
         What its vEUs go through; None if no operator waits for another, when each rTask is a
-        block. With it the kernel has one more parameter: for each vEU the steps that it has
-        made, which have to be zero when it begins.
+        block. With it the kernel has two more parameters: the table, and for each vEU the steps
+        that it has made, which have to be zero when it begins.
     """
 
     kernel: CudaKernel
@@ -57,25 +63,44 @@ class FusedKernel:
             block=kernel.block,
             shared_bytes=kernel.dynamic_shared_bytes,
             cubin=self.cubin,
-            cleared=() if self.table is None else (len(self.buffers),),
+            cleared=() if self.table is None else (len(self.buffers) + 1,),
         )
 
+    @property
+    def words(self) -> Array | None:
+        """The table as the kernel takes it."""
+        return None if self.table is None else np.array(self.table.words, np.int32)
 
-def vdevice(kernels: Mapping[str, CudaKernel], device: Device) -> int:
+
+def vdevice(footprints: Iterable[Footprint], device: Device) -> int:
     """How many vEUs a GPU is for some kernels: blocks of the most demanding one (section 4.1.2).
 
     Parameters
     ----------
-    kernels
-        By symbol; the registers and bytes of each by itself.
+    footprints
+        Of each of the kernels by itself.
     device
         Which GPU.
     """
-    return device.processors * _blocks_each(kernels, device)
+    of = multiprocessor_of(device)
+    needs = tuple(footprints)
+    most = Footprint(
+        max(need.threads for need in needs),
+        max(need.registers for need in needs),
+        max(need.shared_bytes for need in needs),
+    )
+    # What a kernel of its own may have, all of its threads may not: fewer registers then.
+    while not (blocks := resident_blocks(most, of)) and most.registers > 32:
+        most = replace(most, registers=most.registers - 8)
+    return device.processors * max(1, blocks)
 
 
 def fuse(
-    program: PersistentProgram, kernels: Mapping[str, CudaKernel], device: Device
+    program: PersistentProgram,
+    functions: Mapping[str, RTaskFunction],
+    device: Device,
+    compiled: Compile,
+    blocks_each: int,
 ) -> FusedKernel:
     """Compile a persistent program to a kernel.
 
@@ -84,10 +109,14 @@ def fuse(
     program
         From :func:`tvm_ios.persistent_lowering.lower_persistent`, on at most as many lanes as the
         device holds vEUs.
-    kernels
-        By symbol; each has its TIR.
+    functions
+        By the program's kernels.
     device
         A GPU.
+    compiled
+        Gives the machine code.
+    blocks_each
+        Blocks that a multiprocessor has to hold: the compiler spends no more registers.
 
     Raises
     ------
@@ -95,14 +124,8 @@ def fuse(
         If not all vEUs can run at once.
     UserError
         If the compiler refuses.
-    ValueError
-        If a kernel cannot be made rTasks of.
     """
     arch = multiprocessor_of(device).arch
-    functions = {
-        symbol: rtask_function(kernels[symbol].scheduled, f"rtask_{number}", arch)
-        for number, symbol in enumerate(program.kernels)
-    }
     used = {b for operator in program.operators for b in operator.buffers}
     buffers = tuple(sorted(used))
     place = {buffer: number for number, buffer in enumerate(buffers)}
@@ -119,50 +142,29 @@ def fuse(
         blocks = sum(functions[program.kernels[o.kernel]].tasks for o in program.operators)
     else:
         table = tabulate(program)
-        blocks, each = lanes, -(-lanes // device.processors)
-        source = persistent_source(program, table, functions, buffers, "{entry}", each)
-        written.add(len(parameters))
-        parameters.append(BufferType((lanes,), "int32"))
+        blocks, each = lanes, max(blocks_each, -(-lanes // device.processors))
+        source = persistent_source(program, functions, buffers, "{entry}", each)
+        written.add(len(parameters) + 1)
+        parameters += [BufferType((len(table.words),), "int32"), BufferType((lanes,), "int32")]
     digest = hashlib.sha256(f"{arch} {source}".encode()).hexdigest()[:16]
     entry = f"rprogram_{digest}"
     source = source.replace("{entry}", entry)
-    cubin = compile_cubin(source, arch)
+    cubin = compiled(source, arch, entry)
+    of_program = [functions[symbol] for symbol in program.kernels]
     kernel = CudaKernel(
-        symbol=entry,
+        # The same code may be launched with more or fewer blocks.
+        symbol=f"{entry}_{blocks}",
         entry=entry,
         parameters=tuple(parameters),
         written=tuple(sorted(written)),
         grid=(blocks, 1, 1),
-        block=(_threads(functions), 1, 1),
+        block=(max(function.threads for function in of_program), 1, 1),
         static_shared_bytes=cubin.static_shared_bytes,
-        dynamic_shared_bytes=max(f.shared_bytes for f in functions.values()),
+        dynamic_shared_bytes=max(function.shared_bytes for function in of_program),
         registers=cubin.registers,
         local_bytes=cubin.local_bytes,
         source=source,
     )
     if table is not None:
-        require_resident(entry, blocks, footprint(kernel), device)
+        require_resident(entry, blocks, kernel.footprint, device)
     return FusedKernel(kernel, cubin.code, buffers, table)
-
-
-def footprint(kernel: CudaKernel) -> Footprint:
-    """What a block of a kernel takes."""
-    return Footprint(kernel.threads, kernel.registers, kernel.shared_bytes)
-
-
-def _threads(functions: Mapping[str, RTaskFunction]) -> int:
-    return max(function.threads for function in functions.values())
-
-
-def _blocks_each(kernels: Mapping[str, CudaKernel], device: Device) -> int:
-    of = multiprocessor_of(device)
-    needs = [footprint(kernel) for kernel in kernels.values()]
-    most = Footprint(
-        max(need.threads for need in needs),
-        max(need.registers for need in needs),
-        max(need.shared_bytes for need in needs),
-    )
-    # What a kernel of its own may have, all of its threads may not: fewer registers then.
-    while not (blocks := resident_blocks(most, of)) and most.registers > 32:
-        most = replace(most, registers=most.registers - 8)
-    return max(1, blocks)

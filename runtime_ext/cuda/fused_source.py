@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from runtime_ext.cuda.rtask import BARRIER, RTaskFunction
-from runtime_ext.cuda.source import PRELUDE
+from runtime_ext.cuda.prelude import PRELUDE
+from runtime_ext.cuda.rtask_function import BARRIER, RTaskFunction
 from tvm_ios.persistent import PersistentProgram
-from tvm_ios.step_table import StepTable
 
-#: Name of the last parameter of a persistent kernel: for each vEU the steps that it has made.
-STEPS = "steps"
+#: Names of the last parameters of a persistent kernel: what its vEUs go through (see
+#: :meth:`tvm_ios.step_table.StepTable.words`), and for each vEU the steps that it has made.
+TABLE, STEPS = "table", "steps"
+
+#: Looks at a count, each after a pause: seconds. What is never counted up shall fail, not hang.
+_MOST_POLLS = 1 << 25
 
 # Counting a step up: all threads' results are seen by whoever sees the count, for the barrier of
 # the block orders them before the first thread's fence. Only that thread reads or writes counts
@@ -29,7 +32,10 @@ static __device__ __forceinline__ int steps_made(const int* count) {{
   asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(made) : "l"(count) : "memory");
   return made;
 }}
-static __device__ __forceinline__ void look_again() {{ __nanosleep(20); }}
+static __device__ __forceinline__ void look_again(int polls) {{
+  __nanosleep(20);
+  if (polls == {_MOST_POLLS}) __trap();
+}}
 static __device__ __forceinline__ void see_results() {{
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }}
@@ -47,19 +53,20 @@ struct Address {{
 _PERSISTENT = """\
 struct Step {{ int of, begin, end, first_wait, last_wait; }};
 struct StepWait {{ int lane, steps; }};
-__device__ const int first_step[] = {{{first}}};
-__device__ const Step all_steps[] = {{{steps}}};
-__device__ const StepWait all_waits[] = {{{waits}}};
 
 extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {entry}({parameters}) {{
   {arena}
-  const int lane = blockIdx.x, thread = threadIdx.x;
+  const int lane = blockIdx.x, thread = threadIdx.x, lanes = gridDim.x;
+  const int* first_step = {table};
+  const Step* all_steps = reinterpret_cast<const Step*>(first_step + lanes + 1);
+  const StepWait* all_waits = reinterpret_cast<const StepWait*>(all_steps + first_step[lanes]);
   for (int place = first_step[lane], made = 0; place < first_step[lane + 1]; ++place) {{
     const Step step = all_steps[place];
     if (step.first_wait < step.last_wait) {{
       for (int i = step.first_wait + thread; i < step.last_wait; i += {threads}) {{
         const StepWait wait = all_waits[i];
-        while (steps_made({counts} + wait.lane) < wait.steps) look_again();
+        const int* count = {counts} + wait.lane;
+        for (int polls = 0; steps_made(count) < wait.steps; ++polls) look_again(polls);
       }}
       see_results();
       __syncthreads();
@@ -94,7 +101,6 @@ extern "C" __global__ void __launch_bounds__({threads}) {entry}({parameters}) {{
 
 def persistent_source(
     program: PersistentProgram,
-    table: StepTable,
     functions: Mapping[str, RTaskFunction],
     buffers: Sequence[int],
     entry: str,
@@ -102,17 +108,19 @@ def persistent_source(
 ) -> str:
     """A kernel whose blocks are vEUs (Rammer, section 4.1.3).
 
-    Every block goes through its list of steps, which all threads read. An operator only says
-    which buffers it has and which function it calls, so operators of equal code share it.
+    Every block goes through its list of steps, which all threads read. The lists are an argument,
+    so that a kernel serves all placements of its operators. An operator only says which buffers it
+    has and which function it calls, so operators of equal code share it.
 
     Parameters
     ----------
-    program, table
-        What the vEUs run.
+    program
+        What the vEUs run; its operators count, and not where their rTasks are.
     functions
         For each kernel symbol its rTasks.
     buffers
-        Which of the program's buffers the kernel's parameters are; counts of steps come last.
+        Which of the program's buffers the kernel's parameters are; after them come the table and
+        the counts of steps.
     entry
         Name of the kernel.
     blocks
@@ -131,11 +139,9 @@ def persistent_source(
         (f"case {i}: {calls.choose(i)} break;" for i in range(len(program.operators))),
         entry=entry,
         blocks=blocks,
-        parameters=[*calls.parameters, f"int* {STEPS}"],
+        parameters=[*calls.parameters, f"const int* __restrict__ {TABLE}", f"int* {STEPS}"],
+        table=TABLE,
         counts=STEPS,
-        first=_numbers(table.first),
-        steps=", ".join(f"{{{_numbers(step)}}}" for step in table.steps),
-        waits=", ".join(f"{{{_numbers(wait)}}}" for wait in table.waits) or "{0, 0}",
     )
 
 
@@ -219,7 +225,3 @@ class _Calls:
         called = dict.fromkeys(function.called for function in self.functions)
         sources = (*called, *(function.source for function in self.functions))
         return "\n".join((PRELUDE + _BARRIERS, *sources, kernel))
-
-
-def _numbers(values: Iterable[int]) -> str:
-    return ", ".join(map(str, values))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tvm_ios.json_text import natural, naturals
+from tvm_ios.occupancy import Footprint
 from tvm_ios.program import BufferType
 
 #: Threads, or blocks, along x, y and z.
@@ -69,6 +70,11 @@ class CudaKernel:
     def blocks(self) -> int:
         """Blocks of the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def footprint(self) -> Footprint:
+        """What a block takes."""
+        return Footprint(self.threads, self.registers, self.shared_bytes)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data without the TIR, the inverse of :meth:`from_json`."""

@@ -7,8 +7,10 @@ machine that only runs kernels need not have.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +66,8 @@ def write_kernels(path: Path, arch: str, kernels: Mapping[str, Launchable]) -> N
 def read_kernels(path: Path) -> tuple[str, dict[str, Launchable]]:
     """The architecture and the kernels, by symbol, that :func:`write_kernels` wrote.
 
+    The file may have been compressed to one whose name ends in ``.gz``.
+
     Raises
     ------
     UserError
@@ -71,6 +75,8 @@ def read_kernels(path: Path) -> tuple[str, dict[str, Launchable]]:
     """
     try:
         content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
         begin = 8 + int.from_bytes(content[:8], "little")
         header = json_object(content[8:begin])
         about = json_object(header["__metadata__"]["kernels"].encode())
@@ -89,6 +95,8 @@ def read_kernels(path: Path) -> tuple[str, dict[str, Launchable]]:
         }
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (EOFError, zlib.error) as error:
+        raise UserError(f"{path} is damaged: {error}; save it again") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path} lacks or misstates {error}; save it again") from error
 

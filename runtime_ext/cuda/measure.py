@@ -19,6 +19,8 @@ from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.memory import DeviceMemory
 from runtime_ext.cuda.resources import DeviceBytes, event
+from runtime_ext.device import NO_CONSTANTS
+from tvm_ios.array_files import Array
 from tvm_ios.program import Launch, Program
 
 #: Gives the kernel of a symbol.
@@ -61,9 +63,13 @@ class Gpu:
         """As NVIDIA calls it."""
         return open_device(self.number).name
 
-    def time_program(self, program: Program, function: Function) -> list[float]:
-        """Samples, in seconds, of a program on random data."""
-        return time_program(program, function, device=self.number, flush=self.flush)
+    def time_program(
+        self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
+    ) -> list[float]:
+        """Samples, in seconds, of a program on random data, but for constants that are given."""
+        return time_program(
+            program, function, device=self.number, flush=self.flush, constants=constants
+        )
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
         """For each launch of a program of one lane samples of its seconds alone."""
@@ -76,7 +82,12 @@ class Gpu:
 
 
 def time_program(
-    program: Program, function: Function, *, device: int = 0, flush: bool = False
+    program: Program,
+    function: Function,
+    *,
+    device: int = 0,
+    flush: bool = False,
+    constants: Mapping[str, Array] = NO_CONSTANTS,
 ) -> list[float]:
     """Samples, in seconds a run, of a program on random data.
 
@@ -90,6 +101,8 @@ def time_program(
         Number of the GPU.
     flush
         Overwrite the second-level cache before each run, outside the time.
+    constants
+        By the names of their buffers, such as kernels cannot run without: what vEUs go through.
 
     Raises
     ------
@@ -102,6 +115,8 @@ def time_program(
     memory, executor = run_on_device(program, kernels, None, None, device)
     try:
         _fill(memory, program)
+        for name, value in constants.items():
+            memory.write(name, value)
         executor.run()
         return _flushed(executor) if flush else _repeated(executor)
     finally:

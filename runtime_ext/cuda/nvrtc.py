@@ -71,6 +71,11 @@ def compile_cubin(source: str, arch: str) -> Cubin:
     return Cubin(code, registers, local, shared)
 
 
+def has_compiler() -> bool:
+    """Whether anything can be compiled here."""
+    return _nvrtc() is not None or _nvcc() is not None
+
+
 def compiler_version() -> str:
     """What compiles, for the keys of what is cached."""
     nvrtc = _nvrtc()

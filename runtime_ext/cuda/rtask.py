@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -21,45 +20,12 @@ from tvm import tirx
 from tvm.tirx.build import split_host_device_mods
 
 from runtime_ext.cuda.guard import guarded, is_barrier
+from runtime_ext.cuda.rtask_function import BARRIER, RTaskFunction
 from runtime_ext.cuda.source import END_OF_PREFIX, cuda_target
 from tvm_ios.occupancy import WARP
 
-#: Called by the code of rTasks: waits until so many of the block's threads are there.
-BARRIER = "rtask_barrier"
 #: As TVM aligns shared memory at most.
 _ALIGNMENT = 128
-
-
-@dataclass(frozen=True)
-class RTaskFunction:
-    """A ``__device__`` function of one thread of one rTask.
-
-    Attributes
-    ----------
-    called
-        C++ of functions that it calls, the same for all that call them.
-    name, source
-        C++. Its arguments are buffers, places in shared memory, the rTask and the thread.
-    tasks
-        How many rTasks there are.
-    threads
-        How many threads have to call it: whole warps, the first ones of the block.
-    arguments
-        Which of the kernel's parameters the buffers are.
-    shared
-        Offsets of the places in an arena of shared memory, in bytes.
-    shared_bytes
-        Size of the arena.
-    """
-
-    called: str
-    name: str
-    source: str
-    tasks: int
-    threads: int
-    arguments: tuple[int, ...]
-    shared: tuple[int, ...]
-    shared_bytes: int
 
 
 def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:

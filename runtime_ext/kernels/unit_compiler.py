@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
 from runtime_ext.kernels.compiled_unit import CompiledUnit
@@ -16,6 +17,9 @@ from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import UnitPlan, UnitSource, tuned_plans
 from runtime_ext.log_use import LogUse
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.stage_fuser import StageFuser
 
 Progress = Callable[[int, int], None]
 #: What a kernel computes.
@@ -33,6 +37,9 @@ class UnitCompiler(ABC):
         Tuned kernels. A unit that it has gets these, unless :meth:`keep` says that others are
         faster; the others get the default ones.
     """
+
+    #: On a GPU what makes kernels of co-scheduled stages.
+    fuser: StageFuser | None = None
 
     def __init__(self, target: str, log: TuningLog | None = None) -> None:
         self._target_name = target

@@ -168,8 +168,8 @@ def build(
         library=library,
         target=target,
         constants={keys[name]: value for name, value in weights.items()},
-        inputs=ports(graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
-        outputs=ports(graph, graph.outputs, names),
+        inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
+        outputs=ports(program, graph, graph.outputs, names),
         schedule=json.loads(str(attributes[SCHEDULE])),
     )
 

@@ -28,6 +28,7 @@ def folder(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         policies=("greedy", "ios-both"),
         drawn=drawn,
         max_merges=6,
+        max_fused=0,
         progress=lambda *_: None,
     )
     assert (made.units, made.merges) == (17, 6)

@@ -131,7 +131,7 @@ from runtime_ext.bundle.search import bundle_search, limits_of
 
 runtime_ext.cpu_device.time_program = lambda *_: [1e-3]
 bundle = read_bundle(folder)
-place = open_place(bundle, None)
+place = open_place(bundle, None, output)
 search = bundle_search(bundle, place, output, limits_of(bundle, None, None), lambda *_: None)
 schedule, _ = search.schedule("ios-merge")
 schedule.save(output / "merged.json", bundle.graph)

@@ -47,7 +47,7 @@ def test_programs_and_peers_in_turn(folder: Path, tmp_path: Path) -> None:
     for package in ("onnxruntime", "onnxscript"):
         pytest.importorskip(package)
     bundle = read_bundle(folder)
-    place = open_place(bundle, 1)
+    place = open_place(bundle, 1, tmp_path)
     limits = limits_of(bundle, 0, None)
     search = bundle_search(bundle, place, tmp_path, limits, lambda *_: None)
     files = {"ours": tmp_path / "ours.json", "broken": tmp_path / "broken.json"}

@@ -19,7 +19,7 @@ import numpy as np
 from cpp_compiler import compiler
 
 from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.source import PRELUDE
+from runtime_ext.cuda.prelude import PRELUDE
 
 Array = np.ndarray[Any, Any]
 

@@ -15,9 +15,12 @@ import tvm
 from cpp_compiler import compile_cpp
 from tvm.s_tir import dlight
 
-from runtime_ext.cuda.fused_kernel import FusedKernel
+from runtime_ext.cuda.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.nvrtc import compile_cubin
+from runtime_ext.cuda.rtask import rtask_function
 from runtime_ext.cuda.source import cuda_target, launch_extents, written_parameters
+from tvm_ios.devices import Device
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.persistent import PersistentProgram
 from tvm_ios.placement import Placement, Share
@@ -125,6 +128,15 @@ def network(shapes: list[tuple[int, ...]], write: Callable[..., list[Any]]) -> N
     )
 
 
+def fused(
+    program: PersistentProgram, kernels: Mapping[str, CudaKernel], device: Device
+) -> FusedKernel:
+    """Compile a program of some kernels to one."""
+    functions = {s: rtask_function(k.scheduled, f"rtask_{s}", ARCH) for s, k in kernels.items()}
+    each = vdevice((k.footprint for k in kernels.values()), device) // device.processors
+    return fuse(program, functions, device, lambda text, arch, _: compile_cubin(text, arch), each)
+
+
 def kernel_of(symbol: str, scheduled: Any) -> CudaKernel:
     """What is known of a kernel without compiling it by itself."""
     grid, block = launch_extents(scheduled)
@@ -148,7 +160,7 @@ class OnCpu:
     """A fused kernel compiled by the C++ compiler, its threads as fibres."""
 
     def __init__(self, source: str, fused: FusedKernel, folder: Path) -> None:
-        self._fused = fused
+        self.fused = fused
         count = len(fused.kernel.parameters)
         types = ["void*"] * len(fused.buffers) + ["int*"] * (count - len(fused.buffers))
         arguments = ", ".join(f"({t})arguments[{i}]" for i, t in enumerate(types))
@@ -170,19 +182,20 @@ class OnCpu:
     ) -> dict[str, np.ndarray]:
         """All buffers of a run in a random order; raises if it stands still."""
         arrays: dict[str, np.ndarray] = {}
-        for number in self._fused.buffers:
+        for number in self.fused.buffers:
             buffer = program.buffers[number]
             empty = np.full(buffer.type.shape, np.nan, buffer.type.dtype)
             arrays[buffer.name] = np.array(inputs.get(buffer.name, empty))
         counts = np.zeros(len(program.lanes), np.int32)
-        self.launch([*arrays.values(), *([counts] if self._fused.table else ())], seed)
+        table = () if self.fused.words is None else (self.fused.words, counts)
+        self.launch([*arrays.values(), *table], seed)
         return arrays
 
     def launch(self, arrays: Sequence[np.ndarray], seed: int) -> None:
         """Run with these parameters."""
-        kernel = self._fused.kernel
+        kernel = self.fused.kernel
         assert len(arrays) == len(kernel.parameters)
-        resident = kernel.blocks if self._fused.table else 2
+        resident = kernel.blocks if self.fused.table else 2
         given = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         stuck = self._run(given, kernel.blocks, kernel.threads, resident, seed)
         assert not stuck, f"{stuck} blocks stand still"

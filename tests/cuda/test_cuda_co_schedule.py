@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,21 +16,18 @@ from tvm import relax
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.buffers import content_key
 from runtime_ext.build import build
-from runtime_ext.cuda.co_schedule import (
-    CoScheduledStage,
-    co_scheduled,
-    estimated_rkernel,
-    rtask_code,
-)
+from runtime_ext.cuda.co_schedule import CoScheduledStage, co_scheduled, rtask_code
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.launchable import read_kernels
+from runtime_ext.cuda.rtask_times import estimated_rkernel, profiled_rkernel
 from runtime_ext.in_place import arrange
 from runtime_ext.session import Session
 from tvm_ios.devices import load_device
 from tvm_ios.graph import OpGraph
 from tvm_ios.happens_before import check_races
 from tvm_ios.lower import lower
+from tvm_ios.occupancy import Footprint
 from tvm_ios.persistent_lowering import lower_persistent
 from tvm_ios.placement import Placement
 from tvm_ios.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
@@ -89,18 +85,18 @@ class Compiled:
             self.stage,
             self.placement,
             self.code,
-            self.kernels,
+            self.compiler,
             load_device("h200"),
-            veus=VEUS,
-            constant_name=self.constant_name,
-            parts=self.parts,
+            self.parts,
         )
 
     def launched(self, stage: CoScheduledStage) -> Program:
         def constant_name(units: tuple[int, ...], parameter: int) -> str:
-            first = len(stage.code.parameters) - stage.code.outputs - len(stage.constants)
-            unit, own = stage.constants[parameter - first]
+            first = len(stage.code.parameters) - stage.code.outputs - len(stage.constants) - 1
             assert units == self.stage.units
+            if parameter - first == len(stage.constants):
+                return "table"
+            unit, own = stage.constants[parameter - first]
             return self.constant_name((unit,), own)
 
         return lower(
@@ -140,7 +136,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
     def rkernels(unit: int) -> Any:
         flops = graph.operators[unit].flops
-        return (estimated_rkernel("default", code[unit], kernels, flops, device, VEUS),)
+        return (estimated_rkernel("default", code[unit], compiler.blocks, flops, device, VEUS),)
 
     found = co_schedule(graph, range(len(graph)), rkernels, VEUS)
     stage = Stage(Strategy.CO_SCHEDULE, (found.units,))
@@ -161,6 +157,8 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def test_one_launch_computes_the_network(compiled: Compiled, tmp_path: Path) -> None:
     stage = compiled.one_kernel()
+    assert stage.fused is not None
+    assert stage.table is not None
     program = compiled.launched(stage)
     check_races(program)
     assert [len(lane) for lane in program.lanes] == [1, 0]
@@ -179,7 +177,7 @@ def test_one_launch_computes_the_network(compiled: Compiled, tmp_path: Path) -> 
     session = Session(
         program,
         {stage.fused.kernel.symbol: kernel},
-        compiled.constants,
+        {**compiled.constants, "table": stage.table},
         executor="poisoning",
     )
     for _ in range(3):
@@ -202,12 +200,18 @@ def test_what_is_built_has_one_launch_and_clears_its_counts(
     symbol = model.program.kernels[launch.kernel]
     compiled.compiler.export(tmp_path / "kernels", [symbol])
     _, kernels = read_kernels(tmp_path / "kernels")
-    assert kernels[symbol] == compiled.one_kernel().fused.launchable
+    stage = compiled.one_kernel()
+    assert stage.fused is not None
+    assert stage.table is not None
+    assert kernels[symbol] == stage.fused.launchable
     (counts,) = kernels[symbol].cleared
     assert model.program.buffers[launch.buffers[counts]].type == BufferType((VEUS,), "int32")
-    assert {b.name: b for b in model.program.buffers if b.role is Role.CONSTANT}.keys() == (
-        compiled.constants.keys()
-    )
+    table = content_key(stage.table)
+    assert {b.name for b in model.program.buffers if b.role is Role.CONSTANT} == {
+        *compiled.constants,
+        table,
+    }
+    np.testing.assert_array_equal(model.constants[table], stage.table)
 
 
 def test_the_same_rprogram_is_free_of_races_on_lanes(compiled: Compiled) -> None:
@@ -215,7 +219,7 @@ def test_the_same_rprogram_is_free_of_races_on_lanes(compiled: Compiled) -> None
         compiled.graph,
         compiled.stage,
         compiled.placement,
-        {u: rtask_code(c, compiled.kernels) for u, c in compiled.code.items()},
+        {u: rtask_code(c, compiled.compiler.blocks) for u, c in compiled.code.items()},
         lanes=VEUS,
         parts=compiled.parts,
     )
@@ -225,7 +229,7 @@ def test_the_same_rprogram_is_free_of_races_on_lanes(compiled: Compiled) -> None
     usual = lower(
         compiled.graph,
         compiled.schedule,
-        {u: rtask_code(c, compiled.kernels) for u, c in compiled.code.items()},
+        {u: rtask_code(c, compiled.compiler.blocks) for u, c in compiled.code.items()},
         lanes=VEUS,
         parts=compiled.parts,
     )
@@ -236,11 +240,35 @@ def test_estimates_follow_the_device() -> None:
     device = load_device("h200")
     buffer = BufferType((1 << 23,))
     code = UnitCode((buffer, buffer), 1, (), (PhaseCall("k", 1, (0, 1)),))
-    kernels: Any = {"k": SimpleNamespace(blocks=264)}
-    found = estimated_rkernel("default", code, kernels, 0, device, 132)
+
+    def blocks(symbol: str) -> int:
+        return 264
+
+    found = estimated_rkernel("default", code, blocks, 0, device, 132)
     assert found.tasks == (264,)
     # Two waves move all bytes at the device's bandwidth.
     assert 2 * found.task_seconds[0] == pytest.approx(8 * 2**23 / device.bandwidth)
     assert found.seconds == pytest.approx(device.launch_overhead + 2 * found.task_seconds[0])
-    busy = estimated_rkernel("default", code, kernels, 10**12, device, 132)
+    busy = estimated_rkernel("default", code, blocks, 10**12, device, 132)
     assert 2 * busy.task_seconds[0] == pytest.approx(10**12 / device.peak_flops)
+
+
+def test_an_rtask_takes_as_long_as_a_wave_of_its_kernel() -> None:
+    device = load_device("h200")
+    buffer = BufferType((1 << 10,))
+    calls = (PhaseCall("many", 1, (0, 1)), PhaseCall("few", 1, (0, 1)))
+    code = UnitCode((buffer, buffer), 1, (), calls)
+    footprint = Footprint(1024, 32, 0)
+    launch = device.launch_overhead
+    made = profiled_rkernel(
+        "default",
+        code,
+        [launch + 12e-6, launch / 2],
+        {"many": 3 * 264, "few": 7}.__getitem__,
+        lambda _: footprint,
+        device,
+    )
+    # A multiprocessor holds two blocks of 1024 threads.
+    assert made.tasks == (792, 7)
+    assert made.task_seconds == pytest.approx((4e-6, 1e-6))
+    assert made.seconds == pytest.approx(13e-6)

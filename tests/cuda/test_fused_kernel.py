@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fused_harness import Network, OnCpu, kernel_of, network, relax
+from fused_harness import Network, OnCpu, fused, kernel_of, network, relax
 from graph_sketch import GraphSketch
 from tvm import tirx
 
-from runtime_ext.cuda.fused_kernel import FusedKernel, fuse, vdevice
+from runtime_ext.cuda.fused_kernel import FusedKernel, vdevice
 from runtime_ext.cuda.rtask import rtask_function
 from runtime_ext.cuda.threads import ThreadCode
 from tvm_ios.devices import load_device
@@ -47,7 +47,7 @@ def block() -> Network:
 
 @pytest.fixture(scope="module")
 def made(block: Network) -> FusedKernel:
-    return fuse(lowered(block), block.kernels, load_device("h200"))
+    return fused(lowered(block), block.kernels, load_device("h200"))
 
 
 def lowered(net: Network, lanes: int = VEUS, seed: int = 0) -> PersistentProgram:
@@ -65,7 +65,7 @@ def test_persistent_kernel_computes_the_network(
 ) -> None:
     program = lowered(block)
     assert made.table is not None
-    assert made.launchable.cleared == (len(made.buffers),)
+    assert made.launchable.cleared == (len(made.buffers) + 1,)
     assert made.kernel.grid == (VEUS, 1, 1)
     assert made.kernel.block[0] == max(k.threads for k in block.kernels.values())
     run = OnCpu(made.kernel.source, made, tmp_path)
@@ -113,7 +113,7 @@ def test_without_dependences_each_rtask_is_a_block(tmp_path: Path) -> None:
     net = network([(1, 8, 7, 7), (16, 8, 1, 1)], side_by_side)
     program = lowered(net)
     assert program.independent
-    made = fuse(program, net.kernels, load_device("h200"))
+    made = fused(program, net.kernels, load_device("h200"))
     assert made.table is None
     assert not made.launchable.cleared
     assert made.kernel.blocks == sum(k.blocks for k in net.kernels.values())
@@ -123,6 +123,22 @@ def test_without_dependences_each_rtask_is_a_block(tmp_path: Path) -> None:
         check(net, program, run, seed)
 
 
+def test_one_kernel_serves_all_placements(
+    block: Network, made: FusedKernel, tmp_path: Path
+) -> None:
+    run = OnCpu(made.kernel.source, made, tmp_path)
+    for seed in range(1, 4):
+        program = lowered(block, seed=seed)
+        other = fused(program, block.kernels, load_device("h200"))
+        assert other.kernel.symbol == made.kernel.symbol
+        assert other.table != made.table
+        run.fused = other
+        check(block, program, run, seed)
+    fewer = fused(lowered(block, lanes=2), block.kernels, load_device("h200"))
+    assert fewer.kernel.source == made.kernel.source
+    assert fewer.kernel.symbol != made.kernel.symbol, "its grid is another one"
+
+
 def test_operators_of_equal_code_share_it() -> None:
     def twice(emit: Any, x: Any, w: Any) -> list[Any]:
         return [emit(op.nn.conv2d(emit(op.nn.conv2d(x, w, padding=1)), w, padding=1))]
@@ -130,8 +146,8 @@ def test_operators_of_equal_code_share_it() -> None:
     net = network([(1, 8, 7, 7), (8, 8, 3, 3)], twice)
     program = lowered(net)
     assert (len(program.operators), len(program.kernels)) == (2, 1)
-    made = fuse(program, net.kernels, load_device("h200"))
-    assert made.kernel.source.count("void rtask_0(") == 1
+    made = fused(program, net.kernels, load_device("h200"))
+    assert made.kernel.source.count("__forceinline__ void rtask_") == 1
     assert "case 1: a0 = " in made.kernel.source
 
 
@@ -153,7 +169,7 @@ def test_results_of_other_blocks_are_not_read_through_the_cache_of_constants(
     """The compiler may not take for constant what the kernel writes: ``ld.global.nc``."""
     text = ptx(made.kernel.source, "compute_90")
     loads = set(re.findall(r"ld\.global[.\w]*", text))
-    # The tables are constant.
+    # The table is constant.
     assert {load for load in loads if ".nc" in load} <= {"ld.global.nc.u32"}
     assert any("f32" in load for load in loads)
     assert re.search(r"bar(rier)?\.(cta\.)?sync\s+1, ", text)
@@ -176,8 +192,9 @@ def test_more_veus_than_the_gpu_holds_are_refused(block: Network) -> None:
     device = load_device("h200")
     small = replace(device, processors=1)
     with pytest.raises(OccupancyError, match=r"schedule for at most \d+ vEUs"):
-        fuse(lowered(block, lanes=64), block.kernels, small)
-    assert vdevice(block.kernels, device) % 132 == 0
+        fused(lowered(block, lanes=64), block.kernels, small)
+    footprints = [kernel.footprint for kernel in block.kernels.values()]
+    assert vdevice(footprints, device) % 132 == 0
 
 
 def test_threads_that_fill_no_warps_wait_but_do_nothing(tmp_path: Path) -> None:
@@ -212,7 +229,7 @@ def test_threads_that_fill_no_warps_wait_but_do_nothing(tmp_path: Path) -> None:
     stage = Stage(Strategy.CO_SCHEDULE, ((0, 1),))
     shares = tuple(Share(unit, 0, row, row, row + 1) for unit in range(2) for row in range(rows))
     program = lower_persistent(graph, stage, shares, codes, lanes=rows)
-    made = fuse(program, {"reverse": kernel}, load_device("h200"))
+    made = fused(program, {"reverse": kernel}, load_device("h200"))
     given = np.arange(rows * threads, dtype="float32")
     (name,) = (b.name for b in program.buffers if b.role is Role.INPUT)
     (result,) = (b.name for b in program.buffers if b.role is Role.OUTPUT)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,6 +112,47 @@ def test_large_shared_memory_and_cleared_arguments() -> None:
         executor.run()
         assert counts.read("b1")[0] == 1
     assert memory.addresses[0] % 256 == 0
+
+
+def test_a_persistent_kernel_computes_a_network() -> None:
+    pytest.importorskip("tvm")
+    from fused_harness import ARCH, fused, network, relax
+
+    from tvm_ios.devices import largest_gpu
+    from tvm_ios.persistent_lowering import lower_persistent
+
+    opened, op = open_device(), relax.op
+    if opened.compute_capability != (9, 0):
+        pytest.skip(f"the harness compiles for {ARCH}, and {opened.name} is another one")
+
+    def write(emit: Any, x: Any, w: Any) -> list[Any]:
+        first = emit(op.nn.relu(emit(op.nn.conv2d(x, w, padding=1))))
+        return [emit(op.nn.conv2d(first, w, padding=1)), emit(op.nn.max_pool2d(first, (3, 3)))]
+
+    net = network([(1, 8, 30, 30), (8, 8, 3, 3)], write)
+    described = largest_gpu(ARCH)
+    assert described is not None
+    gpu = replace(described, processors=opened.attribute("MULTIPROCESSOR_COUNT"))
+    for lanes in (2, 64, gpu.processors):
+        placement = net.placement(lanes, lanes)
+        whole = lower_persistent(net.graph, net.stage, placement, net.code, lanes=lanes)
+        made = fused(whole, net.kernels, gpu)
+        assert made.words is not None
+        names = [*(whole.buffers[b].name for b in made.buffers), "table", "steps"]
+        buffers = tuple(
+            Buffer(name, kind, Role.OUTPUT)
+            for name, kind in zip(names, made.kernel.parameters, strict=True)
+        )
+        launch = Launch(0, tuple(range(len(buffers))), 0, 1, 0)
+        program = Program(((launch,),), ("rprogram",), buffers, ("network",))
+        memory, executor = run_on_device(program, {"rprogram": made.launchable}, {}, None, 0)
+        for name, value in {**net.inputs, "table": made.words}.items():
+            memory.write(name, value)
+        for _ in range(20):
+            executor.run()
+            for name, value in net.expected.items():
+                np.testing.assert_allclose(memory.read(name), value, rtol=1e-4, atol=1e-4)
+        executor.close()
 
 
 @pytest.mark.parametrize("flush", [False, True])

@@ -32,7 +32,7 @@ static inline int2 make_int2(int a, int b) { return {a, b}; }
 static inline int4 make_int4(int a, int b, int c, int d) { return {a, b, c, d}; }
 
 struct Dimension { int x, y, z; };
-static Dimension blockIdx, threadIdx;
+static Dimension blockIdx, threadIdx, gridDim;
 static const int kWarp = 32;
 static const size_t kStack = 1 << 16, kArena = 1 << 18;
 alignas(128) unsigned char arena[kArena];
@@ -72,7 +72,7 @@ static inline void __syncthreads() { wait_for(0, (int)blocks[blockIdx.x].fibres.
 static inline void __syncwarp() { wait_for(2 + threadIdx.x / kWarp, kWarp); }
 static inline int rtask_barrier(int threads) { wait_for(1, threads); return 0; }
 static inline int steps_made(const int* count) { return *count; }
-static inline void look_again() { give_turn(); }
+static inline void look_again(int) { give_turn(); }
 static inline void see_results() {}
 static inline void count_step(int* count, int made) { *count = made; ++progress; }
 static inline uint __activemask() { return ~0u; }
@@ -100,6 +100,7 @@ static void run_fibre() {
 static int run_blocks(int count, int threads, int resident, unsigned seed, void (*entry)()) {
   std::mt19937 random(seed);
   body = entry;
+  gridDim = {count, 1, 1};
   blocks.clear();
   blocks.resize(count);
   std::vector<int> open, pace(count);

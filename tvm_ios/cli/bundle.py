@@ -68,6 +68,13 @@ def bundle(
     max_merges: Annotated[
         int, typer.Option(min=0, help="Merge candidates to compile, at most; small ones first.")
     ] = 300,
+    max_fused: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Co-scheduled stages to compile ahead for a GPU, at most; the promising first.",
+        ),
+    ] = 12,
     batch: Batch = None,
     shape: Shapes = None,
     random_weights: RandomWeights = None,
@@ -113,6 +120,7 @@ def bundle(
             policies=policies or POLICIES,
             drawn=drawn,
             max_merges=max_merges,
+            max_fused=max_fused,
             progress=update,
         )
     if as_json:
@@ -129,6 +137,7 @@ def _json(done: BundleSummary) -> dict[str, Any]:
         "kernels": done.kernels,
         "merges": done.merges,
         "merge_candidates": done.merge_candidates,
+        "fused": done.fused,
         "bytes": done.nbytes,
         "glibc": done.glibc,
         "tuned": None if done.tuned is None else asdict(done.tuned),
@@ -139,7 +148,8 @@ def _print(done: BundleSummary) -> None:
     out = console()
     out.print(
         f"[bold]{done.model}[/bold]: {done.units} units, {done.kernels} kernels, "
-        f"{done.merges} of {done.merge_candidates} merge candidates, {done.nbytes / 2**20:.1f} MiB"
+        f"{done.merges} of {done.merge_candidates} merge candidates, {done.fused} stages as one "
+        f"kernel, {done.nbytes / 2**20:.1f} MiB"
     )
     if done.tuned is not None:
         out.print(

@@ -46,6 +46,7 @@ class Precision(StrEnum):
 
     float32 = "float32"
     tf32 = "tf32"
+    float16 = "float16"
 
 
 Target = Annotated[TargetKind, typer.Option(help="llvm: a CPU; cuda: an NVIDIA GPU.")]
@@ -58,7 +59,10 @@ Arch = Annotated[
 ]
 PrecisionOption = Annotated[
     Precision | None,
-    typer.Option("--precision", help="Of a GPU's products: float32, or tf32.  [float32]"),
+    typer.Option(
+        "--precision",
+        help="Of a GPU: float32; tf32, of what is multiplied; float16, of all tensors.",
+    ),
 ]
 Policies = Annotated[
     str | None,

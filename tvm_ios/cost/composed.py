@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
@@ -41,6 +42,11 @@ class ComposedCost:
         Seconds of the barrier.
     rkernels
         What a unit may be computed with in a co-scheduled stage, besides in its usual way.
+    placed
+        Where co-scheduled units are not placed on lanes but on vEUs of one kernel: for each unit
+        the seconds that its work takes on all of them, and those that it takes alone.
+    can_co_schedule
+        Tells which units can be a co-scheduled stage; others take for ever.
 
     Raises
     ------
@@ -59,6 +65,8 @@ class ComposedCost:
         merge_bound: Callable[[OpGraph, Stage], float] | None = None,
         stage_overhead: float = 0.0,
         rkernels: Callable[[int], tuple[RKernel, ...]] = lambda _: (),
+        placed: Callable[[int], tuple[float, float]] | None = None,
+        can_co_schedule: Callable[[tuple[int, ...]], bool] = lambda _: True,
     ) -> None:
         for key, seconds in latencies.items():
             if len(seconds) < lanes:
@@ -69,6 +77,8 @@ class ComposedCost:
         self._merge_bound = merge_bound
         self._stage_overhead = stage_overhead
         self._rkernels = rkernels
+        self._placed = placed or self._on_lanes
+        self._can_co_schedule = can_co_schedule
         self._graph: OpGraph | None = None
         self._units: dict[int, tuple[float, ...]] = {}
         self._groups: dict[tuple[int, ...], tuple[float, ...]] = {}
@@ -123,20 +133,27 @@ class ComposedCost:
         return max(self._unit(graph, unit)[-1] for unit in stage.units)
 
     def _co_scheduled(self, graph: OpGraph, units: tuple[int, ...]) -> float:
+        if not self._can_co_schedule(units):
+            return math.inf
         work = 0.0
         ends: dict[int, float] = {}
         for unit in units:
             if unit not in self._least:
-                on, kernels = self._unit(graph, unit), self._rkernels(unit)
-                self._least[unit] = (
-                    min([on[0], *(kernel.work for kernel in kernels)]),
-                    min([on[-1], *(kernel.seconds for kernel in kernels)]),
-                )
-            one_lane, alone = self._least[unit]
-            work += one_lane
+                self._least[unit] = self._placed(unit)
+            share, alone = self._least[unit]
+            work += share
             before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
             ends[unit] = max(before, default=0.0) + alone
-        return max(work / self._lanes, *ends.values())
+        return max(work, *ends.values())
+
+    def _on_lanes(self, unit: int) -> tuple[float, float]:
+        """The same for lanes."""
+        assert self._graph is not None
+        on, kernels = self._unit(self._graph, unit), self._rkernels(unit)
+        return (
+            min([on[0], *(kernel.work for kernel in kernels)]) / self._lanes,
+            min([on[-1], *(kernel.seconds for kernel in kernels)]),
+        )
 
     def _unit(self, graph: OpGraph, unit: int) -> tuple[float, ...]:
         """Seconds of a unit alone on at most 1, 2, ... lanes."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.analytic import AnalyticCost
-from tvm_ios.devices import DeviceError, device_names, load_device
+from tvm_ios.devices import DeviceError, largest_gpu, load_device
 from tvm_ios.graph import OpGraph
 from tvm_ios.merge_rule import mergeable
 from tvm_ios.schedule import Schedule
@@ -104,8 +104,7 @@ def described_gpu(arch: str) -> str:
     DeviceError
         If none is described.
     """
-    devices = map(load_device, device_names())
-    found = [d for d in devices if d.multiprocessor and d.multiprocessor.arch == arch.rstrip("a")]
-    if not found:
+    found = largest_gpu(arch)
+    if found is None:
         raise DeviceError(f"no GPU of the architecture {arch!r} is described: give --cost a file")
-    return max(found, key=lambda device: device.processors).name
+    return found.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -23,11 +24,18 @@ class RProgramProfile:
         When measuring ends; from then on times are simulated.
     report
         Called after each measurement.
+    can_run
+        Tells which can be measured at all; others take for ever.
     """
 
     def __init__(
-        self, measure: Callable[[RProgram], float], budget: Budget, report: Report
+        self,
+        measure: Callable[[RProgram], float],
+        budget: Budget,
+        report: Report,
+        can_run: Callable[[RProgram], bool] = lambda _: True,
     ) -> None:
+        self._can_run = can_run
         self.complete = True
         self._measure = measure
         self._budget = budget
@@ -55,11 +63,13 @@ class RProgramProfile:
             or (limit is not None and self.seconds >= limit)
         ):
             self.complete = False
-            return simulate(programs)
+            simulated = zip(programs, simulate(programs), strict=True)
+            return tuple(s if self._can_run(program) else math.inf for program, s in simulated)
         return tuple(map(self._seconds, programs))
 
     def _seconds(self, program: RProgram) -> float:
         if id(program) not in self._known:
-            self._known[id(program)] = program, self._measure(program)
+            seconds = self._measure(program) if self._can_run(program) else math.inf
+            self._known[id(program)] = program, seconds
             self._report(self.measured)
         return self._known[id(program)][1]

@@ -1,0 +1,145 @@
+"""The kernels of a bundle as rTasks: what a search on a GPU makes co-scheduled stages of."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+
+from runtime_ext.cuda.cubin_cache import CubinCache
+from runtime_ext.cuda.driver import Device as OpenedDevice
+from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.nvrtc import Cubin, compiler_version, has_compiler
+from runtime_ext.cuda.rtask_function import RTaskFunction
+from runtime_ext.cuda.stage_fuser import StageFuser
+from runtime_ext.device import UnfusedError
+from tvm_ios.devices import Device, device_text, load_device
+from tvm_ios.json_text import json_object, naturals
+from tvm_ios.occupancy import Footprint
+
+FILE, GPU = "rtasks.json.gz", "gpu.json"
+
+
+@dataclass(frozen=True)
+class BundledRTasks:
+    """What a bundle's file of rTasks holds.
+
+    Attributes
+    ----------
+    device
+        The GPU that the kernels are cut for.
+    kernels
+        For each symbol what a block of the kernel by itself takes, and its rTasks.
+    fused
+        For each kernel that was made of several, by its entry, what a thread and a block of it
+        take: registers, bytes of local memory, static shared bytes.
+    stages
+        Units of the stages that these are of.
+    """
+
+    device: Device
+    kernels: Mapping[str, tuple[Footprint, RTaskFunction]]
+    fused: Mapping[str, tuple[int, ...]]
+    stages: Sequence[tuple[int, ...]]
+
+    def save(self, folder: Path) -> None:
+        """Write the files."""
+        data = {
+            "kernels": {
+                symbol: [astuple(footprint), function.to_json()]
+                for symbol, (footprint, function) in self.kernels.items()
+            },
+            "fused": self.fused,
+            "stages": self.stages,
+        }
+        (folder / FILE).write_bytes(gzip.compress(json.dumps(data).encode(), mtime=0))
+        (folder / GPU).write_text(device_text(self.device.name))
+
+
+def read_rtasks(folder: Path) -> BundledRTasks:
+    """Read a bundle's files of rTasks.
+
+    Raises
+    ------
+    OSError, EOFError, zlib.error, KeyError, TypeError, ValueError, AttributeError, DeviceError
+        If they are not there, or no such thing.
+    """
+    data = json_object(gzip.decompress((folder / FILE).read_bytes()))
+    return BundledRTasks(
+        device=load_device(str(folder / GPU)),
+        kernels={
+            str(symbol): (Footprint(*naturals(footprint)), RTaskFunction.from_json(function))
+            for symbol, (footprint, function) in data["kernels"].items()
+        },
+        fused={str(entry): naturals(figures) for entry, figures in data["fused"].items()},
+        stages=[naturals(units) for units in data["stages"]],
+    )
+
+
+def bundle_fuser(
+    rtasks: BundledRTasks, kernels: dict[str, Launchable], opened: OpenedDevice, cache: Path
+) -> StageFuser:
+    """What makes kernels of stages here: NVRTC or nvcc, or else only what was compiled before.
+
+    Parameters
+    ----------
+    rtasks
+        Of the bundle.
+    kernels
+        All of its kernels, to which those that are made are added.
+    opened
+        The GPU here.
+    cache
+        A folder for what is compiled.
+    """
+    count = opened.attribute("MULTIPROCESSOR_COUNT")
+    device = replace(rtasks.device, processors=count)
+    only = None if has_compiler() else rtasks.stages
+    return StageFuser(_Library(rtasks, kernels, CubinCache(cache)), device, only)
+
+
+def compiler_here(rtasks: BundledRTasks) -> str:
+    """What compiles co-scheduled stages on this machine, for people."""
+    if has_compiler():
+        return compiler_version()
+    return f"none: {len(rtasks.fused)} stages were compiled ahead, and only these are tried"
+
+
+class _Library:
+    """See :class:`runtime_ext.cuda.rtask_library.RTaskLibrary`."""
+
+    def __init__(
+        self, rtasks: BundledRTasks, kernels: dict[str, Launchable], cache: CubinCache
+    ) -> None:
+        self._rtasks = rtasks
+        self._kernels = kernels
+        self._cache = cache
+
+    def blocks(self, symbol: str) -> int:
+        return self.rtasks(symbol).tasks
+
+    def footprint(self, symbol: str) -> Footprint:
+        return self._known(symbol)[0]
+
+    def rtasks(self, symbol: str) -> RTaskFunction:
+        return self._known(symbol)[1]
+
+    def cubin(self, source: str, arch: str, entry: str) -> Cubin:
+        if entry in self._rtasks.fused:
+            return Cubin(self._kernels[entry].cubin, *self._rtasks.fused[entry])
+        if has_compiler():
+            return self._cache.cubin(source, arch, entry)
+        raise UnfusedError(
+            "its kernel is not among those that the bundle has, and there is no CUDA compiler "
+            "here: install nvidia-cuda-nvrtc"
+        )
+
+    def add(self, symbol: str, kernel: Launchable) -> None:
+        self._kernels[symbol] = kernel
+
+    def _known(self, symbol: str) -> tuple[Footprint, RTaskFunction]:
+        if symbol not in self._rtasks.kernels:
+            raise UnfusedError(f"kernel {symbol!r} of the bundle cannot be rTasks")
+        return self._rtasks.kernels[symbol]

@@ -1,0 +1,49 @@
+"""What our CUDA C++ begins with, in the place of headers."""
+
+from __future__ import annotations
+
+#: No headers are needed, which not every machine with a compiler has. Half precision is for storage
+#: only; arithmetic converts to float32, as our kernels do anyway.
+PRELUDE = """\
+#ifndef TVM_IOS_PRELUDE
+#define TVM_IOS_PRELUDE
+typedef unsigned int uint;
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+#if defined(__CUDACC_RTC__)
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#else
+#include <cstdint>
+#endif
+#ifndef CUDART_INF_F
+#define CUDART_INF_F __int_as_float(0x7f800000)
+#define CUDART_NAN_F __int_as_float(0x7fffffff)
+#endif
+struct __align__(2) half {
+  unsigned short bits;
+  __device__ half() {}
+  __device__ half(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+  __device__ operator float() const {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+};
+__device__ inline half __float2half_rn(float value) { return half(value); }
+struct __align__(4) half2 { half x, y; };
+struct __align__(8) half4 { half x, y, z, w; };
+__device__ inline half2 make_half2(half x, half y) {
+  half2 made; made.x = x; made.y = y; return made;
+}
+__device__ inline half4 make_half4(half x, half y, half z, half w) {
+  half4 made; made.x = x; made.y = y; made.z = z; made.w = w; return made;
+}
+#endif
+"""

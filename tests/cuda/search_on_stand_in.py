@@ -1,0 +1,122 @@
+"""Searches, verifies and counts launches of a bundle, in a process where a driver stands in.
+
+Emulated kernels take too long to be timed: a stage takes as long as it has launches. What NVRTC
+would compile is compiled for the CPU, for a GPU of one multiprocessor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+MODE, FOLDER = sys.argv[1], Path(sys.argv[2])
+sys.path.insert(0, str(FOLDER / "packages"))
+
+import runtime_ext.bundle.rtasks  # noqa: E402
+import runtime_ext.cuda.cubin_cache  # noqa: E402
+import runtime_ext.cuda.measure  # noqa: E402
+from runtime_ext.bundle.compare import verified  # noqa: E402
+from runtime_ext.bundle.contents import read_bundle  # noqa: E402
+from runtime_ext.bundle.place import open_place  # noqa: E402
+from runtime_ext.bundle.programs import bundled_program  # noqa: E402
+from runtime_ext.bundle.search import bundle_search, limits_of, search_policies  # noqa: E402
+from runtime_ext.cuda.nvrtc import Cubin  # noqa: E402
+from runtime_ext.cuda.stage_fuser import StageFuser  # noqa: E402
+
+SHIM = Path(__file__).with_name("veu_shim.h")
+POLICIES = ("greedy", "ios-merge", "ios-both")
+MORE = {
+    "float32": ("ios-holistic",),
+    "float16": (),
+    "no compiler": ("ios-holistic", "rammer"),
+}
+
+
+def launches(program: Any) -> int:
+    return sum(hasattr(item, "kernel") for lane in program.lanes for item in lane)
+
+
+def compile_for_cpu(source: str, arch: str) -> Cubin:
+    """The kernel, called as the stand-in calls kernels; its blocks are run in random turns."""
+    found = re.search(r"(rprogram_\w+)\(([^()]*)\) {", source)
+    bounds = re.search(r"__launch_bounds__\((\d+)", source)
+    assert found is not None
+    assert bounds is not None
+    entry, given = found.groups()
+    types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in given.split(", ")]
+    arguments = ", ".join(f"({kind})given[{i}]" for i, kind in enumerate(types))
+    resident = "grid[0]" if " table" in given else "2"
+    text = f"""#define TVM_IOS_PRELUDE
+#define TVM_IOS_BARRIERS
+#include "{SHIM}"
+#define {entry} kernel_of_{entry}
+{source}
+#undef {entry}
+static void** given;
+static void call() {{ kernel_of_{entry}({arguments}); }}
+extern "C" int {entry}_parameters = {len(types)};
+extern "C" int {entry}(void** buffers, const unsigned* grid) {{
+  given = buffers;
+  return run_blocks(grid[0], {bounds.group(1)}, {resident}, 0, call) ? 1 : 0;
+}}"""
+    made = FOLDER / f"{entry}.cc"
+    made.write_text(text)
+    library = made.with_suffix(".so")
+    command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-w", "-fpermissive"]
+    command += ["-shared", "-fPIC", "-o", str(library), str(made)]
+    subprocess.run(command, check=True)
+    return Cubin(library.read_bytes(), 32, 0, 0)
+
+
+def main() -> None:
+    assert "runtime_ext.native_executor" not in sys.modules
+    measure: Any = runtime_ext.cuda.measure
+    measure.time_program = lambda program, *_, **__: [1e-3 * launches(program)]
+    cubins: Any = runtime_ext.cuda.cubin_cache
+    cubins.compile_cubin = compile_for_cpu
+    rtasks: Any = runtime_ext.bundle.rtasks
+    rtasks.has_compiler = lambda: MODE != "no compiler"
+    bundle = read_bundle(FOLDER)
+    assert bundle.rtasks is not None
+    if MODE != "no compiler":
+        # What was compiled ahead is for a GPU.
+        bundle = replace(bundle, rtasks=replace(bundle.rtasks, fused={}))
+    place = open_place(bundle, None, FOLDER / "compiled")
+    fuser: Any = place.fuser
+    small = StageFuser(fuser._library, replace(fuser._device, processors=1), fuser._only)
+    place = replace(place, fuser=small)
+    limits = limits_of(bundle, 26, None)
+    search = bundle_search(bundle, place, FOLDER, limits, lambda *_: None)
+    found, skipped = search_policies(search, (*POLICIES, *MORE[MODE]), FOLDER)
+    if MODE == "float32":
+        # Nothing is measured: by the simulation all is one rProgram.
+        search.limits = limits_of(bundle, 0, None)
+        found = {**found, **search_policies(search, ("rammer",), FOLDER)[0]}
+    errors: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for policy, made in found.items():
+        program = bundled_program(bundle, search.timer, made.schedule)
+        counts[policy] = launches(program.program)
+        if MODE != "no compiler":
+            errors[policy] = verified(bundle, policy, program.session(place))[1]
+    assert "tvm_ffi" not in sys.modules, "a GPU needs no tvm-ffi"
+    assert "tvm" not in sys.modules
+    used = {p: [s.strategy.value for s in made.schedule.stages] for p, made in found.items()}
+    summary = {
+        "errors": errors,
+        "merged": any("merge" in strategies for strategies in used.values()),
+        "co_scheduled": {p: strategies.count("co_schedule") for p, strategies in used.items()},
+        "launches": counts,
+        "skipped": skipped,
+        "unfused": search.timer.unfused,
+    }
+    print(json.dumps(summary))
+
+
+main()
