@@ -37,7 +37,7 @@ class KernelLoops:
     def calls(self, symbol: str) -> tuple[tuple[str, int], ...]:
         """For each phase its function in the exported library and its tiles."""
         if len(self.tiles) < 2:
-            return ((symbol, *(self.tiles or (1,))),)
+            return ((symbol, self.tiles[0] if self.tiles else 1),)
         return tuple((f"{symbol}__{phase}", tiles) for phase, tiles in enumerate(self.tiles))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tvm
-from forced_schedules import merge_first
 from onnx_sketch import relative_error
 from relay_sketch import RelaySketch, module_of, run
 from relay_text import filecheck
@@ -18,7 +18,7 @@ from relay_passes import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
 from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.relay.library import host_target
-from tvm_ios.schedule import Strategy
+from tvm_ios.merge_rule import mergeable
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 AVX512 = tvm.target.Target("llvm -mcpu=skylake-avx512")
@@ -96,12 +96,12 @@ def test_what_is_measured_fits_together(tmp_path: Path) -> None:
 
     options = MeasuringOptions(lanes=2, target=AVX512, cache=tmp_path)
     search = MeasuredRelaySearch(prepare(module_of([(1, 16, 8, 8)], wide)), options)
-    (merge,) = [
-        stage for stage in merge_first(search.prepared).stages if stage.strategy is Strategy.MERGE
-    ]
-    merged = search.source(tuple(sorted(merge.units)))
+    graph = search.prepared.units
+    merged = search.source(
+        next(p for p in combinations(range(len(graph)), 2) if mergeable(graph, p))
+    )
     kinds = {}
-    for unit in range(len(search.prepared.units)):
+    for unit in range(len(graph)):
         made = search.source((unit,))
         typed = relay.transform.InferType()(tvm.IRModule.from_expr(made.function))["main"]
         kinds |= {t: p.checked_type for t, p in zip(made.data, typed.params, strict=False)}
