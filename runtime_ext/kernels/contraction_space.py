@@ -220,12 +220,13 @@ def note(schedule: s_tir.Schedule, block: Any, values: Sequence[Any]) -> None:
 def blocking_of(trace: Any) -> Blocking | None:
     """The blocking that a trace, in MetaSchedule's JSON, notes if any; it is not applied."""
     steps, decisions = trace
-    decided = {int(step): int(choice) for step, choice in decisions}
+    # Of steps that are none of ours a choice may be anything: the extents of a tile, say.
+    decided = {int(step): choice for step, choice in decisions}
     drawn: dict[Any, int] = {}
     notes: dict[str, int] = {}
     for number, (kind, inputs, attributes, outputs) in enumerate(steps):
         if kind == "SampleCategorical":
-            drawn[outputs[0]] = int(attributes[0][decided[number]])
+            drawn[outputs[0]] = int(attributes[0][int(decided[number])])
         elif kind == "Annotate" and attributes[0] in _NOTES:
             given = inputs[1]
             notes[attributes[0]] = drawn[given] if isinstance(given, str) else int(given)

@@ -36,6 +36,15 @@ struct half4 {
 struct float2 {
   float x, y;
 };
+struct float3 {
+  float x, y, z;
+};
+struct int2 {
+  int x, y;
+};
+struct int3 {
+  int x, y, z;
+};
 struct int4 {
   int x, y, z, w;
 };
@@ -48,6 +57,9 @@ struct uint4 {
 inline half2 make_half2(half x, half y) { return {x, y}; }
 inline half4 make_half4(half x, half y, half z, half w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
+inline int2 make_int2(int x, int y) { return {x, y}; }
+inline int3 make_int3(int x, int y, int z) { return {x, y, z}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 template <typename T>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ import pytest
 import tvm
 from cuda_harness import Bench, Unit
 from kernel_harness import host_target
+from metaschedule_log import FOLDER
 from test_tuning_log import convolution, tuned_database
 from tvm import s_tir
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.source import cuda_target
+from runtime_ext.kernels.contraction_space import blocking_of
+from runtime_ext.kernels.tuning_folder import RECORDS, WORKLOADS, recorded
+from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.kernels.unit_compiler import LogUse
 from tvm_ios.errors import UserError
@@ -53,6 +58,30 @@ def test_functions_of_a_log_are_a_form_of_their_unit(precision: Any, tmp_path: P
     # Stages that co-schedule take other rKernels.
     source = UnitSource(convolution(5), ("NHWC", "NHWC"))
     assert "tuned-functions" not in bench.compiler.rkernels(source)
+
+
+def test_traces_of_metaschedule_name_no_tile_of_ours() -> None:
+    log = TuningLog(FOLDER, TARGET)
+    assert log.has_functions
+    assert all(blocking_of(r.trace) is None for r in recorded(FOLDER))
+
+
+@pytest.mark.slow
+def test_records_of_metaschedule_run(tmp_path: Path) -> None:
+    """Each schedule that its search drew, not only the best one."""
+    lines = (FOLDER / RECORDS).read_text().splitlines(keepends=True)
+    assert len(lines) == 4
+    for number, line in enumerate(lines):
+        log = tmp_path / f"log{number}"
+        log.mkdir()
+        shutil.copy(FOLDER / WORKLOADS, log)
+        (log / RECORDS).write_text(line)
+        unit = {f"unit{number}": Unit(convolution(5), ("NHWC", "NHWC"))}
+        bench = Bench(unit, log, database=log)
+        ((name, forms),) = bench.forms.items()
+        assert list(forms) == ["tuned", "default"]
+        bench.check(name)
+    assert bench.compiler.log_use() == LogUse(found=1, used=1, missing=0)
 
 
 def test_a_log_of_another_target_is_refused_by_name(tmp_path: Path) -> None:
