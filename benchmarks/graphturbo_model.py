@@ -19,12 +19,13 @@ from runtime_ext.machine import available_lanes
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
 from tvm_ios.graphturbo.instances import split_into_instances
-from tvm_ios.graphturbo.layers import form_layers
+from tvm_ios.graphturbo.layers import unit_layers
 from tvm_ios.graphturbo.split_info import Splitter
 from tvm_ios.graphturbo.workload import with_batch
 from tvm_ios.graphturbo.worth import choose_subgraphs, lane_capacities
 from tvm_ios.memory_hierarchy import MemoryHierarchy, load_hierarchy
 from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.units import form_units
 
 NETWORKS = ("resnet50", "mobilenet_v2", "densenet121", "squeezenet", "nasnet_a_mobile")
 BATCHES = (1, 8, 32)
@@ -32,7 +33,8 @@ BATCHES = (1, 8, 32)
 
 def predict(network: str, batch: int, device: MemoryHierarchy) -> dict[str, object]:
     graph = graph_from_onnx(zoo.build(network))
-    layers = form_layers(with_batch(graph, batch) if batch > 1 else graph)
+    graph = with_batch(graph, batch) if batch > 1 else graph
+    layers = unit_layers(graph, form_units(graph))
     splitters = [Splitter(layers, c, device.cores, axes=(0, 2)) for c in lane_capacities(device)]
     choice = choose_subgraphs(splitters, device)
     instances = split_into_instances(layers, choice.subgraphs).instances
