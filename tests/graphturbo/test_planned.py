@@ -1,0 +1,65 @@
+"""Partitions as schedule files have them: the same instances come back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx_networks import Runner, networks
+
+from tvm_ios.graph import bits
+from tvm_ios.graphturbo.planned import planned_instances
+from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+from tvm_ios.schedule import Schedule
+from tvm_ios.search.mixing import by_sub_graph, segments_of
+from tvm_ios.units import form_units
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    model=networks(),
+    capacity=st.sampled_from((500, 2000, 8000, 1 << 60)),
+    least=st.sampled_from((1, 2)),
+    lanes=st.integers(1, 3),
+)
+def test_a_file_has_the_instances_that_were_chosen(
+    model: Any, capacity: int, least: int, lanes: int
+) -> None:
+    graph = Runner(model).graph
+    units = form_units(graph)
+    chosen = choose_instances(graph, units, lanes=lanes, capacity=capacity, least_factor=least)
+    made = instances_schedule(units, chosen, lanes)
+    made.validate(units)
+    split = {s.layers: s for s in chosen.subgraphs if s.factor > 1}
+    assert (made.instances is None) == (not split)
+    for schedule in (made, by_sub_graph(made)):
+        schedule.validate(units)
+        text = json.dumps(schedule.to_json(units))
+        assert Schedule.from_json(json.loads(text)) == schedule
+        assert segments_of(schedule)[-1].done == units.all_operators
+        if schedule.instances is None:
+            continue
+        planned = planned_instances(graph, units, schedule)
+        found = planned.instances
+        assert {s.layers: s.factor for s in found.subgraphs if s.split is not None} == {
+            mask: s.factor for mask, s in split.items()
+        }
+        owned = {(chosen.subgraphs[i.subgraph].layers, i.part): i.owned for i in chosen.instances}
+        done = 0
+        for number in planned.order:
+            instance = found.instances[number]
+            mask = found.subgraphs[instance.subgraph].layers
+            if mask in split:
+                assert instance.owned == owned[mask, instance.part]
+            assert not found.predecessors[number] & ~done
+            done |= 1 << number
+        assert done == (1 << len(found)) - 1
+        for stages, numbers in planned.regions:
+            inside = {u for n in numbers for u in _units(found.subgraphs, found.instances[n])}
+            assert inside == {u for stage in stages for u in schedule.stages[stage].units}
+
+
+def _units(subgraphs: Any, instance: Any) -> tuple[int, ...]:
+    return tuple(bits(subgraphs[instance.subgraph].layers))
