@@ -84,7 +84,7 @@ class IOSSchedule:
             schedule = self.schedule or self._search(prepared)
             return apply_schedule(prepared, schedule)
         except UserError as error:
-            _let_pass(type(error))
+            let_pass(type(error))
             raise
 
     def _search(self, prepared: Prepared) -> Schedule:
@@ -121,7 +121,7 @@ class IOSSchedule:
         return found[0]
 
 
-def _let_pass(kind: type[UserError]) -> None:
+def let_pass(kind: type[UserError]) -> None:
     """Or TVM's pass manager would make a RuntimeError of it; older ones let everything pass."""
     if importlib.util.find_spec("tvm_ffi"):
         import tvm_ffi

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
-from tvm import relax
 
+from relay_passes.dialect import dialect_of
+from relay_passes.ios_schedule import let_pass
 from relay_passes.prepare import schedule_of
-from relay_passes.relax.bindings import bindings_of
-from relay_passes.relax.canonicalise import canonicalise
-from relay_passes.relax.extract import extract
-from relay_passes.relax.reorder import reorder
-from runtime_ext.scheduled_module import SCHEDULE, STAGE, read_scheduled_module
+from relay_passes.reordering import Reordering
+from runtime_ext.ir_form import SCHEDULE
 from tvm_ios.errors import UserError
 from tvm_ios.memory.arena import plan_order
 from tvm_ios.memory.fitting import require_fit
 from tvm_ios.memory.footprint import Counting
-from tvm_ios.memory.operators import with_biases
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.memory.stage_order import order_stages, stage_problem
@@ -31,8 +29,9 @@ class MemorySchedule:
 
     The result computes the same. A module that ``IOSSchedule`` has scheduled gets its stages
     reordered, whole: its executable then has the smaller arena. Any other module becomes canonical
-    (as :func:`relay_passes.prepare.prepare` makes it) and gets its bindings reordered, for TVM's
-    own build. A module that already is in an order as good is only made canonical.
+    (as :func:`relay_passes.prepare.prepare` makes it). If it is of Relax, its bindings are
+    reordered, for TVM's own build, and where they are in an order as good, nothing is. If it is of
+    Relay, where only ``let`` keeps an order, it is scheduled, one unit a stage.
 
     Parameters
     ----------
@@ -72,67 +71,45 @@ class MemorySchedule:
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Reorder; see :class:`tvm.transform.Pass`."""
         try:
+            dialect = dialect_of(mod)
+            orders = importlib.import_module(f"relay_passes.{dialect.name}.memory_order")
             if schedule_of(mod) is not None:
-                return self._reorder_stages(mod)
-            return self._reorder_operators(canonicalise(mod))
+                return self._reorder_stages(mod, orders)
+            return self._reorder_operators(orders.operators_of(dialect.canonicalise(mod)))
         except UserError as error:
-            # Or TVM's pass manager would make a RuntimeError of what it does not know.
-            tvm_ffi.register_error(type(error))
+            let_pass(type(error))
             raise
 
-    def _reorder_operators(self, module: tvm.IRModule) -> tvm.IRModule:
-        extraction = extract(module)
-        graph = with_biases(extraction.graph)
-        problem = memory_problem(graph, self.counting)
+    def _reorder_operators(self, movable: Reordering) -> tvm.IRModule:
+        problem = memory_problem(movable.graph, self.counting)
         found = MEMORY_SCHEDULERS[self.scheduler](problem, self.time_limit)
-        present = sorted(range(len(graph)), key=lambda op: max(graph.operators[op].members))
         order = found.order
-        if problem.footprints(present).peak <= found.peak:
-            order = tuple(present)
+        if problem.footprints(movable.present).peak <= found.peak:
+            order = movable.present
         require_fit("main", plan_order(problem, order), found.bound, self.budget)
-        if order == tuple(present):
-            return module
-        return reorder(
-            module,
-            [
-                extraction.bindings[member]
-                for operator in order
-                for member in graph.operators[operator].members
-            ],
-        )
+        return movable.apply(order)
 
-    def _reorder_stages(self, module: tvm.IRModule) -> tvm.IRModule:
-        read = read_scheduled_module(module)
-        found = order_stages(read.graph, read.stages, self.scheduler, self.time_limit)
-        problem, place = stage_problem(read.graph, read.stages)
+    def _reorder_stages(self, module: tvm.IRModule, orders: Any) -> tvm.IRModule:
+        graph, stages = orders.stages_of(module)
+        found = order_stages(graph, stages, self.scheduler, self.time_limit)
+        problem, place = stage_problem(graph, stages)
         number = {where: operator for operator, where in enumerate(place)}
         planned = plan_order(problem, [number[where] for where in found.order])
         require_fit("main", planned, found.bound, self.budget)
-        if found.order == tuple(range(len(read.stages))):
+        if found.order == tuple(range(len(stages))):
             return module
-        return _with_stages(module, found.order)
+        moved = orders.with_stages(module, found.order)
+        text = _reordered(str(module.attrs[SCHEDULE]), found.order)
+        return moved.with_attr(SCHEDULE, dialect_of(module).attribute(text))
 
 
-def _with_stages(module: tvm.IRModule, order: tuple[int, ...]) -> tvm.IRModule:
-    """A scheduled module with its stages in another order: calls, attributes and schedule."""
+def _reordered(text: str, order: Sequence[int]) -> str:
+    """The JSON of a schedule with its stages in another order."""
     new = {old: place for place, old in enumerate(order)}
-    stages: list[list[relax.VarBinding]] = [[] for _ in order]
-    for binding in bindings_of(module["main"]):
-        value = binding.value
-        if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
-            stages[new[int(module[value.op].attrs[STAGE])]].append(binding)
-    moved = reorder(module, stages)
-    functions = {
-        variable: function.with_attr(STAGE, new[int(function.attrs[STAGE])])
-        if function.attrs and STAGE in function.attrs
-        else function
-        for variable, function in moved.functions_items()
-    }
-    schedule = json.loads(str(module.attrs[SCHEDULE]))
+    schedule = json.loads(text)
     for key in ("stages", "latencies"):
         if schedule[key]:
             schedule[key] = [schedule[key][old] for old in order]
     if "placements" in schedule:
         schedule["placements"] = [[new[stage], shares] for stage, shares in schedule["placements"]]
-    attributes = dict(module.attrs.items()) | {SCHEDULE: json.dumps(schedule)}
-    return tvm.IRModule(functions, attrs=attributes)
+    return json.dumps(schedule)

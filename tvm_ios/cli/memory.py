@@ -56,7 +56,9 @@ def memory(
         str | None,
         typer.Option(metavar="BYTES", help="Fail unless an order fits: 800000, 512K, 1.5M."),
     ] = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds of each scheduler, at most.")] = 30.0,
+    time_limit: Annotated[
+        float, typer.Option(min=0.0, help="Seconds of each scheduler, at most.")
+    ] = 30.0,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the footprints over time into this .svg or .png.")
     ] = None,
@@ -165,8 +167,9 @@ def _print(
     out = console()
     out.print(table)
     width = min(out.width - 14, 100)
-    top = max(row.found.peak for row in rows)
-    for row in _curves(rows, best):
+    curves = _curves(rows, best)
+    top = max(row.found.peak for row in curves)
+    for row in curves:
         out.print(
             f"{row.name:>12} {_sparkline(row.footprints.stable, top, width)}", highlight=False
         )

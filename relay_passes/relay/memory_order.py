@@ -1,0 +1,126 @@
+"""What of a Relay module can be put into another order: stages of a schedule, or units."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relay_passes.prepare import apply_schedule, prepare_canonical
+from relay_passes.relay.expressions import arguments, shape_of_type, with_main
+from relay_passes.reordering import Reordering
+from runtime_ext.ir_form import CALLS, ModuleError
+from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.search.baselines import sequential_schedule
+
+
+def operators_of(module: tvm.IRModule) -> Reordering:
+    """The units of a canonical module.
+
+    Relay's ``main`` is an expression, which has no order that TVM would keep; only what is bound
+    by ``let`` stays where it is. So the module that comes of an order is scheduled: one unit a
+    stage.
+    """
+    prepared = prepare_canonical(module)
+    plain = sequential_schedule(prepared.units)
+
+    def apply(order: Sequence[int]) -> tvm.IRModule:
+        stages = tuple(plain.stages[unit] for unit in order)
+        return apply_schedule(prepared, replace(plain, policy="memory", stages=stages))
+
+    return Reordering(prepared.units, tuple(range(len(prepared.units))), apply)
+
+
+def stages_of(module: tvm.IRModule) -> tuple[OpGraph, tuple[Stage, ...]]:
+    """The kernel calls of a scheduled module as a graph, and its stages as groups of them.
+
+    Raises
+    ------
+    ModuleError
+        If a later pass changed the calls.
+    """
+    bindings, result = _bindings(module["main"])
+    places = _places(module, bindings)
+    tensors: list[Tensor] = []
+    numbers: dict[tuple[Any, int], int] = {}
+
+    def add(variable: relay.Var) -> tuple[int, ...]:
+        kind = variable.checked_type
+        fields = kind.fields if isinstance(kind, relay.TupleType) else [kind]
+        for place, field in enumerate(fields):
+            numbers[variable, place] = len(tensors)
+            shape = shape_of_type(field, f"value {variable.name_hint!r}")
+            name = f"{variable.name_hint}.{len(tensors)}"
+            tensors.append(Tensor(name, shape, str(field.dtype)))
+        return tuple(numbers[variable, place] for place in range(len(fields)))
+
+    def read(values: Sequence[Any]) -> tuple[int, ...]:
+        found = (
+            (value.tuple_value, value.index)
+            if isinstance(value, relay.TupleGetItem)
+            else (value, 0)
+            for value in values
+        )
+        return tuple(numbers[entry] for entry in found if entry in numbers)
+
+    inputs = tuple(number for parameter in module["main"].params for number in add(parameter))
+    operators: list[Operator] = []
+    for variable, call in bindings:
+        data = read(arguments(call))
+        name = f"{variable.name_hint}.{len(operators)}"
+        operators.append(Operator(name, "kernel", data, add(variable)))
+    outputs = read(result.fields if isinstance(result, relay.Tuple) else [result])
+    graph = OpGraph("main", tuple(operators), tuple(tensors), inputs, outputs)
+    stages: dict[int, dict[int, list[int]]] = {}
+    for number, (_, stage, group) in enumerate(places):
+        stages.setdefault(stage, {}).setdefault(group, []).append(number)
+    return graph, tuple(
+        Stage(Strategy.CONCURRENT, tuple(map(tuple, stages[stage].values())))
+        for stage in sorted(stages)
+    )
+
+
+def with_stages(module: tvm.IRModule, order: Sequence[int]) -> tvm.IRModule:
+    """A scheduled module with the calls of its stages in another order."""
+    old = module["main"]
+    bindings, body = _bindings(old)
+    places = _places(module, bindings)
+    new = {stage: place for place, stage in enumerate(order)}
+    moved = sorted(
+        (
+            ((unit, new[stage], group), binding)
+            for (unit, stage, group), binding in zip(places, bindings, strict=True)
+        ),
+        key=lambda call: call[0][1],
+    )
+    for _, (variable, call) in reversed(moved):
+        body = relay.Let(variable, call, body)
+    main = relay.Function(old.params, body, None, old.type_params, old.attrs)
+    calls = json.dumps([place for place, _ in moved])
+    return with_main(module, main).with_attr(CALLS, tvm.runtime.String(calls))
+
+
+def _bindings(main: relay.Function) -> tuple[list[tuple[relay.Var, relay.Call]], Any]:
+    """What ``main`` binds by ``let``, in order, and its result."""
+    bindings: list[tuple[relay.Var, relay.Call]] = []
+    body = main.body
+    while isinstance(body, relay.Let):
+        bindings.append((body.var, body.value))
+        body = body.body
+    return bindings, body
+
+
+def _places(module: tvm.IRModule, bindings: Sequence[Any]) -> list[tuple[str, int, int]]:
+    """Unit, stage and group of each call."""
+    places = [tuple(place) for place in json.loads(str(module.attrs[CALLS]))]
+    if len(places) != len(bindings):
+        raise ModuleError(
+            f"main calls {len(bindings)} kernels and its schedule has {len(places)}: a later pass "
+            "changed it; run IOSSchedule() after that pass"
+        )
+    return places

@@ -1,0 +1,29 @@
+"""What can be put into another order, and the module that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import tvm
+
+from tvm_ios.graph import OpGraph
+
+
+@dataclass(frozen=True)
+class Reordering:
+    """A module that has no schedule yet.
+
+    Attributes
+    ----------
+    graph
+        Whose operators can be moved.
+    present
+        The order that they have.
+    apply
+        Makes the module with another order of them.
+    """
+
+    graph: OpGraph
+    present: tuple[int, ...]
+    apply: Callable[[Sequence[int]], tvm.IRModule]
