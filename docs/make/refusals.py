@@ -139,6 +139,14 @@ def rows() -> dict[str, list[Row]]:
             Row("a policy to be measured", "tvm-ios schedule m.onnx --policy holistic"),
             Row("an unknown device", "tvm-ios schedule m.onnx --cost abacus"),
             Row("a picture of no known kind", "tvm-ios schedule m.onnx --plot s.jpeg"),
+            Row(
+                "less memory than any order needs",
+                "tvm-ios memory m.onnx --scheduler optimal --budget 64",
+            ),
+            Row(
+                "less memory than any schedule needs",
+                "tvm-ios schedule m.onnx --cost cpu --memory-budget 64",
+            ),
         ],
         "Outputs": [
             Row("a folder of yours in the way", f"{optimize} -o mine", folder("mine/thesis.txt")),
