@@ -43,6 +43,7 @@ def logits_of(name: str) -> Any:
     import numpy as np
     import tvm
     from tvm import relay
+    from tvm.relay import testing
     from tvm.relay.build_module import bind_params_by_name
 
     from relay_passes.load import load_model
@@ -51,7 +52,7 @@ def logits_of(name: str) -> Any:
         path = light_model(name.removeprefix("light_"))
         main, params = load_model(path, random_weights=SEED, dialect="relay").module["main"], {}
     else:
-        module, params = getattr(relay.testing, name).get_workload(**TESTING[name])
+        module, params = getattr(testing, name).get_workload(**TESTING[name])
         main, rng = module["main"], np.random.default_rng(SEED)
         for key, value in params.items():
             if key.endswith(("var", "gamma")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import os
 import platform
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
+import tvm
+
 from runtime_ext.hardware import caches, megahertz, total_memory
 from runtime_ext.machine import instruction_level, processor
-from runtime_ext.peak import measured_peak
 
 #: What measurements depend on wherever they are taken.
 _PACKAGES = ("tvm-ios", "apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
@@ -32,8 +34,8 @@ def describe_machine(lanes: int, packages: Sequence[str] = ()) -> dict[str, Any]
     -------
     dict
         Sizes in KiB and GiB, the clock rate in MHz (null where it is not told), the peak in
-        GFLOP/s and GB/s of one lane and of all; a version is null where a distribution is not
-        installed.
+        GFLOP/s and GB/s of one lane and of all, of none where TVM is one for Relay, which cannot
+        make the kernels; a version is null where a distribution is not installed.
     """
     return {
         "processor": processor(),
@@ -49,13 +51,22 @@ def describe_machine(lanes: int, packages: Sequence[str] = ()) -> dict[str, Any]
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in dict.fromkeys((*_PACKAGES, *packages))},
-        "peak": {str(n): asdict(measured_peak(n)) for n in dict.fromkeys((1, lanes))},
+        "peak": _peaks(lanes),
         "date": datetime.date.today().isoformat(),
     }
+
+
+def _peaks(lanes: int) -> dict[str, dict[str, float]]:
+    if importlib.util.find_spec("tvm.tirx") is None:
+        return {}
+    from runtime_ext.peak import measured_peak
+
+    return {str(n): asdict(measured_peak(n)) for n in dict.fromkeys((1, lanes))}
 
 
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return None
+        # A TVM that was built from source, or that another package carries.
+        return tvm.__version__ if name == "apache-tvm" else None

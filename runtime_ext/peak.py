@@ -8,7 +8,16 @@ from functools import cache
 from typing import Any
 
 import tvm
-from tvm import tirx
+
+from tvm_ios.errors import UserError
+
+try:
+    from tvm import tirx
+except ImportError as error:
+    raise UserError(
+        f"what this machine can do is measured by kernels that TVM {tvm.__version__} cannot make: "
+        "do it where apache-tvm 0.27 is installed, which runs executables of both dialects"
+    ) from error
 
 from runtime_ext.buffers import allocate
 from runtime_ext.hardware import available_memory, last_level_cache

@@ -185,13 +185,12 @@ def _print(document: dict[str, Any]) -> None:
     out = console()
     machine = document["machine"]
     peaks = machine["peak"]
-    out.print(
-        f"{machine['processor']}, {machine['lanes']} lanes; measured peak of "
-        + "; ".join(
-            f"{n} lane{'s' * (n != '1')} {peak['gflops']:.0f} GFLOP/s, {peak['gbps']:.0f} GB/s"
-            for n, peak in peaks.items()
-        )
+    reached = "; ".join(
+        f"{n} lane{'s' * (n != '1')} {peak['gflops']:.0f} GFLOP/s, {peak['gbps']:.0f} GB/s"
+        for n, peak in peaks.items()
     )
+    peak = f"; measured peak of {reached}" if reached else ""
+    out.print(f"{machine['processor']}, {machine['lanes']} lanes{peak}")
     table = Table("network", "runner", "latency", "ours to it", "95 %", "pairs", "largest error")
     for network in document["networks"]:
         for place, (name, latency) in enumerate(network["latency_ms"].items()):
