@@ -23,7 +23,8 @@ def place(tmp_path: Path) -> Place:
 
 
 def wait_for(process: subprocess.Popen[str], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 200
+    # Against hanging for ever; on a busy machine minutes are nothing.
+    deadline = time.monotonic() + 900
     while not what():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
