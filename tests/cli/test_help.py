@@ -69,7 +69,7 @@ def test_models_policies_and_costs_complete(
     assert complete_model("my") == ["my.onnx", "my.pt2", "mymodels/"]
     assert complete_model("[o") == ["[odd].onnx"]
     assert complete_policy("ios-") == ["ios-merge", "ios-parallel", "ios-both", "ios-holistic"]
-    assert complete_policy("g") == ["greedy"]
+    assert complete_policy("g") == ["greedy", "graphturbo"]
     assert complete_cost("v") == ["v100"]
     assert complete_cost("l") == ["log.jsonl"]
     assert "measured" in complete_cost("")

@@ -26,6 +26,7 @@ class Timer:
         self.graph = SIDE_BY_SIDE
         self.lanes = 2
         self.device = SimpleNamespace(name="device")
+        self.kernels = SimpleNamespace(fuser=None)
         self.stages_measured = 0
         self.log = MeasurementLog(path, LogHeader("device", "target", "tvm"))
         self.unit_latencies = {str(unit): (1.0, 0.5) for unit in range(len(self.graph))}

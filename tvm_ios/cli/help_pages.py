@@ -101,7 +101,9 @@ PAGES: Mapping[str, HelpPage] = MappingProxyType(
 #: Pages show the panels in this order.
 PANELS: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("shape", "batch", "random_weights", "inputs", "seed"), "Model and inputs"),
+        **dict.fromkeys(
+            ("dialect", "shape", "batch", "random_weights", "inputs", "seed"), "Model and inputs"
+        ),
         **dict.fromkeys(
             (
                 *(
@@ -122,7 +124,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("target", "arch", "precision", "weights"), "Target"),
         **dict.fromkeys(
             (
-                *("max_measurements", "time_limit", "trials", "max_merges"),
+                *("max_measurements", "time_limit", "trials", "max_merges", "max_fused"),
                 *("budget", "memory_budget"),
             ),
             "Limits",
