@@ -111,13 +111,13 @@ def _peer(bundle: Bundle, name: str, lanes: int) -> _Runner:
     device = "cuda" if bundle.about["kind"] == "cuda" else "cpu"
     tf32 = bundle.about["precision"] == "tf32"
     given = [torch.from_numpy(value) for value in bundle.reference_inputs.values()]
+    if bundle.about["precision"] == "float16":
+        network = network.half()
     if name in OPTIONS:
         return onnx_runner(name, network, given, gpu=device == "cuda", lanes=lanes, tf32=tf32)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
     network = network.to(device)
-    if bundle.about["precision"] == "float16":
-        network = network.half()
     inputs = [value.to(device) for value in given]
     if name.endswith("-nhwc"):
         network = network.to(memory_format=torch.channels_last)
