@@ -135,7 +135,7 @@ def optimize(
         given["given"].validate(prepared.units)
     watch.lap("import")
     search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
-    policies = policies or _measurable(search)
+    policies = _measurable(search) if policies is None else policies
     searched, took = _search(search, policies, memory_budget)
     schedules = searched | given
     watch.lap("search")
