@@ -6,7 +6,6 @@ measured alone would show: candidates are built, and run in turn.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import statistics
 import time
@@ -15,8 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from relay_passes.dialect import DialectError
-from relay_passes.prepare import apply_schedule
-from runtime_ext.build import BuiltModel, build
+from runtime_ext.build import BuiltModel
 from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.cpu_hierarchy import cpu_hierarchy
 from runtime_ext.session import Session
@@ -56,6 +54,7 @@ class InstanceSearch:
     def __init__(self, search: MeasuredSearch) -> None:
         self._search = search
         self._built: dict[Schedule, BuiltModel] = {}
+        self._split: dict[_Split, Schedule | None] = {}
 
     def graphturbo(self) -> tuple[Schedule, LazyStatistics]:
         """The fastest split into instances; the sequential schedule where nothing can be split."""
@@ -72,7 +71,7 @@ class InstanceSearch:
         found = [self._search.schedule(policy)[0] for policy in _OTHERS]
         splits = self._splits(watch)
         found += splits + [by_sub_graph(schedule) for schedule in splits]
-        distinct = {_content(self._search.timer.timed(schedule)): schedule for schedule in found}
+        distinct = {self._timed(schedule).content: schedule for schedule in found}
         measured = self._profile(list(distinct.values()))
         mixed = mix(self._search.graph, measured, HOLISTIC)
         # Profiles cost each program something else: what came out best as a whole competes too.
@@ -89,11 +88,11 @@ class InstanceSearch:
         What a model of the caches predicts to be best, rows of images included, and of the batch
         all splits into instances of some sizes, whatever it predicts.
         """
-        extraction = self._search.prepared.outliner.extraction
-        units, lanes = self._search.graph, self._search.options.lanes
+        lanes = self._search.options.lanes
         device = cpu_hierarchy(lanes)
         predicted = _Split(None, (0, 2), 1, device)
-        sizes = (*lane_capacities(device)[::2], _EVERYTHING) if units.batch > 1 else ()
+        batch = self._search.graph.batch
+        sizes = (*lane_capacities(device)[::2], _EVERYTHING) if batch > 1 else ()
         tried = [
             _Split(size, (0,), least, None) for least in dict.fromkeys((lanes, 1)) for size in sizes
         ]
@@ -101,26 +100,40 @@ class InstanceSearch:
         for split in (predicted, *tried):
             if watch.spent():
                 break
-            instances = choose_instances(
-                extraction.graph,
-                units,
-                lanes=lanes,
-                capacity=split.capacity,
-                axes=split.axes,
-                least_factor=split.least_factor,
-                device=split.device,
-            )
-            made = instances_schedule(units, instances, lanes, self._search.device)
-            if made.instances is None or made in found:
-                continue
-            with contextlib.suppress(DialectError):
-                # An operator may have extents written down that no part of it has.
-                self._model(self._timed(made))
+            if split not in self._split:
+                self._split[split] = self._instances(split)
+            made = self._split[split]
+            if made is not None:
                 found[made] = None
         return list(found)
 
+    def _instances(self, split: _Split) -> Schedule | None:
+        """The schedule of a split, if there is one that can be built."""
+        units, lanes = self._search.graph, self._search.options.lanes
+        instances = choose_instances(
+            self._search.prepared.outliner.extraction.graph,
+            units,
+            lanes=lanes,
+            capacity=split.capacity,
+            axes=split.axes,
+            least_factor=split.least_factor,
+            device=split.device,
+        )
+        made = instances_schedule(units, instances, lanes, self._search.device)
+        if made.instances is None:
+            return None
+        try:
+            self._model(self._timed(made))
+        except DialectError:
+            # An operator may have extents written down that no part of it has.
+            return None
+        return made
+
     def _fastest(self, schedules: Sequence[Schedule], policy: str) -> Schedule:
-        timed = list(dict.fromkeys(map(self._timed, schedules)))
+        different: dict[Schedule, Schedule] = {}
+        for made in map(self._timed, schedules):
+            different.setdefault(made.content, made)
+        timed = list(different.values())
         if len(timed) == 1:
             return replace(timed[0], policy=policy)
         runners = {str(n): self._session(made) for n, made in enumerate(timed)}
@@ -207,14 +220,9 @@ class InstanceSearch:
         return session
 
     def _model(self, schedule: Schedule) -> BuiltModel:
-        key = _content(schedule)
+        key = schedule.content
         if key not in self._built:
-            self._built[key] = build(
-                apply_schedule(self._search.prepared, schedule),
-                lanes=self._search.options.lanes,
-                name=self._search.graph.name,
-                compiler=self._search.compiler,
-            )
+            self._built[key] = self._search.build(schedule)
         return self._built[key]
 
     def _report(self, what: str, total: int) -> Callable[[int], None]:
@@ -234,11 +242,6 @@ class _Split(NamedTuple):
     axes: tuple[int, ...]
     least_factor: int
     device: MemoryHierarchy | None
-
-
-def _content(schedule: Schedule) -> Schedule:
-    """What the program of a schedule depends on."""
-    return replace(schedule, policy="", device="", batch=0, latencies=())
 
 
 def _differences(ends: Sequence[float]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ class MemoryHierarchy:
     local_bandwidth: float
     peak_flops: float
     kernel_overhead: float
-    sources: Mapping[str, str]
+    sources: Mapping[str, str] = field(hash=False)
 
     @property
     def cluster_local_buffer(self) -> int:

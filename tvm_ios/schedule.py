@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
@@ -115,6 +115,11 @@ class Schedule:
     def latency(self) -> float:
         """Expected seconds, the sum over the stages."""
         return sum(self.latencies)
+
+    @property
+    def content(self) -> Schedule:
+        """What the program depends on, whatever fields a schedule may gain."""
+        return replace(self, policy="", device="", batch=0, latencies=())
 
     def validate(self, graph: OpGraph) -> None:
         """Check this schedule against a graph of units.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -113,11 +113,7 @@ def first_with_equal_schedule(schedules: Mapping[str, Schedule]) -> dict[str, st
         As they are lowered: with the latencies of their units, which decide about lanes.
     """
     first: dict[Schedule, str] = {}
-    return {
-        # What is left says what the program does, whatever fields a schedule may gain.
-        policy: first.setdefault(replace(s, policy="", device="", batch=0, latencies=()), policy)
-        for policy, s in schedules.items()
-    }
+    return {policy: first.setdefault(s.content, policy) for policy, s in schedules.items()}
 
 
 def policy_results(
