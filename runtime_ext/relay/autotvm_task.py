@@ -7,6 +7,9 @@ from typing import Any
 
 from tvm.autotvm.task.space import FallbackConfigEntity
 
+#: Knobs of TVM's templates for x86 that are blocks of channels.
+_BLOCKS = ("tile_ic", "tile_oc")
+
 
 @dataclass(frozen=True)
 class AutotvmTask:
@@ -61,6 +64,28 @@ def default_index(task: Any) -> int | None:
         knob.append(found[0])
     index = int(task.config_space.knob2point(knob))
     return index if task.config_space.is_index_valid(index) else None
+
+
+def keep_layout(task: Any, default: int) -> None:
+    """Confine a task's space to the layouts of its data that TVM's default has.
+
+    On CPUs a configuration decides in which blocks of channels a convolution reads and writes.
+    Where those of neighbours differ data are transformed between them, which takes longer than what
+    most of these configurations save: the trials of a single operator do not see it.
+    """
+    blocks = {
+        name: _value(space.entities[knob])
+        for (name, space), knob in zip(
+            task.config_space.space_map.items(),
+            task.config_space.point2knob(default),
+            strict=True,
+        )
+        if name in _BLOCKS
+    }
+    if blocks:
+        task.config_space.multi_filter(
+            lambda entities: all(_value(entities[name]) == block for name, block in blocks.items())
+        )
 
 
 def _value(entity: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from tvm import autotvm
 from tvm.autotvm.tuner import XGBTuner
 
-from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
+from runtime_ext.relay.autotvm_task import AutotvmTask, default_index, keep_layout
 from runtime_ext.relay.tuning_file import OpenAutotvmLog, Record
 
 #: Trials a round. Each begins with a server for the runs and a fit of the cost model.
@@ -65,7 +65,8 @@ def tune(
 
     Operators of the model that the log does not know have a round first, those of the most
     arithmetic before the others; then rounds go where the model may gain most. A task's first
-    trial is what TVM does without a log, so that the log's best is never slower than that.
+    trial is what TVM does without a log, and the others keep its layouts of data, so that what is
+    faster alone is faster in the model.
 
     Parameters
     ----------
@@ -121,13 +122,16 @@ class _State:
         """What a log knows of a task."""
         inner = task.task
         state = _State(task, default_index(inner))
+        if state.default is not None:
+            keep_layout(inner, state.default)
         known: list[Record] = []
         for given, result in records:
             if (given.task.name, given.task.args) != (inner.name, inner.args):
                 continue
             index = given.config.index
-            # The space of another TVM may be another one.
-            if 0 <= index < len(inner.config_space):
+            # The space of another TVM may be another one, and have other layouts.
+            space = inner.config_space
+            if 0 <= index < space.range_length and space.is_index_valid(index):
                 config = inner.config_space.get(index)
                 if config.to_json_dict()["entity"] == given.config.to_json_dict()["entity"]:
                     known.append((autotvm.MeasureInput(inner.target, inner, config), result))
@@ -164,15 +168,20 @@ class _State:
 
     def run_round(self, count: int, measure: Measure) -> list[Record]:
         """Try so many configurations, TVM's default first of all."""
-        task = self.task.task
-        tuner = XGBTuner(task, plan_size=_ROUND, feature_type="knob", num_threads=1)
-        if self.records:
-            tuner.update(*zip(*self.records, strict=True))
+        task, space = self.task.task, self.task.task.config_space
         configs: list[Any] = []
         if self.default is not None and self.default not in self.tried:
-            tuner.visited.add(self.default)
-            configs.append(task.config_space.get(self.default))
-        configs += tuner.next_batch(count - len(configs))
+            configs.append(space.get(self.default))
+        chosen = {config.index for config in configs} | self.tried
+        if len(space) <= count + len(self.tried):
+            left = filter(space.is_index_valid, range(space.range_length))
+            configs += [space.get(index) for index in left if index not in chosen]
+        else:
+            tuner = XGBTuner(task, plan_size=_ROUND, feature_type="knob", num_threads=1)
+            if self.records:
+                tuner.update(*zip(*self.records, strict=True))
+            tuner.visited |= chosen
+            configs += tuner.next_batch(count - len(configs))
         made = measure(task, configs)
         self.new += len(made)
         self.take(made)

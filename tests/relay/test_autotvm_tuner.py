@@ -37,7 +37,7 @@ def _three(s: RelaySketch, x: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[AutotvmTask, ...]:
-    prepared = prepare(module_of([(1, 16, 12, 12)], _three))
+    prepared = prepare(module_of([(1, 16, 12, 96)], _three))
     options = MeasuringOptions(
         lanes=2, cache=tmp_path_factory.mktemp("cache"), pruning=Pruning(1, 2)
     )
@@ -73,9 +73,9 @@ def test_the_tasks_are_those_of_units_and_merges(tasks: tuple[AutotvmTask, ...])
         ("conv2d_3", 1, 0),
         ("conv2d_1+conv2d_3", 0, 1),
     ]
-    assert tasks[2].text == "conv2d_NCHWc.x86 1x16x12x12, 48x16x3x3"
+    assert tasks[2].text == "conv2d_NCHWc.x86 1x16x12x96, 48x16x3x3"
     # Padding counts for a little.
-    assert 1 <= tasks[0].flops / (2 * 12 * 12 * 16 * 16 * 9) < 1.1
+    assert 1 <= tasks[0].flops / (2 * 12 * 96 * 16 * 16 * 9) < 1.1
 
 
 def test_the_default_is_what_tvm_takes_without_a_log(tasks: tuple[AutotvmTask, ...]) -> None:
@@ -122,7 +122,10 @@ def test_rounds_are_written_at_once_and_continued(
         for index in indices
     ]
     assert len(set(tried)) == len(tried) == 3 * (trials + 4), "nothing is tried twice"
-    assert read_autotvm_log(path, TARGET).coverage(module_of([(1, 16, 12, 12)], _three)) == (2, 2)
+    for line in path.read_text().splitlines():
+        knobs = {name: value for name, _, value in json.loads(line)["config"]["entity"]}
+        assert (knobs["tile_ic"][-1], knobs["tile_oc"][-1]) == (16, 16), "the default's layout"
+    assert read_autotvm_log(path, TARGET).coverage(module_of([(1, 16, 12, 96)], _three)) == (2, 2)
 
 
 def test_time_and_trials_are_limits(tasks: tuple[AutotvmTask, ...], tmp_path: Path) -> None:
