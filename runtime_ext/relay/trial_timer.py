@@ -8,14 +8,17 @@ from types import TracebackType
 from typing import Any
 
 from tvm import autotvm
-from tvm.autotvm.measure import create_measure_batch
 
 from runtime_ext.relay.tuning_file import Record
+from tvm_ios.files import temporary_folder
 
 #: Seconds that building one kernel may take, and running it.
 _BUILD_SECONDS, _RUN_SECONDS = 30, 20
-#: Times that a kernel is timed, of which the mean counts, and milliseconds of runs each time.
-_REPEATS, _REPEAT_MS = 4, 10
+#: Times that all configurations are run in turn.
+_PASSES = 3
+#: Times that a kernel is timed in each of them, besides the fastest and the slowest, which AutoTVM
+#: leaves out, and milliseconds of runs each time.
+_REPEATS, _REPEAT_MS = 2, 5
 
 
 class TrialTimer:
@@ -23,8 +26,9 @@ class TrialTimer:
 
     As in a run of the model a kernel has all threads, ``TVM_NUM_THREADS`` of them, awake from the
     run before. So caches are not flushed, as AutoTVM offers: meanwhile threads fall asleep, and
-    most of what a small kernel takes would be to wake them. What crashes or takes too long is a
-    record of an error.
+    most of what a small kernel takes would be to wake them. Configurations take turns, so that
+    a slow moment of the machine does not decide between them, and the faster half of what is timed
+    counts. What crashes or takes too long is a record of an error.
     """
 
     def __enter__(self) -> TrialTimer:
@@ -42,9 +46,30 @@ class TrialTimer:
     def __call__(self, task: Any, configs: Sequence[Any]) -> list[Record]:
         """Build and time; may take half a minute for each of them."""
         runner = autotvm.LocalRunner(
-            timeout=_RUN_SECONDS, number=1, repeat=_REPEATS, min_repeat_ms=_REPEAT_MS
+            timeout=_RUN_SECONDS,
+            number=1,
+            repeat=_REPEATS + 2,
+            min_repeat_ms=_REPEAT_MS,
+            cooldown_interval=0,
         )
-        option = autotvm.measure_option(builder=self._builder, runner=runner)
-        measure = create_measure_batch(task, option)
+        servers = runner.set_task(task)
+        self._builder.set_task(task, runner.get_build_kwargs())
         inputs = [autotvm.MeasureInput(task.target, task, config) for config in configs]
-        return list(zip(inputs, measure(inputs), strict=True))
+        built = self._builder.build(inputs)
+        with temporary_folder() as kept:
+            shutil.copytree(self._builder.tmp_dir, kept, dirs_exist_ok=True)
+            passes: list[list[Any]] = []
+            for _ in range(_PASSES):
+                # Its server removes a kernel that has run.
+                shutil.copytree(kept, self._builder.tmp_dir, dirs_exist_ok=True)
+                passes.append(runner.run(inputs, built))
+        del servers  # They run while they are referred to.
+        return list(zip(inputs, map(_faster_half, zip(*passes, strict=True)), strict=True))
+
+
+def _faster_half(results: tuple[Any, ...]) -> Any:
+    """One result of those of all passes; an error if there is one."""
+    if failed := next((result for result in results if result.error_no), None):
+        return failed
+    costs = sorted(cost for result in results for cost in result.costs)
+    return results[0]._replace(costs=tuple(costs[: (len(costs) + 1) // 2]))
