@@ -116,6 +116,28 @@ def test_equation_1_against_all_factors_of_all_axes(model: Any, capacity: int, s
             assert not (fits and work <= 1.3 * everything.flops)
 
 
+@settings(max_examples=40, deadline=None)
+@given(model=networks(), capacity=st.sampled_from((1, 300, 1000, 4000)))
+def test_where_no_parts_fit_the_smallest_of_the_batch_spill(model: Any, capacity: int) -> None:
+    layers = form_layers(Runner(model).graph)
+    strict, spilling = (Splitter(layers, capacity, 4, axes=(0,), spills=s) for s in (False, True))
+    batch = layers.graph.batch
+    for layer in range(len(layers)):
+        split = spilling.best(1 << layer)
+        assert split is not None
+        if (fitting := strict.best(1 << layer)) is not None:
+            assert split == fitting
+        else:
+            assert split.peak > capacity
+            assert split.factor == batch
+    for subgraph in group(spilling):
+        split = subgraph.split
+        assert split is not None
+        # What fits is not grown until it spills.
+        fits = [strict.best(1 << layer) is not None for layer in bits(subgraph.layers)]
+        assert spilling.fits(split) or not all(fits) or len(fits) == 1
+
+
 def test_a_batch_is_refused_where_the_first_axis_is_none() -> None:
     graph = graph_from_onnx(zoo.build("lstm_small"))
     with pytest.raises(GraphError, match="export the model with the batch"):

@@ -4,12 +4,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from relax_sketch import LANES, inputs_of, module_of, pyramid, run
+from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
+from tvm import relax
 
 from relay_passes.graphturbo_policy import Unrolled, graphturbo_policy
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.unroll import rebatch
 from runtime_ext.build import build
+from runtime_ext.in_place import arrange
+from runtime_ext.scheduled_module import read_scheduled_module
 from tvm_ios.schedule import Strategy
 
 
@@ -17,7 +20,8 @@ def unrolled(module: Any, capacity: int, lanes: int = LANES) -> Unrolled:
     return graphturbo_policy(prepare(module), lanes=lanes, capacity=capacity)
 
 
-# An image of the first stage takes 6 KB at its peak, one of the second 2.5 KB.
+# An image of the first stage takes 6 KB at its peak, one of the second 2.5 KB: the least
+# capacity splits both into single images.
 @pytest.mark.parametrize("capacity", [3000, 14_000])
 def test_lanes_of_instances_compute_the_same(capacity: int) -> None:
     module = module_of([(8, 3, 8, 8)], pyramid(8))
@@ -29,6 +33,31 @@ def test_lanes_of_instances_compute_the_same(capacity: int) -> None:
         session.run(**dict(zip((port.name for port in model.inputs), inputs, strict=True)))
         for place, expected in enumerate(run(module, inputs)):
             np.testing.assert_allclose(session.get_output(place), expected, rtol=1e-4, atol=1e-4)
+
+
+def fires(sketch: RelaxSketch, x: Any) -> Any:
+    """Convolutions side by side that are joined, twice, and a sum beside them."""
+    emit, ops = sketch.emit, relax.op
+    x = emit(ops.nn.relu(sketch.conv(x, 16)))
+    for _ in range(2):
+        x = emit(ops.nn.relu(sketch.conv(x, 4, (1, 1))))
+        both = [emit(ops.nn.relu(sketch.conv(x, 16, (k, k)))) for k in (1, 3)]
+        x = emit(ops.concat(both, axis=1))
+    return emit(ops.mean(emit(ops.add(x, sketch.conv(x, 32, (1, 1)))), [2, 3]))
+
+
+@pytest.mark.parametrize("capacity", [1, 20_000, 1 << 20])
+def test_parts_of_the_batch_are_never_copied(capacity: int) -> None:
+    module = module_of([(4, 3, 8, 8)], fires)
+    prepared = prepare(module)
+    found = graphturbo_policy(prepared, lanes=LANES, capacity=capacity, axes=(0,))
+    read = read_scheduled_module(apply_schedule(prepared, found.planned))
+    memory = arrange(read.graph, read.functions)
+    kinds = {unit.name: unit.kind for unit in found.prepared.units.operators}
+    joins = [unit for unit in read.graph.operators if kinds[unit.name] == "concat"]
+    assert len(joins) >= 2
+    for unit in joins:
+        assert set(unit.inputs) == memory.in_place[unit.outputs[0]]
 
 
 def test_every_lane_runs_its_instances_alone_and_in_order() -> None:

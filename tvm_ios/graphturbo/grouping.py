@@ -10,6 +10,8 @@ from tvm_ios.graph import bits
 from tvm_ios.graphturbo.footprint import entries, exits
 from tvm_ios.graphturbo.split_info import Split, Splitter
 
+#: The factor of what cannot be split.
+_NEVER = (True, math.inf)
 _UP_SAMPLING = frozenset({"resize2d", "conv2d_transpose"})
 
 
@@ -103,7 +105,7 @@ class _Grouping:
             if parts is None:
                 continue
             merged = self._union(parts)
-            if self._factor(merged) <= max(map(self._factor, parts)) < math.inf:
+            if self._factor(merged) <= max(map(self._factor, parts)) < _NEVER:
                 self._replace(parts, merged)
 
     def _present(self) -> Iterator[int]:
@@ -124,14 +126,15 @@ class _Grouping:
         if self._grows(first, second):
             # Section 3.6: where tensors grow, it is the producer whose parts must stay large.
             low, high = high, low
-        if low <= high and self._factor(merged) <= high and high < math.inf:
+        if low <= high and self._factor(merged) <= high and high < _NEVER:
             self._replace([first, second], merged)
             return merged
         return second
 
-    def _factor(self, mask: int) -> float:
+    def _factor(self, mask: int) -> tuple[bool, float]:
+        """Whether even the best parts spill, and their number: what fits is not grown to spill."""
         split = self._splitter.best(mask)
-        return math.inf if split is None else split.factor
+        return _NEVER if split is None else (not self._splitter.fits(split), split.factor)
 
     def _grows(self, first: int, second: int) -> bool:
         """Whether the second enlarges the images that it reads from the first."""

@@ -47,7 +47,8 @@ def choose_instances(
         raise ValueError("neither a capacity nor a device that tells it")
     sizes = [capacity] if capacity is not None else lane_capacities(device) if device else []
     splitters = [
-        Splitter(layers, size, lanes, axes=axes, least_factor=least_factor) for size in sizes
+        Splitter(layers, size, lanes, axes=axes, least_factor=least_factor, spills=True)
+        for size in sizes
     ]
     if device is None:
         return split_into_instances(layers, group(splitters[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tvm_ios.graph import OpGraph, bits
@@ -66,6 +66,9 @@ class Splitter:
         computation, and 2, the rows of images, of operators that :func:`cuts_rows` knows.
     least_factor
         Into so many parts a sub-graph is split even if fewer would fit.
+    spills
+        Whether parts that do not fit run nevertheless, because a cache holds what it can: where
+        none fits, the smallest are taken.
     """
 
     layers: Layers
@@ -74,6 +77,7 @@ class Splitter:
     recomputation: float = 0.1
     axes: tuple[int, ...] | None = None
     least_factor: int = 1
+    spills: bool = False
 
     @cached_property
     def dimensions(self) -> Dimensions:
@@ -87,11 +91,12 @@ class Splitter:
     def best(self, subgraph: int) -> Split | None:
         """The split that equation 1 prefers, or None if no part fits.
 
-        Most operators cut, then the smallest factor, then the outermost axis.
+        Most operators cut, then the smallest factor, then the outermost axis; one whose parts
+        fit before any that spills.
         """
         if subgraph not in self._best:
             found = self.split_info(subgraph, only_the_best=True)
-            self._best[subgraph] = max(found, key=_preference, default=None)
+            self._best[subgraph] = max(found, key=self._preference, default=None)
         return self._best[subgraph]
 
     def split_info(self, subgraph: int, only_the_best: bool = False) -> list[Split]:
@@ -120,8 +125,8 @@ class Splitter:
             axes = self._axes(subgraph, dimension)
             if axes is None:
                 continue
-            if only_the_best and found:
-                best = max(found, key=_preference)
+            if only_the_best and any(map(self.fits, found)):
+                best = max(found, key=self._preference)
                 if operators < best.operators or best.factor <= self._first_from(least):
                     break
             split = self._least(subgraph, complete, operators, -minus_axis, axes)
@@ -129,24 +134,34 @@ class Splitter:
                 found.append(split)
         return found
 
+    def fits(self, split: Split) -> bool:
+        """Whether its parts fit the local buffer."""
+        return split.peak <= self.capacity
+
     def _least(
         self, subgraph: int, complete: Part, operators: int, axis: int, axes: Mapping[int, int]
     ) -> Split | None:
-        for factor in self._factors(axes):
-            if factor < self.least_factor or complete.peak > self.capacity * factor:
+        factors = [f for f in self._factors(axes) if f >= self.least_factor]
+        for factor in factors:
+            if complete.peak > self.capacity * factor:
                 continue
-            split = Split(factor, operators, axis, axes, complete.peak)
-            if factor == 1:
+            split = self._split(subgraph, complete, Split(factor, operators, axis, axes, 0))
+            if split is None or self.fits(split):
                 return split
-            parts = self._sample(subgraph, split)
-            middle = max(0, factor - len(parts))
-            work = sum(part.flops for part in parts) + middle * parts[len(parts) // 2].flops
-            if work > complete.flops * (1 + self.recomputation) + 1e-6:
-                return None
-            peak = max(part.peak for part in parts)
-            if peak <= self.capacity:
-                return Split(factor, operators, axis, axes, peak)
-        return None
+        if not self.spills or not factors:
+            return None
+        return self._split(subgraph, complete, Split(factors[-1], operators, axis, axes, 0))
+
+    def _split(self, subgraph: int, complete: Part, split: Split) -> Split | None:
+        """The split with its peak, if its parts do not compute too much again."""
+        if split.factor == 1:
+            return replace(split, peak=complete.peak)
+        parts = self._sample(subgraph, split)
+        middle = max(0, split.factor - len(parts))
+        work = sum(part.flops for part in parts) + middle * parts[len(parts) // 2].flops
+        if work > complete.flops * (1 + self.recomputation) + 1e-6:
+            return None
+        return replace(split, peak=max(part.peak for part in parts))
 
     def _sample(self, subgraph: int, split: Split) -> list[Part]:
         """The first, a middle and the last part; those between are like the middle one."""
@@ -204,11 +219,10 @@ class Splitter:
             for op in self.layers.members[layer]
         )
 
+    def _preference(self, split: Split) -> tuple[bool, int, int, int]:
+        return self.fits(split), split.operators, -split.factor, -split.axis
+
 
 def splitter(graph: OpGraph, capacity: int, cores: int = 8) -> Splitter:
     """A splitter of the graph's own layers."""
     return Splitter(form_layers(graph), capacity, cores)
-
-
-def _preference(split: Split) -> tuple[int, int, int]:
-    return split.operators, -split.factor, -split.axis
