@@ -25,7 +25,8 @@ def unroll_schedule(prepared: Prepared, schedule: Schedule) -> tuple[Prepared, S
     Raises
     ------
     ScheduleError
-        If instances run in an order that their data forbids, or are no equal parts.
+        If instances run in an order that their data forbids, or are no equal parts, or units
+        are to be merged that cannot be.
     DialectError
         If the module is one of Relay.
     """
@@ -35,11 +36,14 @@ def unroll_schedule(prepared: Prepared, schedule: Schedule) -> tuple[Prepared, S
             "cannot: import the model as Relax, or search with another policy"
         )
     # Where TVM has no Relax, schedules without instances must work.
+    from relay_passes.relax.merged_part import merged_units
     from relay_passes.relax.unroll import unroll_instances
 
     extraction = prepared.outliner.extraction
     planned = planned_instances(extraction.graph, prepared.units, schedule)
-    module = unroll_instances(prepared.module, extraction, planned.instances, planned.order)
+    merged = [merged_units(prepared.outliner, units) for units in planned.merged(schedule)]
+    instances, order = planned.instances, planned.order
+    module = unroll_instances(prepared.module, extraction, instances, order, merged)
     unrolled = prepare_canonical(module, extraction.graph.name, unrolled_units)
     operators = unrolled.outliner.extraction.graph.operators
     origins = [

@@ -82,16 +82,30 @@ class UnitOutliner(Generic[Made]):
         """
         key = tuple(sorted(members))
         if key not in self._made:
-            operators = [self.units.operators[unit] for unit in key]
-            plan = plan_merge(self.units, key)
-            if plan is None:
-                names = ", ".join(op.name for op in operators)
-                raise ScheduleError(f"the units {names} cannot be merged into one convolution")
-            weights = [[self._array(c) for c in self.unit(unit).constants] for unit in key]
+            plan, operators = self.merge_plan(key), [self.units.operators[unit] for unit in key]
             outputs = tuple(op.outputs[0] for op in operators)
             name = "+".join(op.name for op in operators)
+            weights = self.weights_to_merge(plan)
             self._made[key] = self._merge(plan, operators[0].inputs[0], weights, outputs, name)
         return self._made[key]
+
+    def merge_plan(self, members: Sequence[int]) -> MergePlan:
+        """How units are merged.
+
+        Raises
+        ------
+        ScheduleError
+            If they cannot be.
+        """
+        plan = plan_merge(self.units, members)
+        if plan is None:
+            names = ", ".join(self.units.operators[unit].name for unit in sorted(members))
+            raise ScheduleError(f"the units {names} cannot be merged into one convolution")
+        return plan
+
+    def weights_to_merge(self, plan: MergePlan) -> list[list[Array]]:
+        """For each unit its kernel (O, I, kh, kw), and its bias if it has one."""
+        return [[self._array(c) for c in self.unit(unit).constants] for unit in plan.units]
 
     def _interface(self, unit: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tensors that are parameters of a unit: data and constants."""

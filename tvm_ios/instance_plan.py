@@ -164,7 +164,7 @@ def fault_of(
     return (
         _fault_of_kernels(graph, kernels, owner)
         or _fault_of_order(graph, plan, owner)
-        or _fault_of_stages(stages, plan, owner)
+        or _fault_of_stages(stages, owner)
         or _fault_of_regions(stages, plan, owner)
     )
 
@@ -235,10 +235,7 @@ def _fault_of_order(graph: OpGraph, plan: InstancePlan, owner: Mapping[int, int]
     return None
 
 
-def _fault_of_stages(
-    stages: Sequence[StageLike], plan: InstancePlan, owner: Mapping[int, int]
-) -> str | None:
-    on_lanes = {place.subgraph for place in plan.order if place.lane is not None}
+def _fault_of_stages(stages: Sequence[StageLike], owner: Mapping[int, int]) -> str | None:
     for number, stage in enumerate(stages):
         owners = {owner.get(unit) for group in stage.groups for unit in group}
         if owners == {None}:
@@ -248,8 +245,6 @@ def _fault_of_stages(
         (subgraph,) = owners
         if stage.strategy == "co_schedule":
             return f"stage {number} co-schedules units of sub-graph {subgraph}, which differ"
-        if stage.strategy == "merge" and subgraph in on_lanes:
-            return f"stage {number} merges units of sub-graph {subgraph}, which is on single lanes"
     return None
 
 

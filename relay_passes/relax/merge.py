@@ -43,27 +43,58 @@ def emit_merged(
     attributes = {"num_input": 1}
     with builder.function("merged", parameters, attrs=attributes, private=True):
         with builder.dataflow():
-            y = relax.op.nn.conv2d(
-                parameters[0],
-                parameters[1],
-                strides=list(plan.strides),
-                padding=list(plan.pads),
-                dilation=list(plan.dilations),
-            )
-            y = builder.emit(relax.op.add(builder.emit(y), parameters[2]))
-            shared = len(set(plan.activations)) == 1
-            if shared:
-                y = _activate(builder, plan.activations[0], y)
-            cuts = np.cumsum(plan.out_channels)[:-1].tolist()
-            parts = builder.emit(relax.op.split(y, cuts, axis=1))
-            outputs = [builder.emit(relax.TupleGetItem(parts, i)) for i in range(len(plan.units))]
-            if not shared:
-                pairs = zip(plan.activations, outputs, strict=True)
-                outputs = [_activate(builder, name, output) for name, output in pairs]
+            outputs = emit_stacked(builder, plan, parameters[0], parameters[1:])
             result = builder.emit_output(relax.Tuple(outputs))
         variable = builder.emit_func_output(result)
     return builder.finalize()[variable], constants
 
 
-def _activate(builder: relax.BlockBuilder, name: str, data: Any) -> Any:
-    return data if name == "none" else builder.emit(_ACTIVATIONS[name](data))
+def emit_stacked(
+    builder: relax.BlockBuilder,
+    plan: MergePlan,
+    data: Any,
+    weights: Sequence[Any],
+    *,
+    pads: Sequence[int] | None = None,
+    name: str = "",
+) -> list[Any]:
+    """Emit one convolution for all units, and the split of its result.
+
+    Parameters
+    ----------
+    builder, plan
+        Where to, and which units.
+    data, weights
+        What all read; the stacked kernel and bias.
+    pads
+        Other ones than the plan's: top, left, bottom, right.
+    name
+        Of what is emitted.
+
+    Returns
+    -------
+    list of relax.Var
+        What each unit makes, in order.
+    """
+
+    def activate(kind: str, value: Any) -> Any:
+        return value if kind == "none" else builder.emit(_ACTIVATIONS[kind](value), name)
+
+    y = relax.op.nn.conv2d(
+        data,
+        weights[0],
+        strides=list(plan.strides),
+        padding=list(pads or plan.pads),
+        dilation=list(plan.dilations),
+    )
+    y = builder.emit(relax.op.add(builder.emit(y, name), weights[1]), name)
+    shared = len(set(plan.activations)) == 1
+    if shared:
+        y = activate(plan.activations[0], y)
+    cuts = np.cumsum(plan.out_channels)[:-1].tolist()
+    parts = builder.emit(relax.op.split(y, cuts, axis=1), name)
+    outputs = [builder.emit(relax.TupleGetItem(parts, i), name) for i in range(len(plan.units))]
+    if not shared:
+        pairs = zip(plan.activations, outputs, strict=True)
+        outputs = [activate(kind, output) for kind, output in pairs]
+    return outputs

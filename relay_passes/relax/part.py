@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, cast
 
@@ -116,12 +116,34 @@ def _pads(extraction: Extraction, op: int, box: Box) -> list[int]:
         cast(tuple[int, ...], operator.attrs.get(name))
         for name in ("strides", "pads", "dilations", "kernel")
     )
+    window = (kernel or shapes[1][2:], strides, pads, dilations or (1, 1))
+    return pads_of(box, shapes[0][2:], *window)
+
+
+def pads_of(
+    box: Box,
+    extents: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> list[int]:
+    """What of the padding the windows of a box of a result see: top, left, bottom, right.
+
+    Parameters
+    ----------
+    box
+        Of images.
+    extents
+        Height and width of the whole images that are read.
+    kernel, strides, pads, dilations
+        Of the window.
+    """
     before, after = [0, 0], [0, 0]
     for i, (begin, end) in enumerate(box[2:]):
-        size = kernel[i] if kernel else shapes[1][2 + i]
-        reach = (size - 1) * (dilations[i] if dilations else 1) + 1
+        reach = (kernel[i] - 1) * dilations[i] + 1
         before[i] = max(0, pads[i] - begin * strides[i])
-        after[i] = max(0, (end - 1) * strides[i] - pads[i] + reach - shapes[0][2 + i])
+        after[i] = max(0, (end - 1) * strides[i] - pads[i] + reach - extents[i])
     return [*before, *after]
 
 

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.relax.extract import Extraction
+from relay_passes.relax.merged_part import MergedUnits, emit_merged_part
 from relay_passes.relax.part import emit_part
 from relay_passes.relax.pieces import Pieces, emit_results
 from relay_passes.relax.resized import emit_resized
@@ -20,7 +21,11 @@ from tvm_ios.graphturbo.workload import with_batch
 
 
 def unroll_instances(
-    module: tvm.IRModule, extraction: Extraction, instances: Instances, order: Sequence[int]
+    module: tvm.IRModule,
+    extraction: Extraction,
+    instances: Instances,
+    order: Sequence[int],
+    merged: Sequence[MergedUnits] = (),
 ) -> tvm.IRModule:
     """The module with the operators of the instances in an order, and no functions for these.
 
@@ -32,9 +37,20 @@ def unroll_instances(
         Of units as layers, split along the batch, or along rows of images.
     order
         Of all instances, each after those that it reads from.
+    merged
+        Units that their instances merge; the first of them has the merged operators.
+
+    Raises
+    ------
+    DialectError
+        If an operator has extents written down that this cannot change.
+    ScheduleError
+        If instances need different rows of what is to be merged.
     """
     old = module["main"]
     graph, layers = extraction.graph, instances.layers
+    first = {units.plan.units[0]: units for units in merged}
+    others = {unit for units in merged for unit in units.plan.units[1:]}
     builder = relax.BlockBuilder()
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     given = dict(zip(graph.inputs, parameters, strict=True))
@@ -55,8 +71,12 @@ def unroll_instances(
                 for tensor in instance.needs:
                     made[tensor] = pieces.read(number, tensor, read_name(number))
                 for layer in bits(mask):
-                    for op in layers.members[layer]:
-                        emit_part(builder, extraction, op, made, boxes, name_prefix(number, layer))
+                    prefix = name_prefix(number, layer)
+                    if layer in first:
+                        emit_merged_part(builder, layers, first[layer], made, boxes, prefix)
+                    elif layer not in others:
+                        for op in layers.members[layer]:
+                            emit_part(builder, extraction, op, made, boxes, prefix)
                 for tensor in instance.owned:
                     pieces.put(number, tensor, made[tensor], boxes[tensor], kept_name(number))
             result = pieces.emit_output(old)

@@ -17,7 +17,7 @@ from relay_passes import IOSSchedule
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.build import build
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
-from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
+from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, subgraph_outputs
 from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
 
 
@@ -98,27 +98,57 @@ def test_rows_of_images_are_instances_too() -> None:
 
 
 def towers(sketch: RelaxSketch, x: Any) -> Any:
-    """Two convolutions that can be merged, and two sums of them."""
+    """Two convolutions that can be merged, their product, and a convolution of this."""
     emit = sketch.emit
+    left, right = (sketch.bias(sketch.conv(x, 4, (k, 3))) for k in (1, 3))
+    both = emit(relax.op.concat([left, emit(relax.op.nn.relu(right))], axis=1))
+    return emit(relax.op.multiply(both, both)), sketch.conv(both, 4)
+
+
+def uneven_towers(sketch: RelaxSketch, x: Any) -> Any:
+    """Of the first convolution more rows are read than of the second."""
     left, right = (sketch.conv(x, 4) for _ in range(2))
-    both = emit(relax.op.concat([left, right], axis=1))
-    return emit(relax.op.add(both, both)), emit(relax.op.multiply(left, right))
+    both = sketch.emit(relax.op.add(sketch.conv(left, 4, (5, 1)), right))
+    return sketch.emit(relax.op.nn.relu(both)), sketch.conv(both, 4)
 
 
-def test_instances_inside_of_stages_of_ios() -> None:
+@pytest.mark.parametrize("lanes", [(None, None), (1, 0)])
+@pytest.mark.parametrize("axis", [0, 2])
+def test_merged_units_inside_of_instances(lanes: tuple[int | None, ...], axis: int) -> None:
     module = module_of([(4, 3, 6, 6)], towers)
+    prepared, made = merging(module, axis, lanes)
+    scheduled = apply_schedule(prepared, made)
+    require_equal(module, scheduled, run(module))
+    functions = [f for v, f in scheduled.functions_items() if v.name_hint != "main"]
+    kinds = [str(f).count("nn.conv2d(") for f in functions]
+    # One for both in each instance, and one that reads from them.
+    assert sorted(kinds)[-3:] == [1, 1, 1]
+    assert sum(kinds) == 3
+
+
+def test_a_merge_of_different_rows_is_refused() -> None:
+    prepared, made = merging(module_of([(1, 3, 12, 6)], uneven_towers), 2, (0, 1))
+    with pytest.raises(ScheduleError, match="because instances need different rows of them"):
+        apply_schedule(prepared, made)
+
+
+def merging(module: Any, axis: int, lanes: tuple[int | None, ...]) -> tuple[Prepared, Schedule]:
+    """A schedule that merges two convolutions of a sub-graph, which is split into two."""
     prepared = prepare(module)
     units = prepared.units
-    convolutions = [u for u, op in enumerate(units.operators) if op.kind.startswith("conv2d")]
-    others = [u for u in range(len(units)) if u not in convolutions]
-    merge = Stage(Strategy.MERGE, tuple((u,) for u in convolutions))
-    stages = (merge, *(Stage(Strategy.CONCURRENT, ((u,),)) for u in others))
-    plan = InstancePlan(
-        (SplitSubGraph(tuple(convolutions), 2, (0, 0)),),
-        (PlacedInstance(0, 1, None), PlacedInstance(0, 0, None)),
+    merged = [u for u in range(2) if units.operators[u].kind.startswith("conv2d")]
+    others = tuple(range(len(merged), len(units)))
+    stages = (
+        Stage(Strategy.MERGE, tuple((u,) for u in merged)),
+        *(Stage(Strategy.CONCURRENT, ((u,),)) for u in others),
     )
-    made = Schedule(units.fingerprint, stages, "by hand", batch=4, instances=plan)
-    require_equal(module, apply_schedule(prepared, made), run(module))
+    made = subgraph_outputs(units, (*merged, *others[:-1]))
+    plan = InstancePlan(
+        (SplitSubGraph((*merged, *others[:-1]), 2, (axis,) * len(made)),),
+        tuple(PlacedInstance(0, part, lane) for part, lane in zip((1, 0), lanes, strict=True)),
+    )
+    batch = units.batch
+    return prepared, Schedule(units.fingerprint, stages, "by hand", batch=batch, instances=plan)
 
 
 def change_order(plan: InstancePlan, order: tuple[PlacedInstance, ...]) -> InstancePlan:

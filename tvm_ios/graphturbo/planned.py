@@ -123,6 +123,14 @@ class Planned:
     lanes: tuple[int | None, ...]
     regions: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
+    def merged(self, schedule: Schedule) -> list[tuple[int, ...]]:
+        """The units of each stage of the schedule that instances merge."""
+        split = mask_of(
+            unit for s in self.instances.subgraphs if s.split for unit in bits(s.layers)
+        )
+        merging = (s for s in schedule.stages if s.strategy is Strategy.MERGE)
+        return [stage.units for stage in merging if split & stage.mask]
+
 
 def planned_instances(graph: OpGraph, units: OpGraph, schedule: Schedule) -> Planned:
     """Read what :func:`schedule_instances` wrote, or people did.

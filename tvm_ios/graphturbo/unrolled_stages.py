@@ -18,7 +18,7 @@ def unrolled_schedule(
     """Stages, kernels, placements and latencies of the unrolled units.
 
     An instance of its own lane is part of a group; one that all lanes share runs the stages of
-    its sub-graph on its own units.
+    its sub-graph on its own units. What it merges is one unit, in the place of the first.
 
     Parameters
     ----------
@@ -32,6 +32,8 @@ def unrolled_schedule(
         writer.region(stages, instances)
     writer.one_by_one(writer.others.get((None, False), ()))
     copies = writer.copies
+    # Nobody has measured the merged ones.
+    merged = {unit for units in planned.merged(schedule) for unit in units}
     factor = [planned.instances.subgraphs[i.subgraph].factor for i in planned.instances.instances]
     return replace(
         schedule,
@@ -47,7 +49,7 @@ def unrolled_schedule(
         unit_latencies={
             number: tuple(seconds / factor[instance] for seconds in known)
             for (instance, unit), number in copies.items()
-            if (known := schedule.unit_latencies.get(unit)) is not None
+            if (known := schedule.unit_latencies.get(unit)) is not None and unit not in merged
         },
         instances=None,
         described={},
@@ -103,8 +105,11 @@ class _Writer:
         self.one_by_one(self.others.get((instance, False), ()))
         for number in stages:
             stage = self._schedule.stages[number]
-            if (instance, stage.units[0]) in self.copies:
-                self._append(stage, {u: self.copies[instance, u] for u in stage.units})
+            own = {u: self.copies[instance, u] for u in stage.units if (instance, u) in self.copies}
+            if stage.strategy is Strategy.MERGE:
+                self.one_by_one(tuple(own.values()))
+            elif own:
+                self._append(stage, own)
         self.one_by_one(self.others.get((instance, True), ()))
 
     def _on_lanes(self, stages: Sequence[int], instances: Sequence[int]) -> None:
