@@ -24,9 +24,9 @@ from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
 from tvm_ios.graphturbo.unrolled_names import origin
 from tvm_ios.graphturbo.worth import lane_capacities
 from tvm_ios.memory_hierarchy import MemoryHierarchy
-from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.schedule import Schedule, ScheduleError, Strategy
 from tvm_ios.search.lazy import LazyStatistics
-from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of
+from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of, with_merges
 from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 #: What ``holistic`` chooses from, block by block, beside instances.
 _OTHERS = ("sequential", "greedy", "ios-both", "rammer", "ios-holistic")
+
+#: The one of these whose merged convolutions are tried inside instances.
+_MERGES = "ios-both"
 
 #: Bytes that hold any instance: then each lane runs its part of the batch from start to end.
 _EVERYTHING = 1 << 60
@@ -55,6 +58,7 @@ class InstanceSearch:
         self._search = search
         self._built: dict[Schedule, BuiltModel] = {}
         self._split: dict[_Split, Schedule | None] = {}
+        self._left_out: dict[Schedule, str] = {}
 
     def graphturbo(self) -> tuple[Schedule, LazyStatistics]:
         """The fastest split into instances; the sequential schedule where nothing can be split."""
@@ -62,15 +66,18 @@ class InstanceSearch:
         candidates = self._splits(watch)
         if not candidates:
             made = self._search.schedule("sequential")[0]
-            return replace(made, policy=GRAPHTURBO), watch.statistics(0)
-        return self._fastest(candidates, GRAPHTURBO), watch.statistics(len(candidates))
+            return replace(made, policy=GRAPHTURBO), self._took(watch, 0)
+        return self._fastest(candidates, GRAPHTURBO), self._took(watch, len(candidates))
 
     def holistic(self) -> tuple[Schedule, LazyStatistics]:
         """The best of all policies between any two places where they have done the same units."""
         watch = _Watch(self._search)
         found = [self._search.schedule(policy)[0] for policy in _OTHERS]
+        merging = found[_OTHERS.index(_MERGES)]
         splits = self._splits(watch)
         found += splits + [by_sub_graph(schedule) for schedule in splits]
+        merged = [with_merges(schedule, merging) for schedule in splits]
+        found += [schedule for schedule in merged if not watch.spent() and self._builds(schedule)]
         distinct = {self._timed(schedule).content: schedule for schedule in found}
         measured = self._profile(list(distinct.values()))
         mixed = mix(self._search.graph, measured, HOLISTIC)
@@ -80,7 +87,10 @@ class InstanceSearch:
             measured[0].schedule,
             self._search.schedule(GRAPHTURBO)[0],
         ]
-        return self._fastest([*whole, mixed], HOLISTIC), watch.statistics(len(distinct))
+        return self._fastest([*whole, mixed], HOLISTIC), self._took(watch, len(distinct))
+
+    def _took(self, watch: _Watch, programs: int) -> LazyStatistics:
+        return replace(watch.statistics(programs), left_out=tuple(self._left_out.values()))
 
     def _splits(self, watch: _Watch) -> list[Schedule]:
         """Schedules with instances, each of another split.
@@ -120,14 +130,17 @@ class InstanceSearch:
             device=split.device,
         )
         made = instances_schedule(units, instances, lanes, self._search.device)
-        if made.instances is None:
-            return None
+        return made if made.instances is not None and self._builds(made) else None
+
+    def _builds(self, schedule: Schedule) -> bool:
+        """Whether there is a program of a schedule; if not, why is reported."""
         try:
-            self._model(self._timed(made))
-        except DialectError:
-            # An operator may have extents written down that no part of it has.
-            return None
-        return made
+            self._model(self._timed(schedule))
+        except (DialectError, ScheduleError) as error:
+            # An operator may have extents written down that no part of it has; parts of units
+            # that are to be merged may be different rows.
+            self._left_out[schedule.content] = str(error)
+        return schedule.content not in self._left_out
 
     def _fastest(self, schedules: Sequence[Schedule], policy: str) -> Schedule:
         different: dict[Schedule, Schedule] = {}

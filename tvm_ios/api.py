@@ -179,6 +179,7 @@ def optimize(
         candidates=max((s.candidates for s in took), default=0),
         stages_measured=search.timer.stages_measured,
         complete=all(s.complete for s in took),
+        left_out=tuple(dict.fromkeys(reason for s in took for reason in s.left_out)),
         tuned=search.log_use(),
         seconds=watch.laps,
     )

@@ -39,6 +39,8 @@ class Optimized:
         What the searches took; candidates are what a full search would have measured.
     complete
         False if a search's budget ended it before its optimum was proven.
+    left_out
+        Why programs were not tried that cannot be built, a sentence each.
     tuned
         Kernels that the tuning log has, that are used, and that it has not; None without a log.
     seconds
@@ -60,6 +62,7 @@ class Optimized:
     candidates: int
     stages_measured: int
     complete: bool
+    left_out: tuple[str, ...]
     tuned: LogUse | None
     seconds: Mapping[str, float]
 

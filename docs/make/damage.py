@@ -124,6 +124,25 @@ def split(
     }
 
 
+def merge_unevenly() -> None:
+    """A model, and a schedule that merges two units of which instances need different rows."""
+    from tvm_ios.api import load_units
+    from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
+    from tvm_ios.schedule import Schedule, Stage, Strategy
+
+    model(
+        "(float[1, 1, 8, 8] x) => (float[1, 1, 8, 8] y)"
+        "<float[1, 1, 1, 1] v = {1}, float[1, 1, 1, 1] w = {2}, float[1, 1, 3, 1] u = {1, 2, 3}>"
+        "{ a = Conv(x, v)  b = Conv(x, w)  c = Conv<pads = [1, 0, 1, 0]>(a, u)  y = Add(c, b) }"
+    )()
+    units = load_units("m.onnx")
+    stages = (Stage(Strategy.MERGE, ((0,), (1,))), Stage(Strategy.CONCURRENT, ((2,),)))
+    order = (PlacedInstance(0, 0, 0), PlacedInstance(0, 1, 0))
+    plan = InstancePlan((SplitSubGraph((0, 1, 2), 2, (2,)),), order)
+    made = Schedule(units.fingerprint, stages, "by hand", instances=plan)
+    made.save(Path("schedule.json"), units)
+
+
 def seal(change: Callable[[Any], object], name: str = "meta.json") -> Callable[[], object]:
     """Change a file of the executable, and make its checksums right again."""
 

@@ -30,6 +30,7 @@ from damage import (
     keep_weights_in,
     launch,
     log,
+    merge_unevenly,
     model,
     no_compiler,
     noise,
@@ -274,6 +275,11 @@ def rows() -> dict[str, list[Row]]:
                 "instances on a lane too many",
                 f"{optimize} --schedule schedule.json",
                 edit("schedule.json", lambda d: split(d, lane=1)),
+            ),
+            Row(
+                "a merge of different rows",
+                f"{optimize} --schedule schedule.json",
+                merge_unevenly,
             ),
         ],
         "Logs": [

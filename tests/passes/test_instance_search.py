@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from relax_sketch import LANES, inputs_of, module_of, pyramid, run
+from forced_schedules import merge_first
+from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
+from tvm import relax
 
-from relay_passes import instance_search
+from relay_passes import instance_schedule, instance_search
+from relay_passes.dialect import DialectError
 from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget
 
@@ -71,3 +74,51 @@ def test_a_time_limit_ends_the_search() -> None:
     assert made.instances is None
     assert took is not None
     assert not took.complete
+
+
+@pytest.mark.usefixtures("quick")
+def test_splits_that_cannot_be_built_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise DialectError("the batch is written down")
+
+    monkeypatch.setattr(instance_schedule, "planned_instances", refuse)
+    made, took = searching(module_of([(4, 3, 8, 8)], pyramid(4))).schedule("graphturbo")
+    assert made.instances is None
+    assert took is not None
+    assert took.candidates == 0
+    assert set(took.left_out) == {"the batch is written down"}
+
+
+def towers(sketch: RelaxSketch, x: Any) -> Any:
+    """Two convolutions that can be merged, joined."""
+    left, right = (sketch.conv(x, 4, (k, 3)) for k in (1, 3))
+    y = sketch.emit(relax.op.concat([left, right], axis=1))
+    both = [sketch.emit(op(y)) for op in (relax.op.nn.relu, relax.op.sigmoid)]
+    return sketch.emit(relax.op.add(*both))
+
+
+@pytest.mark.usefixtures("quick")
+def test_holistic_tries_merged_convolutions_inside_of_instances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = module_of([(4, 3, 8, 8)], towers)
+    search = searching(module)
+    built: list[Schedule] = []
+    schedule, build = search.schedule, search.build
+
+    def merging(policy: str, memory_budget: int | None = None) -> Any:
+        found = schedule(policy, memory_budget)
+        return (merge_first(search.prepared), None) if policy == "ios-both" else found
+
+    def keeping(made: Schedule, *others: Any) -> Any:
+        built.append(made)
+        return build(made, *others)
+
+    monkeypatch.setattr(search, "schedule", merging)
+    monkeypatch.setattr(search, "build", keeping)
+    _, took = search.schedule("holistic")
+    assert took is not None
+    assert not took.left_out
+    inside = [m for m in built if m.instances and m.stages[0].strategy is Strategy.MERGE]
+    assert inside
+    require_equal(search, inside[0], module)

@@ -13,7 +13,7 @@ from random_dags import dags, graph_of
 from tvm_ios.graph import OpGraph, bits
 from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
 from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
-from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of
+from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of, with_merges
 
 
 @st.composite
@@ -113,3 +113,20 @@ def test_instances_are_mixed_with_stages() -> None:
     mixed = mix(graph, candidates, "holistic")
     mixed.validate(graph)
     assert mixed.instances == plan_of(((2, 3), 2), order=[(0, 0), (0, 1)])
+
+
+def test_merges_of_another_schedule_inside_of_sub_graphs() -> None:
+    graph = graph_of((0, 1, 1, 0b110, 1))
+    stages = sequential_stages(graph)
+    whole = Schedule(graph.fingerprint, stages, "sequential", latencies=(1.0,) * 5)
+    order = list(itertools.product((0,), (0, 1)))
+    split = replace(whole, instances=plan_of(((1, 2, 3), 2), order=order))
+    merge = Stage(Strategy.MERGE, ((2,), (1,)))
+    one, first, _, join, last = stages
+    merging = replace(whole, stages=(one, merge, join, last))
+    assert with_merges(split, merging).stages == (one, merge, join, last)
+    assert with_merges(split, merging).instances == split.instances
+    # Not across the border of a sub-graph, and nothing outside of one.
+    across = replace(whole, stages=(one, Stage(Strategy.MERGE, ((2,), (4,))), first, join))
+    for schedule, other in ((split, across), (whole, merging), (split, whole)):
+        assert with_merges(schedule, other) == replace(schedule, latencies=())

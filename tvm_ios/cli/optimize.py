@@ -19,6 +19,7 @@ from tvm_ios.cli.output import (
     Shapes,
     console,
     input_shapes,
+    left_out_text,
     print_json,
     progress_bars,
     reports_errors,
@@ -235,6 +236,7 @@ def _json(done: Optimized) -> dict[str, Any]:
             "candidates": done.candidates,
             "stages_measured": done.stages_measured,
             "complete": done.complete,
+            "left_out": done.left_out,
             "tuned": None if done.tuned is None else asdict(done.tuned),
         },
         "memory": {
@@ -261,6 +263,8 @@ def _print(done: Optimized) -> None:
         f"build {done.seconds['build']:.1f} s, "
         f"TVM's own {done.seconds['tvm']:.1f} s"
     )
+    if done.left_out:
+        out.print(left_out_text(done.left_out))
     if done.tuned is not None:
         found, used, missing = done.tuned.found, done.tuned.used, done.tuned.missing
         out.print(f"tuning log: {found} kernels found, {used} used, {missing} not in it")

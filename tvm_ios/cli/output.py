@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
 
@@ -96,6 +96,11 @@ def console() -> Console:
     """Where tables go; a file or a pipe has no width of its own to cut them to."""
     found = Console()
     return found if found.is_terminal else Console(width=120)
+
+
+def left_out_text(reasons: Sequence[str]) -> str:
+    """How many programs could not be built, and why the first could not."""
+    return f"{len(reasons)} programs left out that cannot be built: {reasons[0]}"
 
 
 @contextmanager

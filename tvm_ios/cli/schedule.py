@@ -21,6 +21,7 @@ from tvm_ios.cli.output import (
     Shapes,
     console,
     input_shapes,
+    left_out_text,
     print_json,
     progress_bars,
     reports_errors,
@@ -226,11 +227,14 @@ def _measured(
 def _statistics(
     took: SearchStatistics | LazyStatistics | None, stages_measured: int
 ) -> dict[str, Any]:
+    from tvm_ios.search.lazy import LazyStatistics
+
     return {
         "seconds": 0.0 if took is None else took.seconds,
         "states": 0 if took is None else took.states,
         "transitions": 0 if took is None else took.transitions,
         "stages_measured": stages_measured,
+        **({"left_out": took.left_out} if isinstance(took, LazyStatistics) else {}),
     }
 
 
@@ -274,6 +278,8 @@ def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
     out.print(table)
     if made.instances is not None:
         out.print(_split(graph, made.instances))
+    if left_out := search.get("left_out"):
+        out.print(left_out_text(left_out))
     expected = f", {made.latency * 1e3:.3f} ms expected" if made.latencies else ""
     out.print(
         f"{len(made.stages)} stages{expected}; searched "

@@ -78,6 +78,8 @@ class LazyStatistics:
         Seconds that no schedule can beat if the optimistic costs are lower bounds.
     blocks, blocks_searched
         How many there are, and how many of these differ.
+    left_out
+        Why programs were not tried that cannot be built, a sentence each.
     """
 
     seconds: float
@@ -90,6 +92,7 @@ class LazyStatistics:
     lower_bound: float
     blocks: int
     blocks_searched: int
+    left_out: tuple[str, ...] = ()
 
 
 def lazy_search(

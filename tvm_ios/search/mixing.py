@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tvm_ios.graph import OpGraph, mask_of
 from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, regions
 from tvm_ios.placement import Placement
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule import Schedule, Stage, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +169,38 @@ def by_sub_graph(schedule: Schedule) -> Schedule:
         return schedule
     order = tuple(sorted(schedule.instances.order, key=lambda place: place.subgraph))
     return replace(schedule, instances=replace(schedule.instances, order=order))
+
+
+def with_merges(schedule: Schedule, other: Schedule) -> Schedule:
+    """The same instances, which merge the units that stages of another schedule merge.
+
+    Only units of one sub-graph that have stages of their own: they read the same tensor, so that
+    all of them can run where the first does.
+
+    Parameters
+    ----------
+    schedule, other
+        Valid schedules of one graph; the first one with instances.
+    """
+    plan = schedule.instances or InstancePlan((), ())
+    owner = {unit: n for n, subgraph in enumerate(plan.subgraphs) for unit in subgraph.units}
+    alone = {stage.units[0] for stage in schedule.stages if len(stage.units) == 1}
+    merge_of: dict[int, Stage] = {}
+    for stage in other.stages:
+        homes = {owner.get(unit) if unit in alone else None for unit in stage.units}
+        if stage.strategy is Strategy.MERGE and len(homes) == 1 and None not in homes:
+            merge_of |= dict.fromkeys(stage.units, stage)
+    stages: list[Stage] = []
+    placements: dict[int, Placement] = {}
+    for number, stage in enumerate(schedule.stages):
+        made = merge_of.get(stage.units[0], stage)
+        if made is not stage and made in stages:
+            continue
+        if number in schedule.placements:
+            placements[len(stages)] = schedule.placements[number]
+        stages.append(made)
+    merged = merge_of.keys()
+    kernels = {unit: name for unit, name in schedule.kernels.items() if unit not in merged}
+    return replace(
+        schedule, stages=tuple(stages), placements=placements, kernels=kernels, latencies=()
+    )
