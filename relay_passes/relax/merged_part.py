@@ -13,6 +13,8 @@ from relay_passes.relax.merge import emit_stacked
 from relay_passes.relax.outline import Outliner
 from relay_passes.relax.part import cut, pads_of
 from tvm_ios.graphturbo.box import Box, hull, whole
+from tvm_ios.graphturbo.footprint import tensor_boxes
+from tvm_ios.graphturbo.instances import Instances
 from tvm_ios.graphturbo.layers import Layers
 from tvm_ios.merge_rule import MergePlan
 from tvm_ios.merged_weights import merged_weights
@@ -59,6 +61,30 @@ def merged_units(outliner: Outliner, members: Sequence[int]) -> MergedUnits:
     )
 
 
+def require_same_rows(instances: Instances, merged: MergedUnits) -> None:
+    """Refuse units of which instances need different parts.
+
+    Raises
+    ------
+    ScheduleError
+        If one does.
+    """
+    layers = instances.layers
+    for instance in instances.instances:
+        mask = instances.subgraphs[instance.subgraph].layers
+        if not mask >> merged.plan.units[0] & 1:
+            continue
+        boxes = tensor_boxes(layers, mask, instance.owned)
+        held = [boxes.get(tensor, ()) for tensor in merged.outputs]
+        if len({(box[:1], box[2:]) for box in held}) > 1:
+            names = ", ".join(layers.graph.tensors[tensor].name for tensor in merged.outputs)
+            raise ScheduleError(
+                f"what makes {names} cannot be merged into one convolution, because instances "
+                "need different rows of them: let stages run these units one by one, or split "
+                "the batch"
+            )
+
+
 def emit_merged_part(
     builder: relax.BlockBuilder,
     layers: Layers,
@@ -67,23 +93,19 @@ def emit_merged_part(
     boxes: Mapping[int, Box],
     prefix: str,
 ) -> None:
-    """Emit merged units for boxes of their results; parameters as of ``emit_part``.
+    """Emit merged units for boxes of their results, the same rows of all.
 
-    Raises
-    ------
-    ScheduleError
-        If the boxes are not the same rows.
+    Parameters
+    ----------
+    builder, made, boxes, prefix
+        As of :func:`relay_passes.relax.part.emit_part`.
+    layers, merged
+        Of the graph, and which units.
     """
     plan, tensors = merged.plan, layers.graph.tensors
-    held = [boxes.get(tensor, ()) for tensor in merged.outputs]
-    if not any(held):
+    held = [boxes[tensor] for tensor in merged.outputs if tensor in boxes]
+    if not held:
         return
-    if len({(box[:1], box[2:]) for box in held}) > 1:
-        names = ", ".join(tensors[tensor].name for tensor in merged.outputs)
-        raise ScheduleError(
-            f"what makes {names} cannot be merged into one convolution, because instances need "
-            "different rows of them: let stages run these units one by one, or split the batch"
-        )
     need: Box | None = None
     for unit, tensor, box in zip(plan.units, merged.outputs, held, strict=True):
         need = hull(need, layers.needs(unit, {tensor: box})[0][merged.data])

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.relax.extract import Extraction
-from relay_passes.relax.merged_part import MergedUnits, emit_merged_part
+from relay_passes.relax.merged_part import MergedUnits, emit_merged_part, require_same_rows
 from relay_passes.relax.part import emit_part
 from relay_passes.relax.pieces import Pieces, emit_results
 from relay_passes.relax.resized import emit_resized
@@ -47,6 +47,8 @@ def unroll_instances(
     ScheduleError
         If instances need different rows of what is to be merged.
     """
+    for units in merged:
+        require_same_rows(instances, units)
     old = module["main"]
     graph, layers = extraction.graph, instances.layers
     first = {units.plan.units[0]: units for units in merged}
