@@ -20,7 +20,7 @@ from tvm_ios import zoo
 from tvm_ios.cli.output import console
 from tvm_ios.graphturbo.instances import split_into_instances
 from tvm_ios.graphturbo.layers import unit_layers
-from tvm_ios.graphturbo.split_info import Splitter
+from tvm_ios.graphturbo.policy import lane_splitters
 from tvm_ios.graphturbo.workload import with_batch
 from tvm_ios.graphturbo.worth import choose_subgraphs, lane_capacities
 from tvm_ios.memory_hierarchy import MemoryHierarchy, load_hierarchy
@@ -35,7 +35,7 @@ def predict(network: str, batch: int, device: MemoryHierarchy) -> dict[str, obje
     graph = graph_from_onnx(zoo.build(network))
     graph = with_batch(graph, batch) if batch > 1 else graph
     layers = unit_layers(graph, form_units(graph))
-    splitters = [Splitter(layers, c, device.cores, axes=(0, 2)) for c in lane_capacities(device)]
+    splitters = lane_splitters(layers, lane_capacities(device), device.cores)
     choice = choose_subgraphs(splitters, device)
     instances = split_into_instances(layers, choice.subgraphs).instances
     work = sum(operator.flops for operator in layers.graph.operators)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm_ios.graph import OpGraph
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.lanes import place_instances
-from tvm_ios.graphturbo.layers import unit_layers
+from tvm_ios.graphturbo.layers import Layers, unit_layers
 from tvm_ios.graphturbo.orders import order_instances
 from tvm_ios.graphturbo.planned import schedule_instances
 from tvm_ios.graphturbo.split_info import Splitter
@@ -27,6 +29,8 @@ def choose_instances(
 ) -> Instances:
     """Sub-graphs of units, and their instances, each of which lives in the cache of a lane.
 
+    Where no part of a batch does, the smallest are taken: a cache holds what it can.
+
     Parameters
     ----------
     graph, units
@@ -46,13 +50,34 @@ def choose_instances(
     if capacity is None and device is None:
         raise ValueError("neither a capacity nor a device that tells it")
     sizes = [capacity] if capacity is not None else lane_capacities(device) if device else []
-    splitters = [
-        Splitter(layers, size, lanes, axes=axes, least_factor=least_factor, spills=True)
-        for size in sizes
-    ]
+    splitters = lane_splitters(layers, sizes, lanes, axes, least_factor)
     if device is None:
         return split_into_instances(layers, group(splitters[0]))
     return split_into_instances(layers, choose_subgraphs(splitters, device).subgraphs)
+
+
+def lane_splitters(
+    layers: Layers,
+    capacities: Sequence[int],
+    lanes: int,
+    axes: tuple[int, ...] = (0, 2),
+    least_factor: int = 1,
+) -> list[Splitter]:
+    """For each capacity a splitter along any of some axes, and of a batch one along it alone.
+
+    Parameters
+    ----------
+    layers
+        Of the graph.
+    capacities, lanes, axes, least_factor
+        As of :class:`Splitter`; bytes.
+    """
+    batch = ((0,),) if layers.graph.batch > 1 and 0 in axes else ()
+    return [
+        Splitter(layers, size, lanes, axes=cut, least_factor=least_factor, spills=True)
+        for size in capacities
+        for cut in dict.fromkeys((axes, *batch))
+    ]
 
 
 def instances_schedule(
