@@ -132,14 +132,15 @@ def _run(line: str, folder: Path) -> str:
     found = subprocess.run(
         [*program, *shlex.split(line)[1:]],
         cwd=folder,
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "110", "TERM": "dumb"},
     )
-    # A doctor that finds a problem is worth showing, too.
+    # A doctor that finds a problem is worth showing, too, and so is what does not fit.
     if found.returncode not in (0, 1):
-        raise SystemExit(f"{line} failed with exit code {found.returncode}")
-    text = found.stdout.replace(str(folder), ".").replace(str(Path.home()), "~")
+        raise SystemExit(f"{line} failed with exit code {found.returncode}: {found.stderr}")
+    text = found.stdout or found.stderr.splitlines()[-1]
+    text = text.replace(str(folder), ".").replace(str(Path.home()), "~")
     shown = "\n".join(row.rstrip() for row in text.rstrip().splitlines())
     return f"```console\n$ {line}\n{shown}\n```\n"
 
