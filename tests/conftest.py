@@ -24,7 +24,11 @@ def first_samples() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Kernels and logs of this run only: each kernel is compiled once, none is taken on trust."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # All workers share one.
+        folder = folder.parent
+    folder /= "cache"
     before = os.environ.get("TVM_IOS_CACHE")
     os.environ["TVM_IOS_CACHE"] = str(folder)
     yield folder

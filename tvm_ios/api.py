@@ -64,6 +64,7 @@ def optimize(
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     sequential: Path | None = None,
+    baseline: Path | None = None,
     memory_budget: int | None = None,
     dialect: str = "relax",
     progress: Progress | None = None,
@@ -95,6 +96,8 @@ def optimize(
         A schedule file to try too, as the policy ``given``.
     sequential
         Where the sequential program's executable goes as well, to compare with.
+    baseline
+        Where TVM's own build goes (``.so``), to compare with.
     memory_budget
         Bytes of the largest arena that the kept program may have. Policies that search over stages
         then look for schedules that fit, and ``memory``, one unit after another in the order of
@@ -143,15 +146,17 @@ def optimize(
     fitting = _fitting(candidates, memory_budget)
     watch.lap("build")
     with temporary_folder() as folder:
-        baseline = folder / "tvm.so"
+        baseline = baseline or folder / "tvm.so"
         on_cpu = search.executor == "native"
+        report("building TVM's own", 0, 1)
         loaded.dialect.compile_baseline(loaded.module, options, baseline)
+        report("building TVM's own", 1, 1)
         watch.lap("tvm")
         precision = options.precision or "float32"
         results = _measure(candidates, baseline, report, watch, precision, compete=on_cpu)
         allowed = [row for row in results if row.policy in fitting]
         beside = baseline if on_cpu else None
-        kept, confirmed = _confirm(candidates, allowed, folder, beside, options.lanes)
+        kept, confirmed = _confirm(candidates, allowed, folder, beside, options.lanes, report)
         watch.lap("confirm")
     notes = {
         "model": loaded.name,
@@ -451,6 +456,7 @@ def _confirm(
     folder: Path,
     baseline: Path | None,
     lanes: int,
+    report: Progress,
 ) -> tuple[str, dict[str, PairedRatio]]:
     """The policy to keep of those in ``results``, and its ratios to ``sequential`` and ``tvm``.
 
@@ -465,11 +471,14 @@ def _confirm(
         candidates.built[policy].save(paths[policy])
     rules = Rules(rounds=40, seconds=6.0, warm_up=1)
     contests: list[Mapping[str, list[float]]] = []
-    for number in range(3 if len(paths) > 1 else 1):
+    processes = 3 if len(paths) > 1 else 1
+    for number in range(processes):
+        report("measuring once more", number, processes)
         # Who is loaded first lies elsewhere in memory. TVM's own is compared once: it differs more.
         order = dict(reversed(paths.items())) if number % 2 else paths
         module = None if number else baseline
         contests.append(hold_contest_elsewhere(order, module, lanes, rules))
+    report("measuring once more", processes, processes)
     return kept_policy(best, contests, "sequential" in {row.policy for row in results})
 
 

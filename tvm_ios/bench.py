@@ -103,7 +103,6 @@ def bench(
     material = prepare_material(
         model,
         folder,
-        {runner.reads for runner in others},
         options,
         random_weights=random_weights,
         shapes=shapes,

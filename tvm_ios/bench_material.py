@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
 
 _REQUEST = "request.json"
+_BASELINE = "tvm.so"
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """A folder with ``ours``, ``sequential``, ``model.onnx`` and what else was asked for.
+    """A folder with ``ours``, ``sequential``, ``model.onnx`` and TVM's own build, ``tvm.so``.
 
     Attributes
     ----------
@@ -45,7 +46,6 @@ class Material:
 def prepare_material(
     model: str,
     folder: Path,
-    wanted: Set[str],
     options: MeasuringOptions,
     *,
     random_weights: int | None,
@@ -64,8 +64,6 @@ def prepare_material(
     folder
         Where to; it may hold the material of an earlier call, which is replaced if it is of
         another model, machine or search.
-    wanted
-        Names of files besides the executables: ``model.onnx``, ``tvm.so``.
     options, random_weights, shapes, batch, policies, dialect, progress
         As for :func:`tvm_ios.api.optimize`.
 
@@ -87,8 +85,8 @@ def prepare_material(
     content = loaded.onnx.SerializeToString()
     request = _request(content, options, policies, dialect)
     if not _is_there(folder, request):
+        # Written last again: a kill leaves nothing that would be taken for whole.
         (folder / _REQUEST).unlink(missing_ok=True)
-        (folder / "tvm.so").unlink(missing_ok=True)
         optimize(
             model,
             folder / "ours",
@@ -99,19 +97,11 @@ def prepare_material(
             policies=policies,
             dialect=dialect,
             sequential=folder / "sequential",
+            baseline=folder / _BASELINE,
             progress=progress,
         )
         write_atomically(folder / "model.onnx", content)
         write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
-    if "tvm.so" in wanted and not (folder / "tvm.so").exists():
-        if progress is not None:
-            progress("building TVM's own", 0, 1)
-        # Compiled beside its place: a kill leaves nothing that would be taken for whole.
-        unfinished = folder / "unfinished.so"
-        loaded.dialect.compile_baseline(loaded.module, options, unfinished)
-        unfinished.rename(folder / "tvm.so")
-        if progress is not None:
-            progress("building TVM's own", 1, 1)
     kept = Schedule.load(folder / "ours" / "schedule.json")
     return Material(loaded.name, kept.policy, kept.batch)
 
@@ -152,6 +142,7 @@ def _request(
 
 def _is_there(folder: Path, request: dict[str, Any]) -> bool:
     try:
-        return json.loads((folder / _REQUEST).read_text()) == request
+        known = json.loads((folder / _REQUEST).read_text())
+        return known == request and (folder / _BASELINE).exists()
     except (OSError, ValueError):
         return False

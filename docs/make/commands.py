@@ -1,11 +1,13 @@
 """Writes docs/commands.md: every command with its options and its real output.
 
-    python docs/make/commands.py           run the examples (minutes), write the page
-    python docs/make/commands.py --words   write all but the outputs that are there already
-    python docs/make/commands.py --check   fail if the page lacks a command or an option
+    python docs/make/commands.py               run the examples (minutes), write the page
+    python docs/make/commands.py models stats  run anew the examples of these commands only
+    python docs/make/commands.py --words       write all but the outputs that are there already
+    python docs/make/commands.py --check       fail if the page lacks a command or an option
 
 Run it on a quiet machine in an environment where tvm-ios is installed: what the examples print
-goes into the page as it is, except for the paths of folders.
+goes into the page as it is, except for the paths of folders. Those of `run` and `explain` need
+what the one of `optimize` makes: name it too.
 """
 
 from __future__ import annotations
@@ -65,11 +67,15 @@ def main() -> None:
         faults = list(find_faults(PAGE.read_text()))
         print("\n".join(faults) or f"{PAGE.name} documents every command and option")
         raise SystemExit(bool(faults))
-    kept = known_outputs(PAGE.read_text()) if "--words" in sys.argv[1:] else {}
+    named = set(sys.argv[1:]) - {"--words"}
+    if unknown := named - EXAMPLES.keys():
+        raise SystemExit(f"there is no command {', '.join(sorted(unknown))}")
+    kept = known_outputs(PAGE.read_text()) if sys.argv[1:] else {}
     parts = [INTRODUCTION]
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
         for name in commands():
-            outputs = [kept.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]
+            known = {} if name in named else kept
+            outputs = [known.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]
             parts.append("\n".join([reference(name), *outputs]))
     PAGE.write_text("\n".join(parts))
 
@@ -126,14 +132,15 @@ def _run(line: str, folder: Path) -> str:
     found = subprocess.run(
         [*program, *shlex.split(line)[1:]],
         cwd=folder,
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "110", "TERM": "dumb"},
     )
-    # A doctor that finds a problem is worth showing, too.
+    # A doctor that finds a problem is worth showing, too, and so is what does not fit.
     if found.returncode not in (0, 1):
-        raise SystemExit(f"{line} failed with exit code {found.returncode}")
-    text = found.stdout.replace(str(folder), ".").replace(str(Path.home()), "~")
+        raise SystemExit(f"{line} failed with exit code {found.returncode}: {found.stderr}")
+    text = found.stdout or found.stderr.splitlines()[-1]
+    text = text.replace(str(folder), ".").replace(str(Path.home()), "~")
     shown = "\n".join(row.rstrip() for row in text.rstrip().splitlines())
     return f"```console\n$ {line}\n{shown}\n```\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import platform
 import re
@@ -108,12 +109,16 @@ def _run_command(command: str) -> tuple[str, str]:
 def _run_and_send(command: str, number: signal.Signals) -> tuple[str, str]:
     environment = os.environ | {"TVM_IOS_CACHE": "new-cache", "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-m", "tvm_ios", *shlex.split(command)[1:]]
-    process = subprocess.Popen(words, stdout=-1, stderr=-1, text=True, env=environment)
+    # Where this runs in the background of a shell, Ctrl-C is ignored: not there.
+    hear = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(
+        words, stdout=-1, stderr=-1, text=True, env=environment, preexec_fn=hear
+    )
     while process.poll() is None and not list(Path().glob("new-cache/kernels/*.o")):
         time.sleep(0.01)
     process.send_signal(number)
     out, err = process.communicate()
-    assert out == ""
+    assert out == "", (command, out)
     return str(process.returncode), err.strip().splitlines()[-1]
 
 

@@ -205,6 +205,8 @@ class UnitCompiler(ABC):
         return self._key_of[workload]
 
     def _make(self, wanted: Mapping[str, Workload], progress: Progress | None) -> None:
+        if not wanted:
+            return
         self._workloads.update(wanted)
         missing: dict[str, Workload] = {}
         for key, spec in wanted.items():

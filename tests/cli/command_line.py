@@ -58,5 +58,5 @@ def tvm_ios_process(*arguments: object, brief: bool = False) -> Outcome:
     """Run a command in a process of its own, as the script does, or with brief contests."""
     program = [str(_BRIEF)] if brief else ["-m", "tvm_ios"]
     command = [sys.executable, *program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -69,7 +69,7 @@ class Place:
         """Run to the end: what was done is not done again, and nothing is left lying about."""
         kernels = {path: path.stat().st_mtime_ns for path in self.kernels}
         process = self.start()
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=900)
         assert process.returncode == 0, err
         assert json.loads(out)["model"] == "m"
         if self.command == "schedule":

@@ -47,7 +47,7 @@ def alive(process: int) -> bool:
 def stopped(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """Send a signal; the command says one sentence and ends as shells expect it."""
     process.send_signal(number)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 128 + number, err
     what = "interrupted" if number is signal.SIGINT else "terminated"
     # The progress bars stand before it.
@@ -92,7 +92,7 @@ def test_the_process_of_the_last_contest_ends_too(place: Place, number: signal.S
         process.communicate()
     else:
         stopped(process, number)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 900
     while any(map(alive, contest)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -125,7 +125,7 @@ module.{name} = killed
 def test_a_kill_in_the_middle_of_writing(place: Place, accident: tuple[str, str, str]) -> None:
     module, name, call = accident
     process = place.start(KILLED.format(module=module, name=name, call=call or "pass"))
-    process.communicate(timeout=300)
+    process.communicate(timeout=900)
     assert process.returncode == -signal.SIGKILL
     assert not place.output.exists()
     place.finish()

@@ -9,7 +9,7 @@ from command_line import tvm_ios
 
 from tvm_ios.cost.log import read_header
 
-MODEL = ("schedule", "inception_block", "--json", "--lanes", 1, "-r", 2, "-s", 3)
+MODEL = ("schedule", "two_inputs", "--json", "--lanes", 1, "-r", 2, "-s", 3)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_baselines_have_measured_latencies(log: Path, policy: str) -> None:
 
 
 def test_a_log_for_other_lanes_is_refused(log: Path) -> None:
-    found = tvm_ios("schedule", "inception_block", "--lanes", 2, "--cost", log)
+    found = tvm_ios("schedule", "two_inputs", "--lanes", 2, "--cost", log)
     assert "was made for device" in found.sentence
 
 

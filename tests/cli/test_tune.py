@@ -77,7 +77,7 @@ def test_a_killed_run_is_continued(model: Path, tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 900
         while not (log / RECORDS).is_file() or (log / RECORDS).stat().st_size < 20_000:
             assert running.poll() is None, "it ended before it was killed"
             assert time.monotonic() < deadline

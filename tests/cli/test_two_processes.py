@@ -19,7 +19,7 @@ def test_two_processes_share_a_cache_and_a_log(tmp_path: Path, command: str) -> 
     place.command = command
     outputs = [tmp_path / "results" / name for name in ("one", "two")]
     processes = [place.start(output=output) for output in outputs]
-    results = [process.communicate(timeout=300) for process in processes]
+    results = [process.communicate(timeout=900) for process in processes]
     for process, (out, err), output in zip(processes, results, outputs, strict=True):
         assert process.returncode == 0, err
         assert json.loads(out)["model"] == "m"

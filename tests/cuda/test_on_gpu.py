@@ -176,5 +176,5 @@ def test_a_kernel_that_fails_names_its_unit() -> None:
         "except RuntimeError as error: print(error)"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert "unit 'the bad one' failed in kernel 'broken' on lane 0" in done.stdout, done.stderr

@@ -50,7 +50,7 @@ def test_without_the_package_all_but_a_gpu_can_be_used() -> None:
         "except d.CudaError as error: print(error)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=900
     )
     assert done.stdout.startswith("CUDA devices are used through the package cuda-bindings")
 

@@ -115,7 +115,7 @@ def run(program: Path, *arguments: Path, **more: str) -> subprocess.CompletedPro
         [str(program), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         env=environment,
     )
 

@@ -258,7 +258,7 @@ def test_a_saved_executable_gives_equal_outputs_in_a_new_process(name: str, tmp_
     model.save(tmp_path / name)
     np.savez(tmp_path / "x.npz", x0=inputs[0])
     files = [str(tmp_path / file) for file in (name, "x.npz", "y.npz")]
-    subprocess.run([sys.executable, "-c", _ELSEWHERE, *files], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", _ELSEWHERE, *files], check=True, timeout=900)
     with np.load(tmp_path / "y.npz") as found:
         assert [found[key].tobytes() for key in found] == [a.tobytes() for a in expected]
 

@@ -130,7 +130,7 @@ np.savez(sys.argv[3], **{p.name: session.get_output(p.name) for p in session.out
     subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
         check=True,
-        timeout=300,
+        timeout=900,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )
     with np.load(tmp_path / "found.npz") as found:

@@ -281,11 +281,13 @@ def _print(done: Optimized) -> None:
         )
     out.print(table)
     sequential, tvm = done.confirmed["sequential"], done.confirmed.get("tvm")
-    out.print(
-        f"kept [bold green]{done.kept}[/bold green]: in {sequential.pairs} pairs of runs in "
-        f"fresh processes {sequential.median:.3f} of sequential "
-        f"({sequential.low:.3f} to {sequential.high:.3f})" + _beside_tvm(tvm)
+    compared = (
+        "nothing was faster beyond doubt"
+        if done.kept == "sequential"
+        else f"in {sequential.pairs} pairs of runs in fresh processes {sequential.median:.3f} of "
+        f"sequential ({sequential.low:.3f} to {sequential.high:.3f})"
     )
+    out.print(f"kept [bold green]{done.kept}[/bold green]: {compared}" + _beside_tvm(tvm))
     memory = done.memory
     sizes = (memory.plan.nbytes, memory.unshared, memory.bound)
     arena, unshared, bound = (f"{size / 2**20:.2f} MiB" for size in sizes)

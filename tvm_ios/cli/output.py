@@ -117,12 +117,18 @@ def progress_bars() -> Generator[Callable[[str, int, int], None]]:
 
     def update(what: str, done: int, total: int) -> None:
         interrupts.raise_if_received()
+        if not tasks:
+            bars.start()
         if what not in tasks:
             tasks[what] = bars.add_task(what, total=total)
         bars.update(tasks[what], completed=done, total=total)
 
-    with bars:
+    # Where nothing was begun, a failure is one sentence without a line for bars before it.
+    try:
         yield update
+    finally:
+        if tasks:
+            bars.stop()
 
 
 def _sentence(error: Exception) -> str:
