@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import tvm
+import tvm_ffi
 import tvm_ffi.libinfo
 from tvm import relay
 
@@ -38,13 +40,28 @@ class RelayLibrary:
         The graph executor's factory module.
     loops
         Of each kernel.
+    target
+        Of the kernels.
     """
 
     factory: Any
     loops: Mapping[str, KernelLoops]
+    target: tvm.target.Target
 
-    def export(self, path: Path) -> None:
-        """Write a shared library whose functions take buffers, ``begin`` and ``end``.
+    def function(self, symbol: str) -> Any:
+        """The kernel of a symbol; it takes buffers, ``begin`` and ``end``."""
+        return self._loaded[symbol]
+
+    @cached_property
+    def _loaded(self) -> Any:
+        with temporary_folder() as folder:
+            path = folder / "kernels.so"
+            self.export(path)
+            # The file may go once it is loaded.
+            return tvm_ffi.load_module(path)
+
+    def export(self, path: Path, symbols: Iterable[str] = ()) -> None:
+        """Write a shared library of all kernels, those of ``symbols`` among them.
 
         Raises
         ------
@@ -77,7 +94,10 @@ def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
 
 
 def build_library(
-    module: tvm.IRModule, target: Any, name: str = "default", log: AutotvmLog | None = None
+    module: tvm.IRModule,
+    target: tvm.target.Target,
+    name: str = "default",
+    log: AutotvmLog | None = None,
 ) -> RelayLibrary:
     """Build every kernel of a scheduled module, with the best records of a log.
 
@@ -91,7 +111,7 @@ def build_library(
     for name, info in factory.function_metadata.items():
         for function in info.tir_primfuncs.values():
             loops[str(name)] = loops_of(function.body)
-    return RelayLibrary(factory, loops)
+    return RelayLibrary(factory, loops, target)
 
 
 def _rows(kernel: str, loops: KernelLoops) -> list[str]:
