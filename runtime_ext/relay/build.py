@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from runtime_ext.executable import PACKAGES
 from runtime_ext.ir_form import CALLS, OUTPUT_NAMES, SCHEDULE, ModuleError
 from runtime_ext.machine import available_lanes
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
+from runtime_ext.relay.in_place import concatenations, lay_in_place
 from runtime_ext.relay.library import build_library, host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.session import ports
@@ -64,6 +66,7 @@ def build(
     read = read_executor_graph(
         library.factory.get_graph_json(), tuple(weights), calls, library.loops, name
     )
+    memory = lay_in_place(read, concatenations(module["main"], calls))
     keys = {name: content_key(value) for name, value in weights.items()}
 
     def constant_name(units: tuple[int, ...], parameter: int) -> str:
@@ -73,9 +76,10 @@ def build(
     program = lower_stages(
         read.graph,
         _stages(read),
-        dict(enumerate(read.code)),
+        dict(enumerate(memory.code)),
         lanes=lanes,
         constant_name=constant_name,
+        parts=memory.parts,
     )
     graph = read.graph
     names = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
@@ -83,7 +87,7 @@ def build(
     return BuiltModel(
         program=program,
         memory=plan_memory(program),
-        kernels=library,
+        kernels=replace(library, sliced=memory.sliced),
         constants={keys[name]: value for name, value in weights.items()},
         inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
         outputs=ports(program, graph, graph.outputs, names),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -31,6 +31,32 @@ class RelayBuildError(UserError):
 
 
 @dataclass(frozen=True)
+class Slice:
+    """An argument of a kernel that is a range of the outermost axis of what is given.
+
+    Attributes
+    ----------
+    argument
+        Its place among the kernel's buffers.
+    axis
+        All extents before it are 1.
+    extent
+        Of the range.
+    offset
+        Its first byte.
+    """
+
+    argument: int
+    axis: int
+    extent: int
+    offset: int
+
+
+#: For each symbol the one that it calls, and with which slices.
+Sliced = Mapping[str, tuple[str, tuple[Slice, ...]]]
+
+
+@dataclass(frozen=True)
 class RelayLibrary:
     """What ``relay.build`` made of a module.
 
@@ -42,11 +68,14 @@ class RelayLibrary:
         Of each kernel.
     target
         Of the kernels.
+    sliced
+        More symbols, of kernels whose arguments lie in other tensors.
     """
 
     factory: Any
     loops: Mapping[str, KernelLoops]
     target: tvm.target.Target
+    sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[Slice, ...]]])
 
     def function(self, symbol: str) -> Any:
         """The kernel of a symbol; it takes buffers, ``begin`` and ``end``."""
@@ -71,7 +100,7 @@ class RelayLibrary:
         with temporary_folder() as folder:
             self.factory.get_lib().save(str(folder / "kernels.o"))
             adapter = resources.files("runtime_ext.relay").joinpath("adapter.c").read_text()
-            table = [row for kernel in self.loops.items() for row in _rows(*kernel)]
+            table = [row for kernel in self.loops.items() for row in _rows(*kernel, self.sliced)]
             (folder / "adapter.c").write_text("\n".join([adapter, *table, ""]))
             ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi())
             includes = (
@@ -114,17 +143,18 @@ def build_library(
     return RelayLibrary(factory, loops, target)
 
 
-def _rows(kernel: str, loops: KernelLoops) -> list[str]:
+def _rows(kernel: str, loops: KernelLoops, sliced: Sliced) -> Iterator[str]:
     """What the adapter is to export for a kernel."""
+    yield f"TVM_IOS_KERNEL({kernel})"
     count = len(loops.tiles)
-    return (
-        [f"TVM_IOS_KERNEL({kernel})"]
-        + [
-            f"TVM_IOS_PHASE({kernel}, {symbol}, {phase}, {count}, {tiles}, {loops.workspace})"
-            for phase, (symbol, tiles) in enumerate(loops.calls(kernel) if count else ())
-        ]
-        + ([] if count else [f"TVM_IOS_WHOLE({kernel})"])
-    )
+    for phase, (symbol, tiles) in enumerate(loops.calls(kernel)):
+        forms = {symbol: ()} | {n: slices for n, (of, slices) in sliced.items() if of == symbol}
+        for name, slices in forms.items():
+            rows = [f"{{{s.argument}, {s.axis}, {s.extent}, {s.offset}}}" for s in slices]
+            yield (
+                f"TVM_IOS_PHASE({kernel}, {name}, {phase}, {count}, {tiles}, {loops.workspace}, "
+                f"{len(slices)}, {', '.join(rows or ['{0}'])})"
+            )
 
 
 def _compile(options: list[str]) -> None:
