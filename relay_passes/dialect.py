@@ -19,6 +19,7 @@ from tvm_ios.schedule import Schedule
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
     from relay_passes.tuning_result import TuningResult
+    from tvm_ios.models import Shapes
 
 
 class DialectError(UserError):
@@ -49,6 +50,9 @@ class Dialect:
         A string as this TVM wants it for an attribute of a module.
     import_onnx
         The canonical module of a simplified ONNX model.
+    import_saved
+        The canonical module of one that was read from a file, with the shapes that the user gives
+        for inputs; the path is for errors.
     measured_search
         The class that searches with measured costs, a
         :class:`relay_passes.module_search.ModuleSearch`; importing it is for those who want it.
@@ -68,6 +72,7 @@ class Dialect:
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
     attribute: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
+    import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
     measured_search: Callable[[], Any]
     tune: Callable[..., TuningResult]
     compile_baseline: Callable[[tvm.IRModule, MeasuringOptions, Path], None]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from relay_passes.dialect import DialectError
-from runtime_ext.build import BuiltModel
+from runtime_ext.built_model import BuiltModel
 from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.cpu_hierarchy import cpu_hierarchy
 from runtime_ext.session import Session

@@ -42,7 +42,7 @@ def load_model(
     batch: int | None = None,
     dialect: str = "relax",
 ) -> LoadedModel:
-    """Read a zoo network or a file: ``.onnx``, ``.pt2``, a Relax module saved as ``.json``.
+    """Read a zoo network or a file: ``.onnx``, ``.pt2``, a module saved as ``.json``.
 
     Parameters
     ----------
@@ -72,10 +72,10 @@ def load_model(
             f"{model} is {form.value}, of which nothing can be run or measured: give a model, "
             "or schedule it with --cost DEVICE"
         )
-    if chosen.name != "relax":
+    if form is Form.TORCH and chosen.name != "relax":
         raise ModelError(
-            f"{model} is {form.value}, which is not read as {chosen.name.capitalize()}: give an "
-            ".onnx file, or pass the module to IOSSchedule in Python"
+            f"{model} is {form.value}, which is read as Relax only: give an .onnx file, or a Relay "
+            "module saved by tvm.ir.save_json"
         )
     if random_weights is not None:
         raise ModelError(
@@ -89,6 +89,6 @@ def load_model(
         from relay_passes.relax.torch_importer import import_torch
 
         return LoadedModel(chosen, path.stem, import_torch(path, shapes), None)
-    from relay_passes.relax.saved_module import load_saved_module
+    from relay_passes.saved_module import load_saved_module
 
-    return LoadedModel(chosen, path.stem, load_saved_module(path, shapes), None)
+    return LoadedModel(chosen, path.stem, load_saved_module(path, chosen, shapes), None)

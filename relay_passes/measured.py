@@ -8,7 +8,8 @@ from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.module_search import ModuleSearch
 from relay_passes.prepare import Prepared, apply_schedule
 from runtime_ext.backend import backend
-from runtime_ext.build import BuiltModel, build
+from runtime_ext.build import build
+from runtime_ext.built_model import BuiltModel
 from runtime_ext.device import KernelProgress
 from runtime_ext.in_place import arrange
 from runtime_ext.kernels.unit import UnitSource

@@ -7,17 +7,16 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import tvm
 
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared
+from runtime_ext.built_model import BuiltModel
 from runtime_ext.device import Device, KernelProgress, Kernels
 from runtime_ext.measure import Progress, StageTimer
-from runtime_ext.session import Session
 from runtime_ext.stage_search import StageSearch
-from tvm_ios.arena.planner import PlannedMemory
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.program_builder import NO_PARTS
@@ -26,29 +25,7 @@ from tvm_ios.search.network import SearchStatistics
 
 if TYPE_CHECKING:
     from runtime_ext.log_use import LogUse
-    from tvm_ios.program import Part, Program
-
-
-class Built(Protocol):
-    """What a scheduled module was built to."""
-
-    @property
-    def program(self) -> Program:
-        """What the executor runs."""
-        ...
-
-    @property
-    def memory(self) -> PlannedMemory:
-        """Where its intermediate buffers lie."""
-        ...
-
-    def session(self, **options: Any) -> Session:
-        """A session; options as of :class:`runtime_ext.session.Session`."""
-        ...
-
-    def save(self, path: Path, notes: Mapping[str, Any] | None = None) -> None:
-        """Write an executable."""
-        ...
+    from tvm_ios.program import Part
 
 
 class ModuleSearch(StageSearch):
@@ -125,7 +102,7 @@ class ModuleSearch(StageSearch):
         """The function of a unit, or of merged ones, as the kernels' maker takes it."""
 
     @abstractmethod
-    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> Built:
+    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
         """What a schedule makes of the module; ``progress`` gets kernels done and all of them."""
 
     @abstractmethod

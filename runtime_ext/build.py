@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
 
-from runtime_ext.backend import backend, cuda_arch
+from runtime_ext.backend import backend
 from runtime_ext.buffers import content_key
-from runtime_ext.cpu_features import required_features
-from runtime_ext.executable import Executable
+from runtime_ext.built_model import BuiltModel
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.machine import available_lanes, cache_folder
-from runtime_ext.session import Port, Session, ports
-from tvm_ios.arena.planner import PlannedMemory, plan_lane_memory, plan_memory
+from runtime_ext.session import ports
+from tvm_ios.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.errors import UserError
-from tvm_ios.files import temporary_folder
 from tvm_ios.lower import lower_stages
-from tvm_ios.program import Program, UnitCode
+from tvm_ios.program import UnitCode
 from tvm_ios.program_builder import ConstantName
 from tvm_ios.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage
 
@@ -31,72 +27,6 @@ if TYPE_CHECKING:
     from runtime_ext.scheduled_module import ScheduledModule
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class BuiltModel:
-    """A scheduled model with its code.
-
-    Attributes
-    ----------
-    program
-        What the executor runs.
-    memory
-        Where its intermediate buffers and scratch lie.
-    compiler
-        Holds the kernels.
-    constants
-        Packed weights by content.
-    inputs, outputs
-        As the model names them.
-    schedule
-        The module's schedule as plain data.
-    """
-
-    program: Program
-    memory: PlannedMemory
-    compiler: UnitCompiler
-    constants: Mapping[str, Array]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    schedule: Mapping[str, Any]
-
-    def session(self, **options: Any) -> Session:
-        """A session; options as of :class:`runtime_ext.session.Session`."""
-        if cuda_arch(self.compiler.target) is not None:
-            options = {"executor": "cuda", **options}
-        functions = {symbol: self.compiler.function(symbol) for symbol in self.program.kernels}
-        return Session(
-            self.program,
-            functions,
-            self.constants,
-            self.inputs,
-            self.outputs,
-            plan=self.memory.plan,
-            **options,
-        )
-
-    def save(self, path: Path, notes: Mapping[str, Any] | None = None) -> None:
-        """Write an executable; see :meth:`runtime_ext.executable.Executable.save`."""
-        with temporary_folder() as folder:
-            kernels = folder / "kernels"
-            self.compiler.export(kernels, self.program.kernels)
-            target = self.compiler.target
-            arch = cuda_arch(target)
-            Executable(
-                program=self.program,
-                plan=self.memory.plan,
-                kernels=kernels,
-                constants=self.constants,
-                inputs=self.inputs,
-                outputs=self.outputs,
-                schedule=self.schedule,
-                target=str(target),
-                features=required_features(target) if arch is None else (),
-                arch=arch,
-                fingerprint=self.schedule["fingerprint"],
-                notes=notes or {},
-            ).save(path)
 
 
 def build(
@@ -113,9 +43,8 @@ def build(
     Parameters
     ----------
     module
-        A module that carries a schedule. Of one of Relay a
-        :class:`runtime_ext.relay.build.BuiltRelayModel` is made, which is used alike;
-        :func:`runtime_ext.relay.build.build` takes a tuning log, too.
+        A module that carries a schedule. For one of Relay :func:`runtime_ext.relay.build.build`
+        takes a tuning log, too.
     target
         A TVM target; this machine by default.
     lanes
@@ -137,7 +66,7 @@ def build(
     if any(type(f).__module__.startswith("tvm.relay") for f in module.functions.values()):
         from runtime_ext.relay.build import build as build_relay
 
-        return cast(BuiltModel, build_relay(module, target=target, lanes=lanes, name=name))
+        return build_relay(module, target=target, lanes=lanes, name=name)
     # The TVM that has Relay lacks what these import.
     from runtime_ext.in_place import arrange
     from runtime_ext.scheduled_module import read_scheduled_module
@@ -201,7 +130,7 @@ def build(
     return BuiltModel(
         program=program,
         memory=plan(program),
-        compiler=compiler,
+        kernels=compiler,
         constants=constants,
         inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
         outputs=ports(program, graph, graph.outputs, read.output_names),

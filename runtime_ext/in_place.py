@@ -7,9 +7,8 @@ elsewhere, what is joined twice) are copied by the unit; without any it has no k
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -20,6 +19,7 @@ from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.kernels.values import NHWC, Layout, Slice, physical_shape
 from runtime_ext.layouts import tensor_layouts
 from tvm_ios.graph import OpGraph
+from tvm_ios.joins import Join, join_priority, place_joined
 from tvm_ios.program import Part
 
 #: Logical axes in the order in which memory has them.
@@ -67,21 +67,23 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
         The Relax function of each unit.
     """
     orders = tensor_layouts(graph, functions)
-    joins = [
-        join
-        for number, function in enumerate(functions)
-        if (join := _join(graph, number, function, orders)) is not None
-    ]
-    # What is concatenated again comes after the concatenation that reads it.
-    joins.sort(key=lambda join: join.priority, reverse=True)
-    while True:
-        places: dict[int, _Place] = {}
-        for join in joins:
-            _place(graph, orders, join, places)
-        able = [join for join in joins if not _reads_its_result(join, places)]
-        if len(able) == len(joins):
-            break
-        joins = able
+    found = [_join(graph, *unit, orders) for unit in enumerate(functions)]
+
+    def may_lie(tensor: int, join: Join) -> bool:
+        made = graph.tensors[tensor]
+        return (
+            graph.producer[tensor] is not None
+            and tensor not in graph.outputs
+            and made.dtype == "float32"
+            and prod(made.shape) > 0
+            and orders[tensor] == orders[join.output]
+        )
+
+    places, joins = place_joined(
+        [join for join in found if join is not None],
+        may_lie,
+        lambda join, places: not join.reads_its_result(places),
+    )
     layouts: list[Layout] = list(orders)
     parts: dict[int, Part] = {}
     for tensor, place in places.items():
@@ -89,43 +91,11 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
         physical = _PHYSICAL[order].index(axis)
         layouts[tensor] = Slice(order, axis, place.begin, graph.tensors[place.of].shape[axis])
         parts[tensor] = Part(place.of, physical, place.begin, place.end)
-    in_place = {join.output: _in_place(join, places) for join in joins}
+    in_place = {join.output: join.in_place(places) for join in joins}
     return Arrangement(tuple(layouts), parts, in_place)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a tensor lies: in which one, and in which range of which logical axis."""
-
-    of: int
-    axis: int
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Join:
-    """A unit that only concatenates: its result, and what it joins (None for a constant)."""
-
-    output: int
-    axis: int
-    fields: tuple[tuple[int | None, int], ...]
-    priority: tuple[Any, ...]
-
-    @property
-    def alone(self) -> _Place:
-        """Where the result lies if it is in no other tensor."""
-        return _Place(self.output, self.axis, 0, sum(extent for _, extent in self.fields))
-
-    def places(self, whole: _Place) -> Iterator[tuple[int | None, _Place]]:
-        """The fields and where they should lie if the result, or its beginning, lies there."""
-        begin = whole.begin
-        for tensor, extent in self.fields:
-            yield tensor, _Place(whole.of, self.axis, begin, begin + extent)
-            begin += extent
-
-
-def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> _Join | None:
+def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> Join | None:
     """A unit as a concatenation whose parts can be slices, if it is one."""
     found = _joined(function)
     op = graph.operators[number]
@@ -143,12 +113,7 @@ def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> 
     data = [t for t in op.inputs if not graph.tensors[t].constant]
     where = dict(zip(function.params, data, strict=False))
     named = tuple((where.get(var), extent) for var, extent in fields)
-    makers = [None if t is None else graph.producer[t] for t, _ in named]
-    depths = tuple(-1 if maker is None else graph.depth[maker] for maker in makers)
-    extents = tuple(extent for _, extent in named)
-    # The unit's number is last, because a schedule changes it.
-    priority = (graph.depth[number], prod(made.shape), depths, extents, number)
-    return _Join(output, axis, named, priority)
+    return Join(output, axis, named, join_priority(graph, number, prod(made.shape), named))
 
 
 def _joined(function: Any) -> tuple[int, list[tuple[Any, int]]] | None:
@@ -175,71 +140,3 @@ def _joined(function: Any) -> tuple[int, list[tuple[Any, int]]] | None:
     if len(axes) != 1 or not function.body.body.same_as(last):
         return None
     return axes.pop(), fields[last]
-
-
-def _place(graph: OpGraph, orders: Sequence[str], join: _Join, places: dict[int, _Place]) -> None:
-    """Place the fields of a concatenation, as far as they can lie in its result."""
-    if join.output not in places and _may_lie(graph, orders, join.output, join):
-        # The fields may lie side by side already, in what a later concatenation joins them to.
-        found = _side_by_side(join, places)
-        if found is not None:
-            places[join.output] = found
-            return
-    whole = places.get(join.output, join.alone)
-    if whole.axis != join.axis:
-        return
-    times = Counter(tensor for tensor, _ in join.fields)
-    for tensor, place in join.places(whole):
-        if (
-            tensor is not None
-            and tensor not in places
-            and times[tensor] == 1
-            and _may_lie(graph, orders, tensor, join)
-        ):
-            places[tensor] = place
-
-
-def _side_by_side(join: _Join, places: Mapping[int, _Place]) -> _Place | None:
-    """The range that the fields fill, one after another; None if they do not."""
-    first = None if join.fields[0][0] is None else places.get(join.fields[0][0])
-    if first is None or first.axis != join.axis:
-        return None
-    end = first.begin
-    for tensor, place in join.places(first):
-        if tensor is None or places.get(tensor) != place:
-            return None
-        end = place.end
-    return replace(first, end=end)
-
-
-def _in_place(join: _Join, places: Mapping[int, _Place]) -> frozenset[int]:
-    """The fields that lie where the concatenation wants them."""
-    times = Counter(tensor for tensor, _ in join.fields)
-    return frozenset(
-        tensor
-        for tensor, place in join.places(places.get(join.output, join.alone))
-        if tensor is not None and times[tensor] == 1 and places.get(tensor) == place
-    )
-
-
-def _reads_its_result(join: _Join, places: Mapping[int, _Place]) -> bool:
-    """Whether a field that must be copied lies where the concatenation writes.
-
-    Tiles of the copy run side by side, and a program tells only of buffers who writes them.
-    """
-    whole = places.get(join.output, join.alone)
-    copied = {tensor for tensor, _ in join.fields} - _in_place(join, places)
-    found = (places[tensor] for tensor in copied if tensor in places)
-    return any(p.of == whole.of and p.begin < whole.end and whole.begin < p.end for p in found)
-
-
-def _may_lie(graph: OpGraph, orders: Sequence[str], tensor: int, join: _Join) -> bool:
-    """Whether a tensor may be memory of the program's that lies as the result of the join does."""
-    made = graph.tensors[tensor]
-    return (
-        graph.producer[tensor] is not None
-        and tensor not in graph.outputs
-        and made.dtype == "float32"
-        and prod(made.shape) > 0
-        and orders[tensor] == orders[join.output]
-    )

@@ -113,7 +113,7 @@ def test_forms(tmp_path: Path) -> None:
     assert form_of("squeezenet.pt2") is Form.TORCH
     assert written({"blocks": []}) is Form.BARE
     assert written({"format": "tvm-ios graph"}) is Form.GRAPH
-    assert written({"root_index": 0, "nodes": []}) is Form.RELAX
+    assert written({"root_index": 0, "nodes": []}) is Form.MODULE
     assert written({}) is Form.GRAPH
 
 

@@ -30,8 +30,9 @@ from tvm_ios.verdict import (
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
-    from relay_passes.module_search import Built, ModuleSearch
+    from relay_passes.module_search import ModuleSearch
     from relay_passes.prepare import Prepared
+    from runtime_ext.built_model import BuiltModel
     from tvm_ios.graph import OpGraph
 
 Progress = Callable[[str, int, int], None]
@@ -329,7 +330,7 @@ class _Candidates:
     """Programs of all policies; policies of equal schedules share one."""
 
     schedules: Mapping[str, Schedule]
-    built: Mapping[str, Built]
+    built: Mapping[str, BuiltModel]
     #: For each policy the first one with its schedule.
     measured_as: Mapping[str, str]
 
@@ -405,7 +406,7 @@ def _build(
     # Some were found before the units were measured, but all are lowered with what is known now.
     lowered = {policy: search.timer.timed(schedule) for policy, schedule in schedules.items()}
     measured_as = first_with_equal_schedule(lowered)
-    built: dict[str, Built] = {}
+    built: dict[str, BuiltModel] = {}
     for done, (policy, twin) in enumerate(measured_as.items()):
         report("building", done, len(schedules))
         built[policy] = built[twin] if twin in built else search.build(lowered[twin])

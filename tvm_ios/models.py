@@ -44,14 +44,14 @@ class Form(Enum):
     ZOO = "a network of the zoo"
     ONNX = "an .onnx file"
     TORCH = "a .pt2 file of torch.export"
-    RELAX = "a Relax module saved as JSON"
+    MODULE = "a TVM module saved as JSON"
     GRAPH = "a graph .json"
     BARE = "a bare block graph .json"
 
     @property
     def needs_tvm(self) -> bool:
         """Whether only TVM can read it."""
-        return self in (Form.TORCH, Form.RELAX)
+        return self in (Form.TORCH, Form.MODULE)
 
 
 def form_of(model: str) -> Form:
@@ -73,7 +73,7 @@ def form_of(model: str) -> Form:
         data = read_json(path)
         if is_bare_graph(data):
             return Form.BARE
-        return Form.RELAX if "nodes" in data else Form.GRAPH
+        return Form.MODULE if "nodes" in data else Form.GRAPH
     near = difflib.get_close_matches(model, zoo.names(), 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ModelError(

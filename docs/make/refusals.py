@@ -121,6 +121,11 @@ def rows() -> dict[str, list[Row]]:
             ),
             Row("no program of torch", "tvm-ios stats m.pt2", text("m.pt2")),
             Row("no Relax module", "tvm-ios stats r.json", text("r.json", '{"nodes": []}')),
+            Row(
+                "a module of Relay",
+                "tvm-ios stats r.json",
+                text("r.json", '{"nodes": [{"type_key": "relay.Function"}]}'),
+            ),
             Row("JSON that is no graph", "tvm-ios stats graph.json", text("graph.json", "[]")),
             Row(
                 "a graph that names a tensor of none",

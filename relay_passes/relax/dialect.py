@@ -12,6 +12,7 @@ from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.outline import Outliner, outline
+from relay_passes.relax.saved_module import import_saved
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
@@ -51,6 +52,7 @@ DIALECT = Dialect(
     outline=outline,
     attribute=str,
     import_onnx=import_onnx,
+    import_saved=import_saved,
     measured_search=_measured_search,
     tune=_tune,
     compile_baseline=_compile_baseline,

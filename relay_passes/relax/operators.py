@@ -9,29 +9,7 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.relax.bindings import operator_name, static_shape
-from tvm_ios.graph import AttrValue
-
-Attrs = dict[str, AttrValue]
-
-_SAME_NAME = {
-    "relax.nn.relu": "relu",
-    "relax.sigmoid": "sigmoid",
-    "relax.tanh": "tanh",
-    "relax.exp": "exp",
-    "relax.sqrt": "sqrt",
-    "relax.erf": "erf",
-    "relax.negative": "neg",
-    "relax.abs": "abs",
-    "relax.nn.gelu": "gelu",
-    "relax.nn.silu": "silu",
-    "relax.add": "add",
-    "relax.subtract": "subtract",
-    "relax.multiply": "multiply",
-    "relax.divide": "divide",
-    "relax.power": "pow",
-    "relax.maximum": "max",
-    "relax.minimum": "min",
-}
+from relay_passes.same_attributes import Attrs, described_alike, ints
 
 
 def kind_and_attrs(call: relax.Call, result: Any) -> tuple[str, Attrs]:
@@ -40,82 +18,19 @@ def kind_and_attrs(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     An operator without an entry here keeps its Relax name and its scalar attributes, so that
     any graph can be scheduled; only rules about that operator do not apply.
     """
-    name = operator_name(call)
-    if name in _SAME_NAME:
-        return _SAME_NAME[name], {}
+    name = operator_name(call).removeprefix("relax.")
+    alike = described_alike(name, call.attrs, lambda: static_shape(result))
+    if alike is not None:
+        return alike
     if name in _READERS:
         return _READERS[name](call, result)
-    if name == "relax.call_tir":
+    if name == "call_tir":
         return f"tir.{call.args[0].name_hint}", {}
-    return name.removeprefix("relax."), _scalar_attrs(call)
-
-
-def _ints(values: Any) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)
-
-
-def _pads(values: Any) -> tuple[int, ...]:
-    pads = _ints(values)
-    return pads if len(pads) == 4 else pads * (4 // len(pads))
+    return name, _scalar_attrs(call)
 
 
 def _axis(axis: Any, rank: int) -> int:
     return int(axis) % rank
-
-
-def _convolution(kind: str, kernel_layout: str) -> Callable[[relax.Call, Any], tuple[str, Attrs]]:
-    def read(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-        a = call.attrs
-        if a.data_layout != "NCHW" or a.kernel_layout != kernel_layout:
-            return f"nn.{kind}", _scalar_attrs(call)
-        attrs: Attrs = {
-            "strides": _ints(a.strides),
-            "pads": _pads(a.padding),
-            "dilations": _ints(a.dilation),
-            "group": int(a.groups),
-        }
-        if kind == "conv2d_transpose":
-            attrs["output_padding"] = _ints(a.output_padding)
-        return kind, attrs
-
-    return read
-
-
-def _resize2d(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    a = call.attrs
-    if a.layout != "NCHW" or a.coordinate_transformation_mode == "tf_crop_and_resize":
-        return "image.resize2d", _scalar_attrs(call)
-    mode = str(a.method).removesuffix("_neighbor")
-    attrs: Attrs = {
-        "size": static_shape(result)[2:],
-        "mode": mode,
-        "coordinates": str(a.coordinate_transformation_mode),
-    }
-    if mode == "nearest":
-        attrs["rounding"] = str(a.rounding_method)
-    elif mode == "cubic":
-        attrs["alpha"] = float(a.cubic_alpha)
-    return "resize2d", attrs
-
-
-def _pool(kind: str) -> Callable[[relax.Call, Any], tuple[str, Attrs]]:
-    def read(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-        a = call.attrs
-        if a.layout != "NCHW":
-            return call.op.name.removeprefix("relax."), _scalar_attrs(call)
-        attrs: Attrs = {
-            "kernel": _ints(a.pool_size),
-            "strides": _ints(a.strides),
-            "pads": _pads(a.padding),
-            "ceil_mode": bool(a.ceil_mode),
-        }
-        if kind == "max_pool2d":
-            attrs["dilations"] = _ints(a.dilation)
-        else:
-            attrs["count_include_pad"] = bool(a.count_include_pad)
-        return kind, attrs
-
-    return read
 
 
 def _mean(call: relax.Call, result: Any) -> tuple[str, Attrs]:
@@ -131,28 +46,10 @@ def _matmul(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     return ("dense" if constant and len(static_shape(weight)) == 2 else "matmul"), {}
 
 
-def _concat(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    return "concat", {"axis": _axis(call.attrs.axis, len(static_shape(result)))}
-
-
-def _softmax(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    return "softmax", {"axis": _axis(call.attrs.axis, len(static_shape(result)))}
-
-
-def _reshape(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    return "reshape", {"shape": static_shape(result)}
-
-
-def _transpose(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    rank = len(static_shape(result))
-    axes = call.attrs.axes
-    return "transpose", {"perm": tuple(reversed(range(rank))) if axes is None else _ints(axes)}
-
-
 def _pad(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     if call.attrs.pad_mode != "constant":
         return "nn.pad", _scalar_attrs(call)
-    widths = _ints(call.attrs.pad_width)
+    widths = ints(call.attrs.pad_width)
     return "pad", {"pads": widths[::2] + widths[1::2], "value": float(call.attrs.pad_value)}
 
 
@@ -190,10 +87,6 @@ def _clip(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     return "clip", {"min": low, "max": high}
 
 
-def _leaky_relu(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    return "leaky_relu", {"alpha": float(call.attrs.alpha)}
-
-
 def _cast(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     return "cast", {"to": str(result.ty.dtype)}
 
@@ -211,29 +104,15 @@ def _layer_norm(call: relax.Call, result: Any) -> tuple[str, Attrs]:
 
 
 _READERS: dict[str, Callable[[relax.Call, Any], tuple[str, Attrs]]] = {
-    "relax.nn.conv2d": _convolution("conv2d", "OIHW"),
-    "relax.nn.conv2d_transpose": _convolution("conv2d_transpose", "IOHW"),
-    "relax.image.resize2d": _resize2d,
-    "relax.nn.max_pool2d": _pool("max_pool2d"),
-    "relax.nn.avg_pool2d": _pool("avg_pool2d"),
-    "relax.mean": _mean,
-    "relax.matmul": _matmul,
-    "relax.concat": _concat,
-    "relax.nn.softmax": _softmax,
-    "relax.reshape": _reshape,
-    "relax.expand_dims": _reshape,
-    "relax.squeeze": _reshape,
-    "relax.flatten": _reshape,
-    "relax.nn.batch_flatten": _reshape,
-    "relax.permute_dims": _transpose,
-    "relax.nn.pad": _pad,
-    "relax.strided_slice": _slice,
-    "relax.split": _split,
-    "relax.clip": _clip,
-    "relax.nn.leakyrelu": _leaky_relu,
-    "relax.astype": _cast,
-    "relax.take": _take,
-    "relax.nn.layer_norm": _layer_norm,
+    "mean": _mean,
+    "matmul": _matmul,
+    "nn.pad": _pad,
+    "strided_slice": _slice,
+    "split": _split,
+    "clip": _clip,
+    "astype": _cast,
+    "take": _take,
+    "nn.layer_norm": _layer_norm,
 }
 
 

@@ -13,6 +13,7 @@ from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
 from relay_passes.relay.layouts import LayoutChoice
 from relay_passes.relay.outline import Outliner, outline
+from relay_passes.relay.saved_module import import_saved
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
@@ -58,6 +59,7 @@ DIALECT = Dialect(
     outline=outline,
     attribute=tvm.runtime.String,
     import_onnx=import_onnx,
+    import_saved=import_saved,
     measured_search=_measured_search,
     tune=_tune,
     compile_baseline=_compile_baseline,

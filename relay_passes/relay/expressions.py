@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -134,11 +134,6 @@ def shape_of_type(kind: relay.TensorType, name: str) -> tuple[int, ...]:
             f"{name} has the dynamic shape {list(kind.shape)}: bind it to numbers first"
         )
     return tuple(int(extent) for extent in kind.shape)
-
-
-def ints(values: Iterable[Any]) -> tuple[int, ...]:
-    """TVM's integers as Python's."""
-    return tuple(int(value) for value in values)
 
 
 def constant(array: Array) -> relay.Constant:

@@ -17,11 +17,11 @@ from relay_passes.relay.expressions import (
     Array,
     constant,
     constant_value,
-    ints,
     operator_name,
     rebuild,
     static_shape,
 )
+from relay_passes.same_attributes import ints
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "add": np.add,

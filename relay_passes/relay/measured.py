@@ -14,11 +14,12 @@ from relay_passes.relay.kernels import RelayUnitFunction
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
+from runtime_ext.built_model import BuiltModel
 from runtime_ext.cpu_device import CpuDevice
 from runtime_ext.device import KernelProgress
 from runtime_ext.log_use import LogUse
 from runtime_ext.measure import Progress
-from runtime_ext.relay.build import BuiltRelayModel, build
+from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from tvm_ios.cost.log import MeasurementLog
@@ -95,7 +96,7 @@ class MeasuredRelaySearch(ModuleSearch):
         units = range(len(self.prepared.units))
         return self.prepared.outliner.altered([self.plain((unit,)) for unit in units])
 
-    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltRelayModel:
+    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
         return build(
             apply_schedule(self.prepared, schedule),

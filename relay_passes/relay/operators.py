@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from tvm import relay
 
-from relay_passes.relay.expressions import constant_value, ints, operator_name, static_shape
-from tvm_ios.graph import AttrValue
+from relay_passes.relay.expressions import constant_value, operator_name, static_shape
+from relay_passes.same_attributes import Attrs, described_alike, ints
 
-Attrs = dict[str, AttrValue]
 Reader = Callable[[relay.Call], tuple[str, Attrs]]
-
-_SAME_NAME = {
-    "nn.relu": "relu",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "exp": "exp",
-    "sqrt": "sqrt",
-    "erf": "erf",
-    "negative": "neg",
-    "abs": "abs",
-    "add": "add",
-    "subtract": "subtract",
-    "multiply": "multiply",
-    "divide": "divide",
-    "power": "pow",
-    "maximum": "max",
-    "minimum": "min",
-}
 
 
 def kind_and_attrs(call: relay.Call) -> tuple[str, Attrs]:
@@ -40,59 +20,16 @@ def kind_and_attrs(call: relay.Call) -> tuple[str, Attrs]:
     any graph can be scheduled; only rules about that operator do not apply.
     """
     name = operator_name(call)
-    if name in _SAME_NAME:
-        return _SAME_NAME[name], {}
+    alike = described_alike(name, call.attrs, lambda: static_shape(call))
+    if alike is not None:
+        return alike
     if name in _READERS:
         return _READERS[name](call)
     return name, _scalar_attrs(call)
 
 
-def _pads(values: Any) -> tuple[int, ...]:
-    pads = ints(values)
-    return pads if len(pads) == 4 else pads * (4 // len(pads))
-
-
 def _rank(call: relay.Call) -> int:
     return len(static_shape(call))
-
-
-def _convolution(kind: str, kernel_layout: str) -> Reader:
-    def read(call: relay.Call) -> tuple[str, Attrs]:
-        a = call.attrs
-        if a.data_layout != "NCHW" or a.kernel_layout != kernel_layout:
-            return f"nn.{kind}", _scalar_attrs(call)
-        attrs: Attrs = {
-            "strides": ints(a.strides),
-            "pads": _pads(a.padding),
-            "dilations": ints(a.dilation),
-            "group": int(a.groups),
-        }
-        if kind == "conv2d_transpose":
-            attrs["output_padding"] = ints(a.output_padding)
-        return kind, attrs
-
-    return read
-
-
-def _pool(kind: str) -> Reader:
-    def read(call: relay.Call) -> tuple[str, Attrs]:
-        a = call.attrs
-        dilations = ints(a.dilation)
-        if a.layout != "NCHW" or (kind == "avg_pool2d" and dilations != (1, 1)):
-            return f"nn.{kind}", _scalar_attrs(call)
-        attrs: Attrs = {
-            "kernel": ints(a.pool_size),
-            "strides": ints(a.strides),
-            "pads": _pads(a.padding),
-            "ceil_mode": bool(a.ceil_mode),
-        }
-        if kind == "max_pool2d":
-            attrs["dilations"] = dilations
-        else:
-            attrs["count_include_pad"] = bool(a.count_include_pad)
-        return kind, attrs
-
-    return read
 
 
 def _global_mean(call: relay.Call) -> tuple[str, Attrs]:
@@ -117,23 +54,6 @@ def _dense(call: relay.Call) -> tuple[str, Attrs]:
 def _batch_matmul(call: relay.Call) -> tuple[str, Attrs]:
     plain = not call.attrs.transpose_a and not call.attrs.transpose_b
     return ("matmul", {}) if plain else ("nn.batch_matmul", _scalar_attrs(call))
-
-
-def _along(kind: str) -> Reader:
-    def read(call: relay.Call) -> tuple[str, Attrs]:
-        return kind, {"axis": int(call.attrs.axis) % _rank(call)}
-
-    return read
-
-
-def _reshape(call: relay.Call) -> tuple[str, Attrs]:
-    return "reshape", {"shape": static_shape(call)}
-
-
-def _transpose(call: relay.Call) -> tuple[str, Attrs]:
-    axes, rank = call.attrs.axes, _rank(call)
-    order = range(rank)[::-1] if axes is None else (axis % rank for axis in ints(axes))
-    return "transpose", {"perm": tuple(order)}
 
 
 def _pad(call: relay.Call) -> tuple[str, Attrs]:
@@ -177,10 +97,6 @@ def _clip(call: relay.Call) -> tuple[str, Attrs]:
     return "clip", {"min": float(call.attrs.a_min), "max": float(call.attrs.a_max)}
 
 
-def _leaky_relu(call: relay.Call) -> tuple[str, Attrs]:
-    return "leaky_relu", {"alpha": float(call.attrs.alpha)}
-
-
 def _lrn(call: relay.Call) -> tuple[str, Attrs]:
     a = call.attrs
     if int(a.axis) != 1:
@@ -191,23 +107,6 @@ def _lrn(call: relay.Call) -> tuple[str, Attrs]:
 
 def _cast(call: relay.Call) -> tuple[str, Attrs]:
     return "cast", {"to": str(call.checked_type.dtype)}
-
-
-def _resize2d(call: relay.Call) -> tuple[str, Attrs]:
-    a = call.attrs
-    if a.layout != "NCHW" or a.coordinate_transformation_mode == "tf_crop_and_resize":
-        return "image.resize2d", _scalar_attrs(call)
-    mode = str(a.method).removesuffix("_neighbor")
-    attrs: Attrs = {
-        "size": static_shape(call)[2:],
-        "mode": mode,
-        "coordinates": str(a.coordinate_transformation_mode),
-    }
-    if mode == "nearest":
-        attrs["rounding"] = str(a.rounding_method)
-    elif mode == "cubic":
-        attrs["alpha"] = float(a.cubic_alpha)
-    return "resize2d", attrs
 
 
 def _take(call: relay.Call) -> tuple[str, Attrs]:
@@ -232,28 +131,15 @@ def _layer_norm(call: relay.Call) -> tuple[str, Attrs]:
 
 
 _READERS: dict[str, Reader] = {
-    "nn.conv2d": _convolution("conv2d", "OIHW"),
-    "nn.conv2d_transpose": _convolution("conv2d_transpose", "IOHW"),
-    "image.resize2d": _resize2d,
-    "nn.max_pool2d": _pool("max_pool2d"),
-    "nn.avg_pool2d": _pool("avg_pool2d"),
     "nn.global_avg_pool2d": _global_mean,
     "nn.adaptive_avg_pool2d": _global_mean,
     "mean": _mean,
     "nn.dense": _dense,
     "nn.batch_matmul": _batch_matmul,
-    "concatenate": _along("concat"),
-    "nn.softmax": _along("softmax"),
-    "reshape": _reshape,
-    "expand_dims": _reshape,
-    "squeeze": _reshape,
-    "nn.batch_flatten": _reshape,
-    "transpose": _transpose,
     "nn.pad": _pad,
     "strided_slice": _slice,
     "split": _split,
     "clip": _clip,
-    "nn.leaky_relu": _leaky_relu,
     "nn.lrn": _lrn,
     "nn.layer_norm": _layer_norm,
     "cast": _cast,

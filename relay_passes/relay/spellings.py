@@ -13,10 +13,10 @@ from tvm import relay
 from relay_passes.relay.expressions import (
     children,
     constant_value,
-    ints,
     operator_name,
     static_shape,
 )
+from relay_passes.same_attributes import ints
 from tvm_ios.graph import AttrValue
 
 

@@ -114,6 +114,7 @@ def tune_module(
     with open_autotvm_log(log, search.target) as opened:
         tasks = tuning_tasks(search, progress)
         default = search.sequential_latency()
+        search.end_run()
         begin = time.perf_counter()
 
         def report(done: int, total: int, saved: float) -> None:
@@ -125,8 +126,9 @@ def tune_module(
         seconds = time.perf_counter() - begin
     tuned = default
     if kernels:
-        with_log = replace(options, database=log)
-        tuned = MeasuredRelaySearch(prepared, with_log, progress).sequential_latency()
+        with_log = MeasuredRelaySearch(prepared, replace(options, database=log), progress)
+        tuned = with_log.sequential_latency()
+        with_log.end_run()
     missing = sum(task.weight > 0 for task in tasks) - sum(row.task.weight > 0 for row in kernels)
     return TuningResult(
         model=name,

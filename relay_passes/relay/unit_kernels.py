@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relay
 
 from relay_passes.relay.kernels import RelayUnitFunction
@@ -20,7 +19,6 @@ from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.relay.executor_graph import read_executor_graph
 from runtime_ext.relay.library import build_library
 from runtime_ext.relay.tuning_log import AutotvmLog
-from tvm_ios.files import temporary_folder
 from tvm_ios.program import UnitCode
 
 _COMMENT = re.compile(r"/\*.*?\*/")
@@ -87,12 +85,8 @@ class RelayKernels:
         read = read_executor_graph(
             library.factory.get_graph_json(), (), calls, library.loops, "units"
         )
-        with temporary_folder() as folder:
-            path = folder / "kernels.so"
-            library.export(path)
-            loaded = tvm_ffi.load_module(path)
         symbols = {call.symbol for code in read.code for call in code.calls}
-        self._functions |= {symbol: loaded[symbol] for symbol in symbols}
+        self._functions |= {symbol: library.function(symbol) for symbol in symbols}
         for (key, unit), operator, code in zip(
             units.items(), read.graph.operators, read.code, strict=True
         ):

@@ -4,7 +4,7 @@
    kernels ask of their runtime is here: a parallel launch that runs the tiles [begin, end) of one of
    their loops on the calling thread and skips the others, workspace, and errors. At the end of this
    file stands one TVM_IOS_KERNEL for each kernel and what is exported of it: a TVM_IOS_PHASE for
-   each loop, or TVM_IOS_WHOLE. */
+   each loop, or for all of it, and again for each way in which its arguments lie in others. */
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ typedef int (*ParallelTask)(int task, ParallelEnv* env, void* data);
 typedef int (*OldKernel)(OldValue* args, int* codes, int count, OldValue* result, int* result_code,
                          void* resource);
 
-enum { OLD_DLTENSOR = 7, SLOTS = 8, MOST_ARGUMENTS = 512, ALIGNMENT = 64 };
+enum { OLD_DLTENSOR = 7, SLOTS = 8, MOST_ARGUMENTS = 512, MOST_AXES = 8, ALIGNMENT = 64 };
 
 /* What is called of a kernel: the tiles [begin, end) of one of its parallel loops, or all of it. */
 typedef struct {
@@ -33,6 +33,12 @@ typedef struct {
   int64_t tiles, begin, end;
   int64_t bytes; /* Of the memory that the loops share, which is the last buffer. */
 } Part;
+
+/* An argument that is a range of the outermost axis of the tensor that is given. */
+typedef struct {
+  int32_t argument, axis;
+  int64_t extent, offset; /* Bytes before it. */
+} Slice;
 
 static _Thread_local struct {
   Part part;
@@ -161,7 +167,20 @@ static DLTensor* TensorOf(const TVMFFIAny* value) {
   return value->type_index == kTVMFFIDLTensorPtr ? (DLTensor*)value->v_ptr : NULL;
 }
 
-static int Call(OldKernel kernel, Part part, const TVMFFIAny* args, int32_t count) {
+/* The tensor that a slice is, with its shape in `shape`; it lies without gaps. */
+static int Cut(const Slice* slice, const DLTensor* whole, DLTensor* tensor, int64_t* shape) {
+  if (slice->axis >= whole->ndim || whole->ndim > MOST_AXES) return -1;
+  memcpy(shape, whole->shape, whole->ndim * sizeof *shape);
+  shape[slice->axis] = slice->extent;
+  *tensor = *whole;
+  tensor->shape = shape;
+  tensor->strides = NULL;
+  tensor->data = (char*)whole->data + slice->offset;
+  return 0;
+}
+
+static int Call(OldKernel kernel, Part part, const Slice* slices, int cuts, const TVMFFIAny* args,
+                int32_t count) {
   OldValue values[MOST_ARGUMENTS], result;
   int codes[MOST_ARGUMENTS], result_code = 0;
   const int32_t buffers = count - 2, tensors = buffers - (part.bytes > 0);
@@ -170,6 +189,14 @@ static int Call(OldKernel kernel, Part part, const TVMFFIAny* args, int32_t coun
     values[i].v_handle = TensorOf(&args[i]);
     codes[i] = OLD_DLTENSOR;
     if (values[i].v_handle == NULL) return Refuse("an argument of a kernel is no tensor");
+  }
+  DLTensor own[cuts + 1];
+  int64_t shapes[cuts + 1][MOST_AXES];
+  for (int i = 0; i < cuts; ++i) {
+    const int32_t place = slices[i].argument;
+    if (place >= tensors || Cut(&slices[i], values[place].v_handle, &own[i], shapes[i]))
+      return Refuse("a kernel has no such slice");
+    values[place].v_handle = &own[i];
   }
   part.begin = args[buffers].v_int64;
   part.end = args[buffers + 1].v_int64;
@@ -193,12 +220,12 @@ static int Call(OldKernel kernel, Part part, const TVMFFIAny* args, int32_t coun
 
 #define TVM_IOS_KERNEL(kernel) extern int kernel(OldValue*, int*, int, OldValue*, int*, void*);
 
-#define TVM_IOS_PHASE(kernel, symbol, phase, phases, tiles, bytes)                             \
+#define TVM_IOS_PHASE(kernel, symbol, phase, phases, tiles, bytes, cuts, ...)                  \
+  static const Slice slices_of_##symbol[] = {__VA_ARGS__};                                     \
   __attribute__((visibility("default"))) int __tvm_ffi_##symbol(                               \
       void* self, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) {                   \
     (void)self;                                                                                \
     result->type_index = kTVMFFINone;                                                          \
-    return Call(kernel, (Part){phases, phase, tiles, 0, 0, bytes}, args, count);               \
+    const Part part = {phases, phase, tiles, 0, 0, bytes};                                     \
+    return Call(kernel, part, slices_of_##symbol, cuts, args, count);                          \
   }
-
-#define TVM_IOS_WHOLE(kernel) TVM_IOS_PHASE(kernel, kernel, 0, 0, 1, 0)

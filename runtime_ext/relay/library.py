@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import tvm
+import tvm_ffi
 import tvm_ffi.libinfo
 from tvm import relay
 
@@ -29,6 +31,32 @@ class RelayBuildError(UserError):
 
 
 @dataclass(frozen=True)
+class Slice:
+    """An argument of a kernel that is a range of the outermost axis of what is given.
+
+    Attributes
+    ----------
+    argument
+        Its place among the kernel's buffers.
+    axis
+        All extents before it are 1.
+    extent
+        Of the range.
+    offset
+        Its first byte.
+    """
+
+    argument: int
+    axis: int
+    extent: int
+    offset: int
+
+
+#: For each symbol the one that it calls, and with which slices.
+Sliced = Mapping[str, tuple[str, tuple[Slice, ...]]]
+
+
+@dataclass(frozen=True)
 class RelayLibrary:
     """What ``relay.build`` made of a module.
 
@@ -38,13 +66,31 @@ class RelayLibrary:
         The graph executor's factory module.
     loops
         Of each kernel.
+    target
+        Of the kernels.
+    sliced
+        More symbols, of kernels whose arguments lie in other tensors.
     """
 
     factory: Any
     loops: Mapping[str, KernelLoops]
+    target: tvm.target.Target
+    sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[Slice, ...]]])
 
-    def export(self, path: Path) -> None:
-        """Write a shared library whose functions take buffers, ``begin`` and ``end``.
+    def function(self, symbol: str) -> Any:
+        """The kernel of a symbol; it takes buffers, ``begin`` and ``end``."""
+        return self._loaded[symbol]
+
+    @cached_property
+    def _loaded(self) -> Any:
+        with temporary_folder() as folder:
+            path = folder / "kernels.so"
+            self.export(path)
+            # The file may go once it is loaded.
+            return tvm_ffi.load_module(path)
+
+    def export(self, path: Path, symbols: Iterable[str] = ()) -> None:
+        """Write a shared library of all kernels, those of ``symbols`` among them.
 
         Raises
         ------
@@ -54,7 +100,7 @@ class RelayLibrary:
         with temporary_folder() as folder:
             self.factory.get_lib().save(str(folder / "kernels.o"))
             adapter = resources.files("runtime_ext.relay").joinpath("adapter.c").read_text()
-            table = [row for kernel in self.loops.items() for row in _rows(*kernel)]
+            table = [row for kernel in self.loops.items() for row in _rows(*kernel, self.sliced)]
             (folder / "adapter.c").write_text("\n".join([adapter, *table, ""]))
             ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi())
             includes = (
@@ -77,7 +123,10 @@ def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
 
 
 def build_library(
-    module: tvm.IRModule, target: Any, name: str = "default", log: AutotvmLog | None = None
+    module: tvm.IRModule,
+    target: tvm.target.Target,
+    name: str = "default",
+    log: AutotvmLog | None = None,
 ) -> RelayLibrary:
     """Build every kernel of a scheduled module, with the best records of a log.
 
@@ -91,20 +140,21 @@ def build_library(
     for name, info in factory.function_metadata.items():
         for function in info.tir_primfuncs.values():
             loops[str(name)] = loops_of(function.body)
-    return RelayLibrary(factory, loops)
+    return RelayLibrary(factory, loops, target)
 
 
-def _rows(kernel: str, loops: KernelLoops) -> list[str]:
+def _rows(kernel: str, loops: KernelLoops, sliced: Sliced) -> Iterator[str]:
     """What the adapter is to export for a kernel."""
+    yield f"TVM_IOS_KERNEL({kernel})"
     count = len(loops.tiles)
-    return (
-        [f"TVM_IOS_KERNEL({kernel})"]
-        + [
-            f"TVM_IOS_PHASE({kernel}, {symbol}, {phase}, {count}, {tiles}, {loops.workspace})"
-            for phase, (symbol, tiles) in enumerate(loops.calls(kernel) if count else ())
-        ]
-        + ([] if count else [f"TVM_IOS_WHOLE({kernel})"])
-    )
+    for phase, (symbol, tiles) in enumerate(loops.calls(kernel)):
+        forms = {symbol: ()} | {n: slices for n, (of, slices) in sliced.items() if of == symbol}
+        for name, slices in forms.items():
+            rows = [f"{{{s.argument}, {s.axis}, {s.extent}, {s.offset}}}" for s in slices]
+            yield (
+                f"TVM_IOS_PHASE({kernel}, {name}, {phase}, {count}, {tiles}, {loops.workspace}, "
+                f"{len(slices)}, {', '.join(rows or ['{0}'])})"
+            )
 
 
 def _compile(options: list[str]) -> None:

@@ -22,7 +22,8 @@ from tvm.relax.frontend.onnx import from_onnx
 from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import BuiltModel, build
+from runtime_ext.build import build
+from runtime_ext.built_model import BuiltModel
 from runtime_ext.kernels.library import KernelCompiler
 from runtime_ext.machine import host_target
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module

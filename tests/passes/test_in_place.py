@@ -17,7 +17,8 @@ from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.measured import MeasuredSearch
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import BuiltModel, build
+from runtime_ext.build import build
+from runtime_ext.built_model import BuiltModel
 from runtime_ext.in_place import arrange
 from runtime_ext.kernels.values import Slice
 from runtime_ext.scheduled_module import read_scheduled_module

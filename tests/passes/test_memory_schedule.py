@@ -17,7 +17,8 @@ from tvm import relax
 import runtime_ext.host_memory
 from relay_passes import IOSSchedule, MemorySchedule, apply_schedule, prepare, schedule_of
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import BuiltModel, build
+from runtime_ext.build import build
+from runtime_ext.built_model import BuiltModel
 from tvm_ios.errors import UserError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.models import load_onnx

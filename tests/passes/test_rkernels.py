@@ -16,7 +16,8 @@ from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext import cpu_device
-from runtime_ext.build import BuiltModel, build
+from runtime_ext.build import build
+from runtime_ext.built_model import BuiltModel
 from runtime_ext.executable import Executable, load
 from runtime_ext.ir_form import KERNEL, UNIT
 from runtime_ext.scheduled_module import read_scheduled_module

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from brief import take_first_samples
 from relay_sketch import RelaySketch, module_of
 from small_models import write_small_model
 from test_relay_commands import RELAY, command
@@ -17,7 +19,9 @@ from tvm import autotvm, relay
 from relay_passes import MeasuringOptions
 from relay_passes.prepare import prepare
 from relay_passes.relay.measured import MeasuredRelaySearch
+from relay_passes.relay.tuning import tune_module
 from relay_passes.relay.tuning_tasks import tuning_tasks
+from runtime_ext.relay import trial_timer
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
 from runtime_ext.relay.autotvm_tuner import tune
 from runtime_ext.relay.library import host_target
@@ -176,6 +180,21 @@ def test_the_space_of_another_tvm_is_not_taken_for_ours(
     with open_autotvm_log(path, TARGET) as log:
         (row,) = tune(tasks[:1], log, Pretended(), 1, None, quiet)
     assert row.trials == 1
+
+
+def test_what_was_measured_is_a_run_that_came_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_first_samples(monkeypatch.setattr)
+    monkeypatch.setattr(trial_timer, "TrialTimer", lambda: nullcontext(Pretended()))
+    module = module_of([(1, 16, 4, 4)], lambda s, x: s.conv(x, 16, 16))
+    options = MeasuringOptions(lanes=1, cache=tmp_path / "cache")
+    done = tune_module(module, tmp_path / "log", options=options, trials=2)
+    assert (len(done.kernels), done.missing, done.untouched) == (1, 0, 0)
+    (log,) = (tmp_path / "cache" / "logs").glob("*.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
+    kinds = ["end" if line == {"run": "ended"} else "unit" for line in lines]
+    assert kinds == ["unit", "end", "unit", "end"], "as TVM builds it, then with the tuning log"
 
 
 @pytest.mark.slow

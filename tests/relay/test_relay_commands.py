@@ -78,7 +78,9 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
     assert "none.log cannot be read" in nothing
     module = tmp_path / "module.json"
     module.write_text('{"nodes": []}')
-    assert "is not read as Relay: give an .onnx file" in command("stats", module, *RELAY, code=1)
+    assert "module.json holds no Relay module" in command("stats", module, *RELAY, code=1)
+    program = tmp_path / "program.pt2"
+    assert "is read as Relax only" in command("optimize", program, *RELAY, code=1)
 
 
 def test_a_processor_level_is_one_that_older_compilers_know() -> None:

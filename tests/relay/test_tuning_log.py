@@ -39,7 +39,7 @@ def test_kernels_are_built_with_the_log(tmp_path: Path) -> None:
     made = IOSSchedule("sequential")(module)
     assert log.coverage(made) == (1, 2)
     tuned, usual = build(made, lanes=2, log=tmp_path / "log"), build(made, lanes=2)
-    sources = [m.library.factory.get_lib().get_source("asm") for m in (tuned, usual)]
+    sources = [m.kernels.factory.get_lib().get_source("asm") for m in (tuned, usual)]
     assert sources[0] != sources[1]
     session = tuned.session()
     session.set_input(**inputs_of(module))

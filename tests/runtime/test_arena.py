@@ -172,7 +172,7 @@ def test_networks_in_poisoned_memory(network: str, policy: str) -> None:
     assert model.memory.plan.nbytes < model.memory.unshared
     assert model.memory.proven
     check_arena(model.program, model.memory.plan)
-    functions = {symbol: model.compiler.function(symbol) for symbol in model.program.kernels}
+    functions = {symbol: model.kernels.function(symbol) for symbol in model.program.kernels}
     apart = Session(model.program, functions, model.constants, model.inputs, model.outputs)
     inputs = apart.random_inputs(0)
     unplanned = results(apart, inputs)

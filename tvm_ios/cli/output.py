@@ -25,7 +25,7 @@ R = TypeVar("R")
 Model = Annotated[
     str,
     typer.Argument(
-        help="A zoo name, or an .onnx, .pt2 (torch.export) or Relax .json file.",
+        help="A zoo name, an .onnx or .pt2 (torch.export) file, or a TVM module saved as .json.",
         autocompletion=complete_model,
     ),
 ]

@@ -1,0 +1,167 @@
+"""Operators that Relax and Relay describe alike, in the vocabulary of :mod:`tvm_ios.operators`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tvm_ios.graph import AttrValue
+
+Attrs = dict[str, AttrValue]
+Shape = tuple[int, ...]
+
+#: The kinds of operators without attributes, by TVM's names.
+ELEMENTWISE = {
+    "nn.relu": "relu",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "exp": "exp",
+    "sqrt": "sqrt",
+    "erf": "erf",
+    "negative": "neg",
+    "abs": "abs",
+    "nn.gelu": "gelu",
+    "nn.silu": "silu",
+    "add": "add",
+    "subtract": "subtract",
+    "multiply": "multiply",
+    "divide": "divide",
+    "power": "pow",
+    "maximum": "max",
+    "minimum": "min",
+}
+
+
+def described_alike(
+    name: str, attributes: Any, shape: Callable[[], Shape]
+) -> tuple[str, Attrs] | None:
+    """Canonical kind and attributes of an operator that is described alike in both dialects.
+
+    Parameters
+    ----------
+    name
+        TVM's, without ``relax.``.
+    attributes
+        TVM's.
+    shape
+        Gives that of the result; not called for operators that are not in the tables here.
+
+    Returns
+    -------
+    tuple or None
+        None for other operators, and for layouts and variants that have no kind.
+    """
+    if name in ELEMENTWISE:
+        return ELEMENTWISE[name], {}
+    if name not in _READERS:
+        return None
+    kind, read = _READERS[name]
+    found = read(attributes, shape())
+    return None if found is None else (kind, found)
+
+
+def ints(values: Iterable[Any]) -> tuple[int, ...]:
+    """TVM's integers as Python's."""
+    return tuple(int(value) for value in values)
+
+
+Reader = Callable[[Any, Shape], Attrs | None]
+
+
+def _pads(values: Iterable[Any]) -> tuple[int, ...]:
+    pads = ints(values)
+    return pads if len(pads) == 4 else pads * (4 // len(pads))
+
+
+def _convolution(kernel_layout: str) -> Reader:
+    def read(a: Any, shape: Shape) -> Attrs | None:
+        if a.data_layout != "NCHW" or a.kernel_layout != kernel_layout:
+            return None
+        return {
+            "strides": ints(a.strides),
+            "pads": _pads(a.padding),
+            "dilations": ints(a.dilation),
+            "group": int(a.groups),
+        }
+
+    return read
+
+
+def _transposed_convolution(a: Any, shape: Shape) -> Attrs | None:
+    attrs = _convolution("IOHW")(a, shape)
+    return attrs and {**attrs, "output_padding": ints(a.output_padding)}
+
+
+def _pool(a: Any) -> Attrs:
+    return {
+        "kernel": ints(a.pool_size),
+        "strides": ints(a.strides),
+        "pads": _pads(a.padding),
+        "ceil_mode": bool(a.ceil_mode),
+    }
+
+
+def _max_pool(a: Any, shape: Shape) -> Attrs | None:
+    return {**_pool(a), "dilations": ints(a.dilation)} if a.layout == "NCHW" else None
+
+
+def _average_pool(a: Any, shape: Shape) -> Attrs | None:
+    if a.layout != "NCHW" or ints(a.dilation) != (1, 1):
+        return None
+    return {**_pool(a), "count_include_pad": bool(a.count_include_pad)}
+
+
+def _resize(a: Any, shape: Shape) -> Attrs | None:
+    if a.layout != "NCHW" or a.coordinate_transformation_mode == "tf_crop_and_resize":
+        return None
+    mode = str(a.method).removesuffix("_neighbor")
+    attrs: Attrs = {
+        "size": shape[2:],
+        "mode": mode,
+        "coordinates": str(a.coordinate_transformation_mode),
+    }
+    if mode == "nearest":
+        attrs["rounding"] = str(a.rounding_method)
+    elif mode == "cubic":
+        attrs["alpha"] = float(a.cubic_alpha)
+    return attrs
+
+
+def _along(a: Any, shape: Shape) -> Attrs:
+    return {"axis": int(a.axis) % len(shape)}
+
+
+def _transpose(a: Any, shape: Shape) -> Attrs:
+    rank = len(shape)
+    order = range(rank)[::-1] if a.axes is None else (axis % rank for axis in ints(a.axes))
+    return {"perm": tuple(order)}
+
+
+def _reshape(a: Any, shape: Shape) -> Attrs:
+    return {"shape": shape}
+
+
+def _leaky_relu(a: Any, shape: Shape) -> Attrs:
+    return {"alpha": float(a.alpha)}
+
+
+#: Some names are of one dialect only.
+_READERS: dict[str, tuple[str, Reader]] = {
+    "nn.conv2d": ("conv2d", _convolution("OIHW")),
+    "nn.conv2d_transpose": ("conv2d_transpose", _transposed_convolution),
+    "image.resize2d": ("resize2d", _resize),
+    "nn.max_pool2d": ("max_pool2d", _max_pool),
+    "nn.avg_pool2d": ("avg_pool2d", _average_pool),
+    "concat": ("concat", _along),
+    "concatenate": ("concat", _along),
+    "nn.softmax": ("softmax", _along),
+    "permute_dims": ("transpose", _transpose),
+    "transpose": ("transpose", _transpose),
+    "reshape": ("reshape", _reshape),
+    "expand_dims": ("reshape", _reshape),
+    "squeeze": ("reshape", _reshape),
+    "flatten": ("reshape", _reshape),
+    "nn.batch_flatten": ("reshape", _reshape),
+    "nn.leakyrelu": ("leaky_relu", _leaky_relu),
+    "nn.leaky_relu": ("leaky_relu", _leaky_relu),
+}

@@ -1,0 +1,103 @@
+"""Modules that ``tvm.ir.save_json`` wrote.
+
+TVM's reader trusts its file: references that go round in a circle, or to a node of another
+type, end the process. So a file is read in a process of its own first, all the way to the graph
+of operators, and here only if that one came through.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import tvm
+
+from relay_passes.dialect import Dialect, named_dialect
+from runtime_ext.ir_form import SCHEDULE
+from tvm_ios.errors import UserError
+from tvm_ios.models import Shapes, read_json
+from tvm_ios.onnx_file import ModelError
+
+_LONGEST_SECONDS = 600
+_REFUSED = 3
+
+#: The nodes that a module of each dialect has.
+_NODES = {
+    "relax": {"ir.IRModule", "relax.expr.Function"},
+    "relay": {"IRModule", "relay.Function"},
+}
+_ADVICE = {
+    "relax": "leave out --dialect relay",
+    "relay": "give --dialect relay, with a TVM that has it (0.11 to 0.19)",
+}
+
+
+def load_saved_module(path: Path, dialect: Dialect, shapes: Shapes | None = None) -> tvm.IRModule:
+    """The canonical form of a saved module.
+
+    Raises
+    ------
+    ModelError
+        If the file is something else or damaged, or of another dialect, a dimension is dynamic
+        and not given, or the module cannot be scheduled.
+    """
+    _require(path, dialect.name)
+    given = json.dumps(dict(shapes or {}))
+    command = [sys.executable, "-m", __name__, str(path), dialect.name, given]
+    try:
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(f"{path} takes TVM more than {_LONGEST_SECONDS} s to read") from error
+    if tried.returncode == _REFUSED:
+        raise ModelError(tried.stderr.strip().splitlines()[-1])
+    if tried.returncode:
+        raise ModelError(
+            f"{path} makes TVM's reader crash, so it is damaged: write it again by tvm.ir.save_json"
+        )
+    return _import(path, dialect, shapes or {})
+
+
+def _require(path: Path, dialect: str) -> None:
+    data = read_json(path)
+    nodes = data.get("nodes")
+    if not isinstance(nodes, list):
+        raise ModelError(f"{path} is not a module that tvm.ir.save_json wrote: it lacks its nodes")
+    kinds = {
+        str(node.get("type", node.get("type_key", ""))) for node in nodes if isinstance(node, dict)
+    }
+    for other in _ADVICE.keys() - {dialect}:
+        if any(kind.startswith(f"{other}.") for kind in kinds):
+            raise ModelError(f"{path} holds a {other.capitalize()} module: {_ADVICE[other]}")
+    if not kinds >= _NODES[dialect]:
+        raise ModelError(
+            f"{path} holds no {dialect.capitalize()} module: write one by tvm.ir.save_json(module)"
+        )
+
+
+def _import(path: Path, dialect: Dialect, shapes: Shapes) -> tvm.IRModule:
+    try:
+        module = tvm.ir.load_json(path.read_text())
+    except Exception as error:
+        reason = str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
+        raise ModelError(f"{path} is not read by TVM {tvm.__version__}: {reason}") from error
+    if not isinstance(module, tvm.IRModule):
+        raise ModelError(f"{path} holds a {type(module).__name__}, not a module")
+    if module.attrs and SCHEDULE in module.attrs:
+        raise ModelError(f"{path} carries a schedule already: give the module from before it")
+    return dialect.import_saved(module, path, shapes)
+
+
+def _main(path: Path, dialect: Dialect, shapes: Shapes) -> None:
+    try:
+        dialect.extract(_import(path, dialect, shapes), path.stem)
+    except Exception as error:
+        reason = " ".join(str(error).split()) or repr(error)
+        stated = isinstance(error, UserError)
+        print(reason if stated else f"{path} cannot be scheduled: {reason[:300]}", file=sys.stderr)
+        sys.exit(_REFUSED)
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), named_dialect(sys.argv[2]), json.loads(sys.argv[3]))
