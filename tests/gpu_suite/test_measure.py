@@ -121,13 +121,14 @@ def test_a_slice_past_its_time_says_what_it_skipped(suite: Path) -> None:
     (suite / "does").write_text("if options[0] == '--warps': time.sleep(600)")
     made = run(suite, "--only", "squeezenet,1", "--slice-minutes", "0.05")
     found = made["squeezenet,1"]
-    assert found["late"].keys() == {"warps", "compiled"} - found.keys()
-    assert "warps" in found["late"]
-    assert "squeezenet,1: warps skipped: " in made["printed"]
+    assert "warps" not in found
+    assert found["late"]
+    for part in found["late"]:
+        assert f"squeezenet,1: {part} skipped: " in made["printed"]
     (suite / "does").unlink()
     found = run(suite, "--only", "squeezenet,1")["squeezenet,1"]
+    assert {"search", "peers", "warps", "compiled"} < found.keys()
     assert found["late"] == {}
-    assert sum("--policy" in call for call in calls(suite)) == 1
 
 
 def test_no_slice_is_begun_when_the_time_of_all_is_over(suite: Path) -> None:
