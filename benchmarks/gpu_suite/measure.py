@@ -124,7 +124,7 @@ def _keep(made: dict[str, Any], name: str, run: Callable[[], dict[str, Any]]) ->
 
 
 def _run_part(suite: Path, bundle: Path, part: Part, end: float) -> dict[str, Any]:
-    paths = [str(_site(suite)), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [*_site(suite), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {"PYTHONPATH": os.pathsep.join(paths), **part.environment}
     text = output_of([sys.executable, bundle / "run.py", *part.options], end, environment)
     return json.loads(text.splitlines()[-1])
@@ -181,20 +181,23 @@ def _unpacked(suite: Path, record: Record, which: Slice) -> Path | None:
     return bundle if bundle.exists() else None
 
 
-def _site(suite: Path) -> Path:
-    """A folder of what TVM's own build and CPUs need; it goes before what is installed."""
-    site = suite / WORK / "site"
+def _site(suite: Path) -> list[str]:
+    """A folder of what CPUs and TVM's own build need, if it was prepared for this Python."""
+    here = f"-cp{sys.version_info.major}{sys.version_info.minor}-"
+    wheels = list((suite / WHEELS).glob("*.whl"))
+    if not any(here in wheel.name for wheel in wheels):
+        return []
+    site = suite / WORK / f"site{here.rstrip('-')}"
     if not site.exists():
         with tempfile.TemporaryDirectory(dir=_made(suite / WORK)) as room:
             made = _made(Path(room) / "site")
-            for wheel in (suite / WHEELS).glob("*.whl"):
+            for wheel in wheels:
                 with zipfile.ZipFile(wheel) as packed:
                     packed.extractall(made)
-            if (suite / TVM_RUNTIME).exists():
-                with tarfile.open(suite / TVM_RUNTIME) as packed:
-                    packed.extractall(made, filter="data")
+            with tarfile.open(suite / TVM_RUNTIME) as packed:
+                packed.extractall(made, filter="data")
             os.rename(made, site)
-    return site
+    return [str(site)]
 
 
 def _made(folder: Path) -> Path:
