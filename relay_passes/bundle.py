@@ -14,13 +14,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 
+from relay_passes.bundle_reference import reference_inputs, reference_outputs
 from relay_passes.load import LoadedModel
 from relay_passes.measured import MeasuredSearch
 from relay_passes.merge_candidates import merge_candidates
 from relay_passes.relax.redraw import redraw_weights
+from relay_passes.tvm_peer import compile_tvm_peer
 from runtime_ext.buffers import content_key
 from runtime_ext.bundle.contents import (
     KERNELS,
@@ -32,9 +33,9 @@ from runtime_ext.bundle.contents import (
 )
 from runtime_ext.bundle.rtasks import BundledRTasks
 from runtime_ext.bundle.sources import copy_sources
+from runtime_ext.bundle.tvm_peer import LIBRARY
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import Draw, save_weights
-from runtime_ext.contest import machine_outputs, virtual_machine
 from runtime_ext.cpu_features import required_features
 from runtime_ext.cuda.co_schedule import co_scheduled
 from runtime_ext.cuda.compiler import CudaKernelCompiler
@@ -43,10 +44,8 @@ from runtime_ext.cuda.rtask_function import RTaskFunction
 from runtime_ext.cuda.rtask_times import estimated_rkernel
 from runtime_ext.device import UnfusedError
 from runtime_ext.log_use import LogUse
-from runtime_ext.machine import host_target
 from runtime_ext.native_executor import native_library_path
 from runtime_ext.scheduled_module import OUTPUT_NAMES
-from runtime_ext.tvm_baseline import compile_baseline
 from tvm_ios.array_files import Array, write_arrays
 from tvm_ios.files import make_folder, temporary_folder
 from tvm_ios.graph import OpGraph
@@ -129,6 +128,8 @@ def write_bundle(
     max_merges: int,
     max_fused: int,
     progress: Progress,
+    reference: str = "tvm",
+    with_tvm: bool = False,
 ) -> BundleSummary:
     """Compile what a search may ask for, and write a folder that runs it.
 
@@ -151,13 +152,21 @@ def write_bundle(
         compiler, a search can use only these.
     progress
         Called with (what, done, total).
+    reference
+        Who computes what programs are compared with: ``tvm`` or ``torch``.
+    with_tvm
+        Whether TVM's own build is in it, as a peer.
 
     Raises
     ------
     BundleError
-        If something else is there.
+        If something else is there, or TVM's own build does not compute in this precision.
     """
     require_replaceable(path)
+    if with_tvm and search.options.precision == "float16":
+        raise BundleError(
+            "TVM's own build computes in float32, not in float16: leave out --with-tvm"
+        )
     graph, outliner = search.graph, search.prepared.outliner
     merges = _merges(search)
     chosen = sorted(merges, key=lambda units: (len(units), _flops(graph, units)))[:max_merges]
@@ -169,7 +178,12 @@ def write_bundle(
     ]
     operators = _operators(search, arrays)
     precision = search.options.precision or "float32"
-    reference = _reference(loaded, graph, precision, progress)
+    drawn = dict(drawn)
+    given = reference_inputs(graph, precision, arrays, drawn)
+    values = {name: arrays[key] for name, key in given.items()}
+    progress("computing the reference", 0, 1)
+    outputs = reference_outputs(loaded, search, values, reference)
+    progress("computing the reference", 1, 1)
     with temporary_folder(path.parent, f".{path.name}.") as room:
         folder = room / "new"
         folder.mkdir()
@@ -181,9 +195,12 @@ def write_bundle(
         }
         (folder / UNITS).write_text(json.dumps(units))
         (folder / OPERATORS).write_text(json.dumps(operators))
-        write_arrays(folder / REFERENCE, reference)
+        write_arrays(folder / REFERENCE, {f"output/{n}": v for n, v in enumerate(outputs)})
+        facts: dict[str, Any] = {"reference": reference}
+        if with_tvm:
+            facts["tvm"] = _tvm_peer(loaded, search, folder, arrays, progress)
         draws = save_weights(folder, arrays, drawn)
-        facts = _kernels(search, forms, folder, max_fused, progress)
+        facts |= _kernels(search, forms, folder, max_fused, progress)
         copy_sources("runtime_ext.bundle.runner", folder / "packages")
         (folder / "run.py").write_text(_RUN)
         limits = search.limits
@@ -199,7 +216,7 @@ def write_bundle(
                 "s": limits.pruning.s,
                 "max_block": limits.max_block,
             },
-            "inputs": [graph.tensors[tensor].name for tensor in graph.inputs],
+            "inputs": list(given.items()),
             "outputs": list(zip(_output_names(search), graph.outputs, strict=True)),
             "drawn": draws,
             **facts,
@@ -363,6 +380,20 @@ def _fused(search: MeasuredSearch, stage: Stage, code: Mapping[int, UnitCode]) -
     return made
 
 
+def _tvm_peer(
+    loaded: LoadedModel,
+    search: MeasuredSearch,
+    folder: Path,
+    arrays: dict[str, Array],
+    progress: Progress,
+) -> list[str]:
+    """Write TVM's own build; the keys of the weights that it takes."""
+    progress("compiling TVM's own build", 0, 1)
+    weights = compile_tvm_peer(loaded.module, search.compiler.target, folder / LIBRARY)
+    progress("compiling TVM's own build", 1, 1)
+    return [_kept(arrays, weight) for weight in weights]
+
+
 def _kept(arrays: dict[str, Array], array: Array) -> str:
     key = content_key(array)
     arrays.setdefault(key, array)
@@ -380,33 +411,6 @@ def _operators(search: MeasuredSearch, arrays: dict[str, Array]) -> dict[str, An
     return {"graph": extraction.graph.to_json(), "constants": constants}
 
 
-def _reference(
-    loaded: LoadedModel, graph: OpGraph, precision: str, progress: Progress
-) -> dict[str, Array]:
-    """A random input, and what TVM's own build of the unscheduled model makes of it here.
-
-    The input is one that the bundle's programs take: in float16, if tensors are stored so.
-    """
-    progress("computing the reference", 0, 1)
-    rng = np.random.default_rng(0)
-    inputs: dict[str, Array] = {}
-    for number in graph.inputs:
-        tensor = graph.tensors[number]
-        floating = np.dtype(tensor.dtype).kind == "f"
-        drawn = rng.standard_normal(tensor.shape) if floating else rng.integers(0, 2, tensor.shape)
-        inputs[tensor.name] = np.asarray(drawn).astype(tensor.dtype)
-    given = dict(inputs)
-    if precision == "float16":
-        given = {k: v.astype(np.float16) if v.dtype == np.float32 else v for k, v in given.items()}
-        inputs = {name: value.astype(inputs[name].dtype) for name, value in given.items()}
-    with temporary_folder() as folder:
-        compile_baseline(loaded.module, host_target(1), folder / "tvm.so")
-        outputs = machine_outputs(virtual_machine(folder / "tvm.so", inputs)())
-    progress("computing the reference", 1, 1)
-    made = {f"input/{name}": value for name, value in given.items()}
-    return made | {f"output/{place}": value for place, value in enumerate(outputs)}
-
-
 def _output_names(search: MeasuredSearch) -> list[str]:
     attributes = dict(search.prepared.module.attrs.items()) if search.prepared.module.attrs else {}
     known = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
@@ -418,7 +422,7 @@ def _versions() -> dict[str, str]:
     return {
         "tvm": tvm.__version__,
         "apache-tvm-ffi": metadata.version("apache-tvm-ffi"),
-        "numpy": np.__version__,
+        "numpy": metadata.version("numpy"),
     }
 
 

@@ -315,6 +315,10 @@ def rows() -> dict[str, list[Row]]:
                 "no tensor cores",
                 "tvm-ios bundle m.onnx --target cuda --arch sm_70 --precision float16",
             ),
+            Row(
+                "TVM's own build in half precision",
+                "tvm-ios bundle m.onnx --target cuda --precision float16 --with-tvm",
+            ),
             Row("half precision on a CPU", "tvm-ios bundle m.onnx --precision float16"),
         ],
         "The cache": [

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tvm_ios.program import Part
 if TYPE_CHECKING:
     from runtime_ext.bundle.rtasks import BundledRTasks
 
-FORMAT, VERSION = "tvm-ios bundle", 2
+FORMAT, VERSION = "tvm-ios bundle", 3
 ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.json", "reference.npz"
 #: Of a GPU.
 KERNELS = "kernels.safetensors.gz"
@@ -53,13 +54,14 @@ class Bundle:
         For each unit the content keys of its function's parameters after the data.
     weights
         Their content.
-    inputs, outputs
+    inputs
+        The model's names, and the content keys of an input of each.
+    outputs
         The model's names and the tensors.
     rtasks
         For a GPU: its kernels as rTasks.
     reference
-        An input of each name, and what TVM's own build made of them: ``input/NAME`` and
-        ``output/PLACE``.
+        What TVM's own build made of the inputs: ``output/PLACE``.
     """
 
     folder: Path
@@ -69,15 +71,15 @@ class Bundle:
     parts: Mapping[int, Part]
     constants: tuple[tuple[str, ...], ...]
     weights: Weights
-    inputs: tuple[str, ...]
+    inputs: Mapping[str, str]
     outputs: tuple[tuple[str, int], ...]
     reference: Mapping[str, Array]
     rtasks: BundledRTasks | None
 
-    @property
+    @cached_property
     def reference_inputs(self) -> dict[str, Array]:
         """By the model's names."""
-        return {name: self.reference[f"input/{name}"] for name in self.inputs}
+        return {name: self.weights[key] for name, key in self.inputs.items()}
 
     @property
     def reference_outputs(self) -> list[Array]:
@@ -114,7 +116,7 @@ def read_bundle(folder: Path) -> Bundle:
             parts={natural(t): Part(*naturals(place)) for t, place in units["parts"]},
             constants=tuple(tuple(map(str, keys)) for keys in units["constants"]),
             weights=load_weights(folder, about["drawn"]),
-            inputs=tuple(map(str, about["inputs"])),
+            inputs={str(name): str(key) for name, key in about["inputs"]},
             outputs=tuple((str(name), natural(tensor)) for name, tensor in about["outputs"]),
             reference=read_arrays(folder / REFERENCE),
             rtasks=_rtasks(folder) if about["kind"] == "cuda" else None,

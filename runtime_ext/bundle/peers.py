@@ -16,6 +16,7 @@ from runtime_ext.bundle.contents import OPERATORS, Bundle
 from runtime_ext.bundle.onnx_peer import OPTIONS, onnx_runner
 from runtime_ext.bundle.place import Place
 from runtime_ext.bundle.programs import bundled_program
+from runtime_ext.bundle.tvm_peer import tvm_runner
 from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.measure import Progress, StageTimer
 from tvm_ios.errors import UserError
@@ -23,6 +24,9 @@ from tvm_ios.graph import OpGraph
 from tvm_ios.json_text import json_object
 from tvm_ios.schedule import Schedule
 from tvm_ios.verdict import output_errors, ratio_of
+
+#: TVM's own build, on its virtual machine.
+TVM = "tvm"
 
 _RULES = Rules(rounds=60, seconds=15.0, minimum=6, warm_up=3)
 
@@ -44,7 +48,7 @@ def compare_peers(
     schedules
         Files by name, that of the ratios first; of one for another batch the units' numbers count.
     names
-        Of :data:`PEERS`, or ONNX Runtime's ``onnxruntime`` and ``onnxruntime-graph``.
+        Of :data:`PEERS`, ONNX Runtime's ``onnxruntime`` and ``onnxruntime-graph``, or ``tvm``.
     progress
         Called with (what, done, total).
     """
@@ -99,10 +103,13 @@ _Runner = tuple[Callable[[], Any], Callable[[], list[Any]]]
 
 
 def _peer(bundle: Bundle, name: str, lanes: int) -> _Runner:
-    if name not in PEERS and name not in OPTIONS:
-        raise UserError(f"{name!r} is none of {', '.join((*PEERS, *OPTIONS))}")
+    if name not in (*PEERS, *OPTIONS, TVM):
+        raise UserError(f"{name!r} is none of {', '.join((*PEERS, *OPTIONS, TVM))}")
     import torch
 
+    given = [torch.from_numpy(value) for value in bundle.reference_inputs.values()]
+    if name == TVM:
+        return tvm_runner(bundle, given)
     from runtime_ext.torch_import.graph_network import graph_network
 
     data = json_object((bundle.folder / OPERATORS).read_bytes())
@@ -110,7 +117,6 @@ def _peer(bundle: Bundle, name: str, lanes: int) -> _Runner:
     network: Any = graph_network(OpGraph.from_json(data["graph"]), constants)
     device = "cuda" if bundle.about["kind"] == "cuda" else "cpu"
     tf32 = bundle.about["precision"] == "tf32"
-    given = [torch.from_numpy(value) for value in bundle.reference_inputs.values()]
     if bundle.about["precision"] == "float16":
         network = network.half()
     if name in OPTIONS:

@@ -189,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAMES",
         help="instead of a search compare saved schedules with others: torch, torch-nhwc, "
         "torch-graph, torch-graph-nhwc, torch-compile, torch-max-autotune, onnxruntime, "
-        "onnxruntime-graph",
+        "onnxruntime-graph, and tvm, if the bundle has it",
     )
     instead.add_argument(
         "--warps",

@@ -20,6 +20,11 @@ def copy_sources(module: str, folder: Path) -> None:
         shutil.copyfile(path, copy)
 
 
+def modules_of(file: Path) -> list[str]:
+    """The modules that a Python file imports, anywhere in its code, whosever they are."""
+    return list(_imports(ast.parse(file.read_text())))
+
+
 def _needed(module: str) -> set[Path]:
     found: set[Path] = set()
     waiting = [module]
@@ -29,7 +34,7 @@ def _needed(module: str) -> set[Path]:
         if path is None or path in found:
             continue
         found.add(path)
-        waiting += _imports(ast.parse(path.read_text()))
+        waiting += modules_of(path)
         if "." in name:
             waiting.append(name.rpartition(".")[0])
     return found

@@ -192,6 +192,6 @@ def test_damage_and_wrong_use_are_one_sentence(
     assert "units.json of" in sentence()
     assert "is damaged" in sentence()
     (tmp_path / "copy" / "bundle.json").write_text("{}")
-    assert "is not a tvm-ios bundle of version 2" in sentence()
+    assert "is not a tvm-ios bundle of version 3" in sentence()
     with pytest.raises(BundleError, match="is no bundle"):
         read_bundle(tmp_path)

@@ -48,6 +48,13 @@ class Ship(StrEnum):
     drawn = "drawn"
 
 
+class Reference(StrEnum):
+    """Who computes what run.py compares with."""
+
+    tvm = "tvm"
+    torch = "torch"
+
+
 @reports_errors
 def bundle(
     model: Model,
@@ -75,6 +82,13 @@ def bundle(
             help="Co-scheduled stages to compile ahead for a GPU, at most; the promising first.",
         ),
     ] = 12,
+    reference: Annotated[
+        Reference,
+        typer.Option(help="Whose outputs run.py compares with; torch is faster on large batches."),
+    ] = Reference.tvm,
+    with_tvm: Annotated[
+        bool, typer.Option("--with-tvm", help="TVM's own build, too, for run.py --peers tvm.")
+    ] = False,
     batch: Batch = None,
     shape: Shapes = None,
     random_weights: RandomWeights = None,
@@ -122,6 +136,8 @@ def bundle(
             max_merges=max_merges,
             max_fused=max_fused,
             progress=update,
+            reference=reference.value,
+            with_tvm=with_tvm,
         )
     if as_json:
         print_json(_json(done))

@@ -1,0 +1,205 @@
+"""Measures slices, each within its time, and keeps every part as soon as it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from gpu_suite.command import Failed, Late, output_of
+from gpu_suite.record import Record, open_record, restore_state, this_machine
+from gpu_suite.slices import Kind, Part, Slice, parts_of
+
+#: In a suite's folder: bundles packed, and unpacked; wheels; TVM's runtime libraries; checks.
+BUNDLES, WORK, WHEELS, CHECKS = "bundles", "work", "wheels", "checks"
+TVM_RUNTIME = "tvm-runtime.tar.xz"
+#: Of a slice, what nobody has begun.
+_REST = "the rest"
+
+
+def measure_slices(
+    suite: Path,
+    slices: Sequence[Slice],
+    results: Path,
+    *,
+    seconds: float,
+    end: float,
+    again: bool,
+    keep_going: bool,
+) -> Record:
+    """Measure what has no result yet.
+
+    Parameters
+    ----------
+    suite
+        The folder that was prepared.
+    slices
+        In this order.
+    results
+        Where the record is written.
+    seconds
+        A slice's time.
+    end
+        When the time of all is over, by :func:`time.monotonic`.
+    again
+        Measure also what has a result or has failed.
+    keep_going
+        Go on if one fails that comes first.
+    """
+    record = open_record(results, suite / "results")
+    record.machines.append(this_machine())
+    for which in slices:
+        known = {} if again else record.slices.get(which.key, {})
+        made = _measured(suite, record, which, known, seconds, end)
+        record.slices[which.key] = made
+        record.write()
+        record.write_state(suite / WORK)
+        if which.comes_first and made.get("failed") and not keep_going:
+            print(f"gpu.py: {which.key} failed, see above; --keep-going goes on", file=sys.stderr)
+            break
+    return record
+
+
+def _measured(
+    suite: Path,
+    record: Record,
+    which: Slice,
+    known: Mapping[str, Any],
+    seconds: float,
+    end: float,
+) -> dict[str, Any]:
+    """A slice's results: those that are known, and of each other part what it gives or why not."""
+    if known and not known["late"]:
+        return dict(known)
+    begin = time.monotonic()
+    if begin >= end:
+        return {"failed": {}, **known, "late": {_REST: "there was no time left for it"}}
+    own_end = min(begin + seconds, end)
+    made: dict[str, Any] = {**known, "late": {_REST: "it was interrupted; run it again"}}
+    failed: dict[str, str] = made.setdefault("failed", {})
+    if which.kind is Kind.checks:
+        if not failed:
+            _keep(made, "checks", lambda: _run_checks(suite, own_end))
+        del made["late"][_REST]
+        return made
+    bundle = _unpacked(suite, record, which)
+    if bundle is None:
+        return {"late": {}, "failed": {"bundle": "none was prepared"}}
+    # A search that ends names the schedules of the parts after it.
+    while part := next(
+        (
+            part
+            for part in parts_of(which, suite / WORK, seconds)
+            if part.name not in {**made, **failed, **made["late"]}
+        ),
+        None,
+    ):
+        print(f"{which.key}: {part.name}", file=sys.stderr)
+        _keep(made, part.name, lambda p=part: _run_part(suite, bundle, p, own_end))
+        record.slices[which.key] = made
+        record.write()
+    if which.kind is Kind.crossed and "batches" not in {**made, **failed}:
+        made["late"]["batches"] = "fewer than two batches have been measured"
+    del made["late"][_REST]
+    made["seconds"] = known.get("seconds", 0.0) + time.monotonic() - begin
+    return made
+
+
+def _keep(made: dict[str, Any], name: str, run: Callable[[], dict[str, Any]]) -> None:
+    """Add what a part gives, or why it gives nothing."""
+    try:
+        made[name] = run()
+    except Late as error:
+        made["late"][name] = str(error)
+    except Failed as error:
+        made["failed"][name] = str(error)
+
+
+def _run_part(suite: Path, bundle: Path, part: Part, end: float) -> dict[str, Any]:
+    paths = [*_site(suite), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {"PYTHONPATH": os.pathsep.join(paths), **part.environment}
+    text = output_of([sys.executable, bundle / "run.py", *part.options], end, environment)
+    return json.loads(text.splitlines()[-1])
+
+
+def _run_checks(suite: Path, end: float) -> dict[str, Any]:
+    """The tests that need a GPU; they bring what they need of ours along."""
+    folder = suite / CHECKS
+    with tempfile.TemporaryDirectory() as room:
+        report = Path(room) / "report.xml"
+        options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
+        command = [sys.executable, "-m", "pytest", *options, f"--junit-xml={report}", folder]
+        try:
+            output_of(command, end, {"PYTHONPATH": str(folder)})
+        except Failed as error:
+            # Tests that fail are in the report.
+            if not report.exists():
+                raise Failed(f"pytest did not run: {error}") from error
+        return _read_report(report)
+
+
+def _read_report(report: Path) -> dict[str, Any]:
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    said = {
+        kind: {
+            case.get("name", "?"): found.get("message", "").partition("\n")[0]
+            for case in cases
+            if (found := case.find(kind)) is not None
+        }
+        for kind in ("failure", "error", "skipped")
+    }
+    wrong = {**said["failure"], **said["error"]}
+    passed = len(cases) - len(wrong) - len(said["skipped"])
+    for name, message in wrong.items():
+        print(f"checks: {name}: {message}", file=sys.stderr)
+    if wrong:
+        name, message = next(iter(wrong.items()))
+        raise Failed(f"{len(wrong)} of {len(cases)} failed; {name}: {message}")
+    if not passed:
+        raise Failed(f"none ran: {next(iter(said['skipped'].values()), 'there are none')}")
+    return {"passed": passed, "skipped": said["skipped"]}
+
+
+def _unpacked(suite: Path, record: Record, which: Slice) -> Path | None:
+    """The folder of a slice's bundle; None if it was not prepared."""
+    bundle = suite / WORK / which.bundle
+    archive = suite / BUNDLES / f"{which.bundle}.tar.xz"
+    if not bundle.exists() and archive.exists():
+        with tempfile.TemporaryDirectory(dir=_made(suite / WORK)) as room:
+            with tarfile.open(archive) as packed:
+                packed.extractall(room, filter="data")
+            os.rename(Path(room) / which.bundle, bundle)
+        restore_state(record, bundle)
+    return bundle if bundle.exists() else None
+
+
+def _site(suite: Path) -> list[str]:
+    """A folder of what CPUs and TVM's own build need, if it was prepared for this Python."""
+    here = f"-cp{sys.version_info.major}{sys.version_info.minor}-"
+    wheels = list((suite / WHEELS).glob("*.whl"))
+    if not any(here in wheel.name for wheel in wheels):
+        return []
+    site = suite / WORK / f"site{here.rstrip('-')}"
+    if not site.exists():
+        with tempfile.TemporaryDirectory(dir=_made(suite / WORK)) as room:
+            made = _made(Path(room) / "site")
+            for wheel in wheels:
+                with zipfile.ZipFile(wheel) as packed:
+                    packed.extractall(made)
+            with tarfile.open(suite / TVM_RUNTIME) as packed:
+                packed.extractall(made, filter="data")
+            os.rename(made, site)
+    return [str(site)]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

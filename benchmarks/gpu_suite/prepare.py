@@ -1,0 +1,130 @@
+"""Makes the folder that is copied to the GPU machine: bundles packed, wheels, checks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from gpu_suite.measure import BUNDLES, CHECKS, TVM_RUNTIME, WHEELS, WORK
+from gpu_suite.slices import LANES, Kind, Slice
+
+_ROOT = Path(__file__).parents[2]
+#: What the GPU machine lacks, which has a bare Python.
+_PACKAGE = "apache-tvm-ffi"
+#: Of glibc; pip takes them by their exact names.
+_PLATFORMS = ("2_17", "2_24", "2_28", "2_34")
+_TVM_LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_cuda.so")
+#: Of them the tests run on a GPU, with what they need beside them.
+_TESTS = ("test_on_gpu.py", "nvrtc_kernels.py")
+#: Of what is copied.
+_MOST_BYTES = 64 << 20
+_STREAMS = 8
+
+
+def prepare_suite(
+    suite: Path, slices: Sequence[Slice], *, arch: str, cpu_arch: str, python: str
+) -> None:
+    """Make what is not there yet, and print how large everything is.
+
+    Parameters
+    ----------
+    suite
+        The folder.
+    slices
+        Whose bundles.
+    arch, cpu_arch
+        Of the GPU, and of the CPU beside it.
+    python
+        The version there, such as ``3.12``: tvm-ffi is made for one.
+    """
+    (suite / BUNDLES).mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(_ROOT / "benchmarks" / "gpu.py", suite / "gpu.py")
+    shutil.copytree(
+        Path(__file__).parent,
+        suite / "gpu_suite",
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    _copy_checks(suite / CHECKS)
+    _fetch_wheels(suite / WHEELS, python)
+    _pack_tvm_runtime(suite / TVM_RUNTIME)
+    for which in {s.bundle: s for s in slices if s.kind is not Kind.checks}.values():
+        archive = suite / BUNDLES / f"{which.bundle}.tar.xz"
+        if not archive.exists():
+            _pack_bundle(which, archive, cpu_arch if which.kind is Kind.lanes else arch)
+    _print_sizes(suite)
+
+
+def _pack_bundle(which: Slice, archive: Path, arch: str) -> None:
+    cpu = which.kind is Kind.lanes
+    target, lanes = ("llvm", max(LANES)) if cpu else ("cuda", _STREAMS)
+    # TVM's untuned loops would take hours for a large batch.
+    reference = "tvm" if which.batch == 1 else "torch"
+    options = ["--target", target, "--arch", arch, "--lanes", str(lanes), "--with-tvm"]
+    options += ["--batch", str(which.batch), "--weights", "drawn", "--reference", reference]
+    with tempfile.TemporaryDirectory() as room:
+        bundle = Path(room) / which.bundle
+        command = [sys.executable, "-m", "tvm_ios", "bundle", which.network, *options]
+        subprocess.run([*command, "-o", str(bundle)], check=True, cwd=_ROOT)
+        _pack(archive, {which.bundle: bundle})
+
+
+def _pack(archive: Path, content: dict[str, Path]) -> None:
+    new = archive.with_name(f"{archive.name}.new")
+    with tarfile.open(new, "w:xz", preset=9) as packed:
+        for name, path in content.items():
+            packed.add(path, name)
+    os.replace(new, archive)
+
+
+def _copy_checks(folder: Path) -> None:
+    from runtime_ext.bundle.sources import copy_sources, modules_of
+
+    folder.mkdir(exist_ok=True)
+    for name in _TESTS:
+        source = _ROOT / "tests" / "cuda" / name
+        shutil.copyfile(source, folder / name)
+        for module in modules_of(source):
+            copy_sources(module, folder)
+
+
+def _fetch_wheels(folder: Path, python: str) -> None:
+    """The wheels of tvm-ffi and what it needs, in the version that the bundles are made with."""
+    if folder.exists():
+        return
+    wanted = f"{_PACKAGE}=={metadata.version(_PACKAGE)}"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
+    command += ["--python-version", python, "--implementation", "cp"]
+    for glibc in _PLATFORMS:
+        command += ["--platform", f"manylinux_{glibc}_{platform.machine()}"]
+    with tempfile.TemporaryDirectory(dir=folder.parent) as room:
+        made = Path(room) / "wheels"
+        subprocess.run([*command, "-d", str(made), wanted], check=True)
+        os.rename(made, folder)
+
+
+def _pack_tvm_runtime(archive: Path) -> None:
+    """TVM's runtime libraries, without its compiler, which is a hundred times as large."""
+    if archive.exists():
+        return
+    files = {Path(f).name: f.locate() for f in metadata.files("apache-tvm") or ()}
+    _pack(archive, {f"tvm/lib/{name}": Path(str(files[name])) for name in _TVM_LIBRARIES})
+
+
+def _print_sizes(suite: Path) -> None:
+    total = 0
+    for path in sorted(p for p in suite.rglob("*") if p.is_file() and WORK not in p.parts):
+        total += path.stat().st_size
+        if path.parent.name in (BUNDLES, WHEELS) or path.parent == suite:
+            print(f"{path.stat().st_size / 2**20:8.2f} MiB  {path.relative_to(suite)}")
+    print(f"{total / 2**20:8.2f} MiB in all")
+    if total > _MOST_BYTES:
+        sys.exit(f"gpu.py: that is more than {_MOST_BYTES >> 20} MiB: prepare less with --only")

@@ -1,0 +1,79 @@
+"""TVM's own build of a network, which runs beside a bundle's programs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.ir import GenericConst
+
+from relay_passes.load import load_model
+from relay_passes.tvm_peer import compile_tvm_peer, weights_as_parameters
+from runtime_ext.buffers import content_key
+from runtime_ext.bundle.contents import Bundle, read_bundle
+from runtime_ext.bundle.tvm_peer import LIBRARY, tvm_runner
+from runtime_ext.bundle.weights import save_weights
+from runtime_ext.machine import host_target
+from tvm_ios.errors import UserError
+
+
+def constants(module: Any) -> list[Any]:
+    found: list[Any] = []
+    relax.analysis.post_order_visit(
+        module["main"], lambda e: found.append(e) if isinstance(e, GenericConst) else None
+    )
+    return found
+
+
+def test_weights_become_parameters() -> None:
+    module = load_model("inception_block").module
+    lifted, weights = weights_as_parameters(module)
+    old = {content_key(constant.value.numpy()) for constant in constants(module)}
+    assert {content_key(array) for array in weights} == old
+    assert not constants(lifted)
+    main = lifted["main"]
+    assert int(main.attrs["num_input"]) == len(main.params) - len(weights) == 1
+
+
+def given(bundle: Bundle) -> list[Any]:
+    torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
+    return [torch.from_numpy(value) for value in bundle.reference_inputs.values()]
+
+
+def test_a_bundle_without_it_says_so(folder: Path) -> None:
+    bundle = read_bundle(folder)
+    with pytest.raises(UserError, match="no build of TVM's own: make it with --with-tvm"):
+        tvm_runner(bundle, given(bundle))
+
+
+@pytest.mark.slow
+def test_it_computes_the_reference(folder: Path, tmp_path: Path) -> None:
+    bundle = read_bundle(folder)
+    inputs = given(bundle)
+    shutil.copytree(folder, tmp_path / "copy")
+    model = load_model("inception_block")
+    weights = compile_tvm_peer(model.module, host_target(1), tmp_path / "copy" / LIBRARY)
+    arrays = {content_key(array): array for array in weights}
+    save_weights(tmp_path / "copy", arrays, {})
+    own = replace(
+        bundle,
+        folder=tmp_path / "copy",
+        about={**bundle.about, "tvm": list(arrays)},
+        weights=replace(bundle.weights, file=tmp_path / "copy" / bundle.weights.file.name),
+    )
+    run, outputs = tvm_runner(own, inputs)
+    (first,) = outputs()
+    run()
+    (again,) = outputs()
+    np.testing.assert_array_equal(first, again)
+    session: Any = pytest.importorskip("onnxruntime").InferenceSession(
+        model.onnx.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    feeds = {port.name: x.numpy() for port, x in zip(session.get_inputs(), inputs, strict=True)}
+    (wanted,) = session.run(None, feeds)
+    assert abs(first - wanted).max() < 1e-5 * abs(wanted).max()
