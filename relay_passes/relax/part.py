@@ -70,6 +70,9 @@ def emit_part(
         ((tensor, box),) = wanted.items()
         if box[2:] != whole(graph.tensors[tensor].shape)[2:]:
             pads = _pads(extraction, op, box)
+    if operator.kind == "pad":
+        ((tensor, box),) = wanted.items()
+        pads = _pad_widths(extraction, op, box)
     if operator.kind == "reshape":
         (tensor,) = wanted
         if prod(static_shape(inputs[operator.inputs[0]])) != prod(shapes[tensor]):
@@ -118,6 +121,18 @@ def _pads(extraction: Extraction, op: int, box: Box) -> list[int]:
     )
     window = (kernel or shapes[1][2:], strides, pads, dilations or (1, 1))
     return pads_of(box, shapes[0][2:], *window)
+
+
+def _pad_widths(extraction: Extraction, op: int, box: Box) -> list[int]:
+    """What of a padding lies in a box of its result: before and after, axis by axis."""
+    operator = extraction.graph.operators[op]
+    before = cast(tuple[int, ...], operator.attrs["pads"])
+    extents = extraction.graph.tensors[operator.inputs[0]].shape
+    return [
+        width
+        for (begin, end), pad, extent in zip(box, before, extents, strict=False)
+        for width in (max(0, pad - begin), max(0, end - pad - extent))
+    ]
 
 
 def pads_of(

@@ -35,7 +35,8 @@ def emit_resized(
     prefix
         Of the names of the results.
     pads
-        Of its windows instead of those that it has: top, left, bottom, right.
+        Instead of those that it has: of windows top, left, bottom, right; of a padding before
+        and after, axis by axis.
     """
     operator = extraction.graph.operators[op]
     if operator.kind == "lrn":
@@ -64,8 +65,9 @@ def emit_resized(
 
 
 def _padded(call: relax.Call, pads: Sequence[int]) -> relax.Call:
-    """A convolution or a pooling with other padding."""
+    """A convolution, a pooling or a padding with other pads."""
     kind = type(call.attrs).__tvm_ffi_type_info__
     attributes = {item.name: getattr(call.attrs, item.name) for item in kind.fields}
-    changed = tvm.ir.make_node(kind.type_key, **attributes | {"padding": list(pads)})
+    name = "pad_width" if "pad_width" in attributes else "padding"
+    changed = tvm.ir.make_node(kind.type_key, **attributes | {name: list(pads)})
     return relax.Call(call.op, call.args, changed, call.ty_args)

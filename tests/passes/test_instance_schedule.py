@@ -213,3 +213,17 @@ def test_refuses_stages_across_a_border(prepared: Prepared) -> None:
     everything = (Stage(Strategy.CONCURRENT, (tuple(range(len(prepared.units))),)),)
     with pytest.raises(ScheduleError, match="stage 0 has units of a sub-graph and others"):
         apply_schedule(prepared, replace(made, stages=everything))
+
+
+def test_a_padding_of_which_less_is_needed() -> None:
+    def shifted(sketch: RelaxSketch, x: Any) -> Any:
+        """Rows and columns that a stride skips are padded on and cut off again."""
+        padded = sketch.emit(relax.op.nn.pad(x, [0, 0, 0, 0, 0, 1, 0, 1]))
+        moved = sketch.emit(relax.op.strided_slice(padded, [2, 3], [1, 1], [9, 9]))
+        return sketch.conv(moved, 4, (1, 1), strides=2)
+
+    module = module_of([(4, 3, 8, 8)], shifted)
+    prepared = prepare(module)
+    made = graphturbo(prepared, capacity=1)
+    assert made.instances is not None
+    require_equal(module, apply_schedule(prepared, made), run(module))
