@@ -61,7 +61,7 @@ class Join:
         """
         whole = places.get(self.output, self.alone)
         copied = {tensor for tensor, _ in self.fields} - self.in_place(places)
-        found = (places[tensor] for tensor in copied if tensor in places)
+        found = (places[t] for t in copied if t is not None and t in places)
         return any(p.of == whole.of and p.begin < whole.end and whole.begin < p.end for p in found)
 
     def wanted(self, whole: Place) -> Iterator[tuple[int | None, Place]]:
