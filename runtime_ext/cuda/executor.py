@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from runtime_ext.cuda.cudnn_convolution import BoundConvolution, CudnnLanes
 from runtime_ext.cuda.driver import CudaError, Device, call, driver, open_device
 from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
-from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.launchable import Launchable, Work
 from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.cuda.resources import Held, event, shared_module, stream
+from runtime_ext.cuda.resources import Held, Module, event, shared_module, stream
 from runtime_ext.executor import BusyError, KernelError, Span
 from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Program, ProgramError
@@ -36,7 +37,7 @@ class CudaExecutor:
     program
         What to run: every launch is of a whole kernel, ``[0, 1)``.
     kernels
-        For each of the program's symbols its kernel.
+        For each of the program's symbols its kernel, or what of a library stands for it.
     addresses
         One address on the device a buffer of the program. Whoever gives them keeps the memory.
     device
@@ -51,13 +52,13 @@ class CudaExecutor:
     ProgramError
         If a launch is of a range of tiles.
     CudaError
-        If the device does not take the kernels.
+        If the device does not take the kernels, or a library that they need is not there.
     """
 
     def __init__(
         self,
         program: Program,
-        kernels: Mapping[str, Launchable],
+        kernels: Mapping[str, Work],
         addresses: Sequence[int],
         *,
         device: Device,
@@ -67,12 +68,17 @@ class CudaExecutor:
         self._program = program
         self._graph = event_graph(program)
         device.use()
-        self._modules = [shared_module(device, kernels[s].cubin) for s in program.kernels]
-        self._calls = _calls(program, self._graph, kernels, addresses, self._modules)
-        for symbol, module in zip(program.kernels, self._modules, strict=True):
+        self._modules = {
+            symbol: shared_module(device, kernel.cubin)
+            for symbol in program.kernels
+            if isinstance(kernel := kernels[symbol], Launchable)
+        }
+        for symbol, module in self._modules.items():
             _require_resident(device, kernels[symbol], module)
         used = {node.lane for node in self._graph.nodes} | {self._graph.origin}
         self._streams = {lane: stream(device) for lane in used}
+        self._cudnn = CudnnLanes(device, {lane: s.handle for lane, s in self._streams.items()})
+        self._calls = _calls(program, self._graph, kernels, addresses, self._modules, self._cudnn)
         self._begin = event(device)
         self._events = {number: event(device) for number in self._graph.recorded}
         self._captured = captured
@@ -138,6 +144,7 @@ class CudaExecutor:
         """Give streams, events and the graph back; later runs are refused."""
         with self._inside:
             self._closed = True
+            self._cudnn.close()
             held = [*self._streams.values(), self._begin, *self._events.values()]
             for resource in [self._replay, *held]:
                 if resource is not None:
@@ -211,11 +218,8 @@ class CudaExecutor:
             call("cuStreamWaitEvent", self.origin, self._events[number].handle, 0)
 
     def _launch(self, number: int, node: Node, queue: Any, checked: bool) -> None:
-        kernel = self._calls[number]
         try:
-            for address, nbytes in kernel.cleared:
-                call("cuMemsetD8Async", address, 0, nbytes, queue)
-            call("cuLaunchKernel", *kernel.function_and_sizes, queue, kernel.parameters, 0)
+            self._calls[number].issue()
             if checked:
                 call("cuStreamSynchronize", queue)
         except CudaError as error:
@@ -228,7 +232,7 @@ class CudaExecutor:
 
 def run_on_device(
     program: Program,
-    kernels: Mapping[str, Launchable],
+    kernels: Mapping[str, Work],
     constants: Mapping[str, np.ndarray[Any, Any]],
     plan: MemoryPlan | None,
     device: int,
@@ -247,31 +251,40 @@ class _Call:
     """What the driver is told of one launch."""
 
     def __init__(
-        self, kernel: Launchable, function: Any, addresses: list[int], sizes: list[int]
+        self, kernel: Launchable, function: Any, addresses: list[int], sizes: list[int], queue: Any
     ) -> None:
-        self.function_and_sizes = (function, *kernel.grid, *kernel.block, kernel.shared_bytes)
-        self.cleared = [(addresses[place], sizes[place]) for place in kernel.cleared]
+        self._function_and_sizes = (function, *kernel.grid, *kernel.block, kernel.shared_bytes)
+        self._cleared = [(addresses[place], sizes[place]) for place in kernel.cleared]
+        self._queue = queue
         # The driver wants an array of pointers to the arguments, here addresses of buffers.
         self._values = (ctypes.c_uint64 * len(addresses))(*addresses)
         first = ctypes.addressof(self._values)
         self._pointers = (ctypes.c_uint64 * len(addresses))(
             *(first + 8 * place for place in range(len(addresses)))
         )
-        self.parameters = ctypes.addressof(self._pointers)
+        self._parameters = ctypes.addressof(self._pointers)
+
+    def issue(self) -> None:
+        """Put the kernel on its stream."""
+        for address, nbytes in self._cleared:
+            call("cuMemsetD8Async", address, 0, nbytes, self._queue)
+        call("cuLaunchKernel", *self._function_and_sizes, self._queue, self._parameters, 0)
 
 
 def _calls(
     program: Program,
     graph: EventGraph,
-    kernels: Mapping[str, Launchable],
+    kernels: Mapping[str, Work],
     addresses: Sequence[int],
-    modules: Sequence[Any],
-) -> list[_Call]:
-    functions = [
-        module.function(kernels[symbol].entry, kernels[symbol].shared_bytes)
-        for symbol, module in zip(program.kernels, modules, strict=True)
-    ]
-    calls: list[_Call] = []
+    modules: Mapping[str, Module],
+    lanes: CudnnLanes,
+) -> list[_Call | BoundConvolution]:
+    own = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
+    functions = {
+        symbol: module.function(own[symbol].entry, own[symbol].shared_bytes)
+        for symbol, module in modules.items()
+    }
+    calls: list[_Call | BoundConvolution] = []
     for node in graph.nodes:
         launch = node.launch
         symbol = program.kernels[launch.kernel]
@@ -281,17 +294,22 @@ def _calls(
                 f"{symbol!r}, and CUDA kernels run whole"
             )
         here = [addresses[b] for b in launch.buffers]
-        sizes = [program.buffers[b].type.nbytes for b in launch.buffers]
-        calls.append(_Call(kernels[symbol], functions[launch.kernel], here, sizes))
+        kernel = kernels[symbol]
+        if isinstance(kernel, Launchable):
+            sizes = [program.buffers[b].type.nbytes for b in launch.buffers]
+            queue = lanes.queues[node.lane]
+            calls.append(_Call(kernel, functions[symbol], here, sizes, queue))
+        else:
+            calls.append(lanes.bind(node.lane, kernel, here))
     return calls
 
 
-def _require_resident(device: Device, kernel: Launchable, module: Any) -> None:
+def _require_resident(device: Device, kernel: Work, module: Module) -> None:
     """Refuse a kernel whose blocks wait for each other if not all of them can run at once.
 
     A part of a GPU, or a smaller one of the same architecture, would wait for ever.
     """
-    if not kernel.cleared:
+    if not isinstance(kernel, Launchable) or not kernel.cleared:
         return
     function = module.function(kernel.entry, kernel.shared_bytes)
     threads, blocks = math.prod(kernel.block), math.prod(kernel.grid)

@@ -1,8 +1,8 @@
 """What launching a CUDA kernel takes, and files of such kernels.
 
 A file is in the safetensors format: each cubin once, as bytes under its SHA-256, and in the
-metadata a JSON text of what is known of the kernels. It is read without that package, which a
-machine that only runs kernels need not have.
+metadata a JSON text of what is known of the kernels, and of the calls of a library that stand for
+some. It is read without that package, which a machine that only runs kernels need not have.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tvm_ios.errors import UserError
 from tvm_ios.json_text import json_object, natural, naturals
 
@@ -50,20 +52,28 @@ class Launchable:
     cleared: tuple[int, ...] = ()
 
 
-def write_kernels(path: Path, arch: str, kernels: Mapping[str, Launchable]) -> None:
+#: What a launch of a program does: a kernel, or a call of a library that takes a stream.
+Work = Launchable | LibraryConvolution
+
+
+def write_kernels(path: Path, arch: str, kernels: Mapping[str, Work]) -> None:
     """Write kernels, by symbol, and the architecture that they were compiled for."""
     from safetensors.numpy import save_file
 
-    cubins = {_key(k.cubin): np.frombuffer(k.cubin, np.uint8) for k in kernels.values()}
+    own = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
+    cubins = {_key(k.cubin): np.frombuffer(k.cubin, np.uint8) for k in own.values()}
     facts = {
         symbol: [k.entry, k.grid, k.block, k.shared_bytes, _key(k.cubin), k.cleared]
-        for symbol, k in kernels.items()
+        for symbol, k in own.items()
     }
-    about = {"format": _FORMAT, "version": 1, "arch": arch, "kernels": facts}
+    about: dict[str, Any] = {"format": _FORMAT, "version": 1, "arch": arch, "kernels": facts}
+    calls = {s: k.to_json() for s, k in kernels.items() if isinstance(k, LibraryConvolution)}
+    if calls:
+        about["cudnn"] = calls
     save_file(cubins, path, {"kernels": json.dumps(about)})
 
 
-def read_kernels(path: Path) -> tuple[str, dict[str, Launchable]]:
+def read_kernels(path: Path) -> tuple[str, dict[str, Work]]:
     """The architecture and the kernels, by symbol, that :func:`write_kernels` wrote.
 
     The file may have been compressed to one whose name ends in ``.gz``.
@@ -82,7 +92,11 @@ def read_kernels(path: Path) -> tuple[str, dict[str, Launchable]]:
         about = json_object(header["__metadata__"]["kernels"].encode())
         if (about["format"], about["version"]) != (_FORMAT, 1):
             raise UserError(f"{path} does not hold {_FORMAT} of version 1")
-        return str(about["arch"]), {
+        made: dict[str, Work] = {
+            symbol: LibraryConvolution.from_json(call)
+            for symbol, call in about.get("cudnn", {}).items()
+        }
+        return str(about["arch"]), made | {
             symbol: Launchable(
                 entry=str(entry),
                 grid=_three(grid),

@@ -1,0 +1,137 @@
+"""A convolution that a kernel library computes in the place of a kernel: plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tvm_ios.json_text import natural, naturals
+
+#: The rKernel of units whose convolutions cuDNN computes.
+CUDNN = "cudnn"
+PRECISIONS = ("float32", "tf32", "float16")
+
+Four = tuple[int, int, int, int]
+Two = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Where an image lies.
+
+    Attributes
+    ----------
+    argument
+        Which of the call's buffers it lies in.
+    offset
+        Of its first element in that buffer.
+    extents
+        Images, channels, rows, columns.
+    strides
+        Elements to the next along each of these.
+    """
+
+    argument: int
+    offset: int
+    extents: Four
+    strides: Four
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Image:
+        """Read plain data."""
+        argument, offset = natural(data["argument"]), natural(data["offset"])
+        return Image(argument, offset, _four(data["extents"]), _four(data["strides"]))
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryConvolution:
+    """``result = relu(convolution(data, weight) + bias + residual)``, or less of it.
+
+    Attributes
+    ----------
+    data, result
+        Images.
+    weight
+        Which buffer: ``[output channel][input channel of a group][row][column]``, or, with
+        ``channels_last``, the input channel innermost.
+    filter
+        Extents of the weights in the first of these orders.
+    channels_last
+        See ``weight``.
+    pads, strides, dilations
+        Along rows and columns; pads are the same at both ends.
+    groups
+        Of channels.
+    bias
+        Which buffer has a number for each output channel; None for no bias, and then neither
+        residual nor activation.
+    residual
+        An image that is added, which lies as the result does.
+    relu
+        Whether what is negative becomes zero.
+    precision
+        In which images are stored and products made: see
+        :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    """
+
+    data: Image
+    result: Image
+    weight: int
+    filter: Four
+    channels_last: bool
+    pads: Two
+    strides: Two
+    dilations: Two
+    groups: int
+    bias: int | None
+    residual: Image | None
+    relu: bool
+    precision: str
+
+    @property
+    def dtype(self) -> str:
+        """Of everything in memory."""
+        return "float16" if self.precision == "float16" else "float32"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the inverse of :meth:`from_json`."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> LibraryConvolution:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If it is no such thing.
+        """
+        bias, residual, precision = data["bias"], data["residual"], str(data["precision"])
+        if precision not in PRECISIONS:
+            raise ValueError(f"the precision {precision!r}")
+        return LibraryConvolution(
+            data=Image.from_json(data["data"]),
+            result=Image.from_json(data["result"]),
+            weight=natural(data["weight"]),
+            filter=_four(data["filter"]),
+            channels_last=bool(data["channels_last"]),
+            pads=_two(data["pads"]),
+            strides=_two(data["strides"]),
+            dilations=_two(data["dilations"]),
+            groups=natural(data["groups"]),
+            bias=None if bias is None else natural(bias),
+            residual=None if residual is None else Image.from_json(residual),
+            relu=bool(data["relu"]),
+            precision=precision,
+        )
+
+
+def _four(data: object) -> Four:
+    a, b, c, d = naturals(data)
+    return a, b, c, d
+
+
+def _two(data: object) -> Two:
+    a, b = naturals(data)
+    return a, b

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from convolutions import TOLERANCE, Array, buffers_of, convolutions, drawn, packed, reference, view
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stand_in import calls, live, seed
+
+from runtime_ext.cuda import cudnn
+from runtime_ext.cuda.cudnn import CudnnRefusal
+from runtime_ext.cuda.cudnn_convolution import CudnnLanes
+from runtime_ext.cuda.driver import open_device
+from runtime_ext.cuda.executor import CudaExecutor
+from runtime_ext.cuda.launchable import read_kernels, write_kernels
+from runtime_ext.cuda.memory import DeviceMemory
+from runtime_ext.cuda.resources import stream
+from runtime_ext.executor import KernelError
+from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
+from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role, Wait
+
+
+class Running:
+    """Convolutions, each on a lane of its own and then all again on the next one's lane."""
+
+    def __init__(self, made: list[LibraryConvolution], captured: bool = True) -> None:
+        self.made, self.data = made, [drawn(call, n) for n, call in enumerate(made)]
+        buffers: list[Buffer] = []
+        own: list[tuple[int, ...]] = []
+        for number, call in enumerate(made):
+            first, types = len(buffers), buffers_of(call)
+            buffers += [Buffer(f"{number}.{i}", t, Role.OUTPUT) for i, t in enumerate(types)]
+            own.append(tuple(range(first, len(buffers))))
+        lanes = [
+            (
+                Launch(n, own[n], 0, 1, n),
+                *((Wait((n + 1) % len(made), 1),) if len(made) > 1 else ()),
+                Launch((n + 1) % len(made), own[(n + 1) % len(made)], 0, 1, n),
+            )
+            for n in range(len(made))
+        ]
+        program = Program(
+            tuple(lanes),
+            tuple(f"call{n}" for n in range(len(made))),
+            tuple(buffers),
+            tuple(f"unit{n}" for n in range(len(made))),
+            tuple(KernelUse(1, len(bs), (2,)) for bs in own),
+        )
+        device = open_device()
+        self.memory = DeviceMemory(device, program, {})
+        self.executor = CudaExecutor(
+            program,
+            {f"call{n}": call for n, call in enumerate(made)},
+            self.memory.addresses,
+            device=device,
+            captured=captured,
+        )
+
+    def check(self) -> None:
+        for number, buffers in enumerate(self.data):
+            for place, array in enumerate(buffers):
+                self.memory.write(f"{number}.{place}", array)
+        self.executor.run()
+        for number, (call, buffers) in enumerate(zip(self.made, self.data, strict=True)):
+            found = self.memory.read(f"{number}.2")
+            wanted = reference(call, buffers)
+            error = np.abs(view(found, call.result) - wanted).max() / max(np.abs(wanted).max(), 1)
+            assert error <= TOLERANCE[call.precision], (call, error)
+            self._outside(call, found, buffers[2])
+
+    @staticmethod
+    def _outside(call: LibraryConvolution, found: Array, before: Array) -> None:
+        inside = np.zeros(found.shape, bool)
+        view(inside, call.result)[...] = True
+        np.testing.assert_array_equal(found[~inside], before[~inside])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(convolutions(), min_size=1, max_size=4), st.booleans(), st.integers(0, 9999))
+def test_convolutions_side_by_side(
+    made: list[LibraryConvolution], captured: bool, number: int
+) -> None:
+    seed(number)
+    running = Running(made, captured)
+    for _ in range(3):
+        running.check()
+    running.executor.close()
+
+
+def plain(**changes: Any) -> LibraryConvolution:
+    """A convolution of 3x3, its images in NHWC."""
+    data, result = (1, 4, 6, 6), (1, 8, 6, 6)
+    call = LibraryConvolution(
+        Image(0, 0, data, packed(data, True)),
+        Image(2, 0, result, packed(result, True)),
+        1,
+        (8, 4, 3, 3),
+        True,
+        (1, 1),
+        (1, 1),
+        (1, 1),
+        1,
+        None,
+        None,
+        False,
+        "float32",
+    )
+    return replace(call, **changes)
+
+
+def test_products_are_as_exact_as_asked_for() -> None:
+    errors: dict[str, float] = {}
+    for precision in ("float32", "tf32"):
+        running = Running([plain(precision=precision)])
+        running.check()
+        found = view(running.memory.read("0.2"), running.made[0].result)
+        errors[precision] = np.abs(found - reference(running.made[0], running.data[0])).max()
+    assert errors["float32"] < 1e-5 < errors["tf32"]
+
+
+def test_handles_are_used_again_and_all_else_is_given_back() -> None:
+    gc.collect()
+    Running([plain()] * 3).executor.close()
+    gc.collect()
+    kinds = ("stream", "event", "memory", "Tensor", "Filter", "Convolution", "Activation")
+    before, handles = {kind: live(kind) for kind in kinds}, live("cudnn handle")
+    running = Running([plain()] * 3)
+    running.check()
+    assert live("Convolution") > before["Convolution"]
+    running.executor.close()
+    del running
+    gc.collect()
+    assert {kind: live(kind) for kind in kinds} == before
+    assert live("cudnn handle") == handles
+
+
+def test_an_algorithm_is_chosen_once() -> None:
+    call = plain(pads=(1, 1), bias=3, relu=True)
+    Running([call]).executor.close()
+    asked = calls("cudnnGetConvolutionForwardAlgorithm_v7")
+    Running([call, call]).check()
+    assert calls("cudnnGetConvolutionForwardAlgorithm_v7") == asked
+
+
+def test_nothing_is_asked_while_a_run_is_replayed() -> None:
+    running = Running([plain(bias=3, relu=True)])
+    running.check()
+    issued = calls("cudnnConvolutionBiasActivationForward")
+    running.check()
+    assert calls("cudnnConvolutionBiasActivationForward") == issued
+
+
+def test_what_cudnn_does_not_compute_is_refused() -> None:
+    # A dilated convolution with a bias and no activation: only one algorithm may, and does not.
+    result = (1, 8, 4, 4)
+    call = plain(dilations=(2, 2), result=Image(2, 0, result, packed(result, True)), bias=3)
+    with pytest.raises(CudnnRefusal, match=r"does not compute a convolution: .*dilated"):
+        Running([call])
+    with pytest.raises(CudnnRefusal, match="CUDNN_STATUS_BAD_PARAM: channels do not fit"):
+        Running([plain(groups=2)])
+
+
+def test_a_stream_that_is_gone_is_said() -> None:
+    device = open_device()
+    queue = stream(device)
+    lanes = CudnnLanes(device, {0: queue.handle})
+    memory = Running([plain(strides=(1, 1), precision="tf32")]).memory
+    bound = lanes.bind(0, plain(), memory.addresses)
+    queue.close()
+    with pytest.raises(CudnnRefusal, match="STREAM_MISMATCH: the handle's stream is gone"):
+        bound.issue()
+    lanes.close()
+
+
+def test_a_failing_convolution_names_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running([plain(precision="float16")])
+
+    def fail(*_: Any) -> None:
+        raise cudnn.CudnnError("cudnnConvolutionForward failed")
+
+    monkeypatch.setattr(cudnn, "call", fail)
+    with pytest.raises(KernelError, match="unit 'unit0' failed in kernel 'call0' on lane 0: cudnn"):
+        running.executor.run()
+
+
+def test_calls_are_written_and_read(tmp_path: Path) -> None:
+    made = {
+        "a": plain(),
+        "b": plain(bias=3, relu=True, residual=replace(plain().result, argument=4)),
+    }
+    write_kernels(tmp_path / "kernels", "sm_90", made)
+    assert read_kernels(tmp_path / "kernels") == ("sm_90", made)
+    assert cudnn.version() == "9.28.0"
