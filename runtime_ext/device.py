@@ -25,6 +25,10 @@ class UnfusedError(UserError):
     """A stage that cannot be one kernel here, with one sentence that says why."""
 
 
+class UnsupportedError(UserError):
+    """What a kernel library does not compute here, with one sentence that says why."""
+
+
 class Device(Protocol):
     """Where programs run, and how long they take there."""
 

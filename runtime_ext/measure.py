@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runtime_ext.device import NO_CONSTANTS, Device, Kernels, UnfusedError
+from runtime_ext.device import NO_CONSTANTS, Device, Kernels, UnfusedError, UnsupportedError
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.rkernel_profile import task_seconds
 from tvm_ios.array_files import Array
@@ -72,6 +72,7 @@ class StageTimer:
         self.kernels = kernels
         self._log = log
         self._compiled: dict[tuple[int, ...], CompiledUnit] = {}
+        self._generated: dict[tuple[int, ...], CompiledUnit] = {}
         self._latency: dict[str, tuple[float, ...]] = {}
         #: For each unit key the forms by the names of the rKernels.
         self._forms: dict[str, dict[str, CompiledUnit]] = {}
@@ -79,6 +80,8 @@ class StageTimer:
         self._rprograms: dict[tuple[int, ...], RProgram] = {}
         #: Stages that a GPU could not take as one kernel: how many, by the reason.
         self.unfused: dict[str, int] = {}
+        #: Units that a kernel library does not compute: how many, by the reason.
+        self.unsupported: dict[str, int] = {}
 
     def compile_units(self, progress: Progress | None = None) -> None:
         """Compile the kernels of every unit."""
@@ -120,7 +123,8 @@ class StageTimer:
             if used.key not in self._forms:
                 self._compile_rkernels((unit,), None)
             forms = self._forms[used.key]
-            names = sorted(forms, key=lambda name: forms[name].key != used.key)
+            usual = self.generated(unit).key
+            names = sorted(forms, key=lambda name: forms[name].key != usual)
             self._rkernels[used.key] = tuple(self._rkernel(unit, n, forms[n]) for n in names)
         return self._rkernels[used.key]
 
@@ -208,6 +212,17 @@ class StageTimer:
             self._compile([units], None)
         return self._compiled[units]
 
+    def generated(self, unit: int) -> CompiledUnit:
+        """The code of a unit that calls no kernel library."""
+        self.compiled((unit,))
+        return self._generated[unit,]
+
+    def with_libraries(self, schedule: Schedule) -> Schedule:
+        """A schedule that names the kernel library of each unit for which that is the fastest."""
+        units = (u for s in schedule.stages if s.strategy is Strategy.CONCURRENT for u in s.units)
+        called = {u: library for u in units if (library := self.compiled((u,)).library)}
+        return replace(schedule, kernels={**schedule.kernels, **called}) if called else schedule
+
     def _compile(self, wanted: Sequence[tuple[int, ...]], progress: Progress | None) -> None:
         sources = {str(i): self._source(units) for i, units in enumerate(wanted)}
 
@@ -218,15 +233,24 @@ class StageTimer:
         made = self.kernels.compile_forms(sources, report)
         for i, units in enumerate(wanted):
             forms = made[str(i)]
-            self._compiled[units] = forms[0]
-            if len(forms) > 1:
-                self._compiled[units] = self._fastest(units, forms)
-                self.kernels.keep(forms, self._compiled[units])
+            own = [form for form in forms if not form.library]
+            self._compiled[units] = self._generated[units] = own[0]
+            # A schedule cannot say that a library computes what is merged.
+            ways = forms if len(units) == 1 else own
+            if len(ways) > 1:
+                seconds = {form.key: self._seconds(units, form) for form in ways}
+                fastest = min(ways, key=lambda form: seconds[form.key])
+                self._compiled[units] = fastest
+                self._generated[units] = min(own, key=lambda form: seconds[form.key])
+                self.kernels.keep(forms, self._generated[units])
 
-    def _fastest(self, units: tuple[int, ...], forms: Sequence[CompiledUnit]) -> CompiledUnit:
-        """The form of a unit, or of merged ones, that takes least time alone on all lanes."""
-        seconds = [self._alone(units, form) for form in forms]
-        return forms[seconds.index(min(seconds))]
+    def _seconds(self, units: tuple[int, ...], form: CompiledUnit) -> float:
+        """Seconds of one of the forms of a unit; infinite if a library does not compute it."""
+        try:
+            return self._alone(units, form)
+        except UnsupportedError as error:
+            self.unsupported[str(error)] = self.unsupported.get(str(error), 0) + 1
+            return math.inf
 
     def _alone(self, units: tuple[int, ...], form: CompiledUnit) -> float:
         """Median seconds of a unit, or of merged ones, in one of its forms on all lanes."""

@@ -118,7 +118,7 @@ class StageSearch:
             if self._choose_forms:
                 # Which form of a unit is the faster one is known when both were timed.
                 self._optimistic_cost()
-            return made, None
+            return self._with_libraries(made), None
 
         def report(done: int, waiting: int) -> None:
             if self.progress is not None:
@@ -145,7 +145,10 @@ class StageSearch:
         )
         self._note(took)
         made = with_placements(made, self.timer.rprogram, self.timer.rkernels)
-        return self.timer.timed(made), took
+        return self._with_libraries(self.timer.timed(made)), took
+
+    def _with_libraries(self, schedule: Schedule) -> Schedule:
+        return self.timer.with_libraries(schedule) if self._choose_forms else schedule
 
     def end_run(self) -> None:
         """Let the next run measure again, unless one of the searches ran out of time.
@@ -183,7 +186,9 @@ class StageSearch:
             return None
         # Groups share the lanes by the latencies of their units.
         self._optimistic_cost()
-        return baseline_schedule(policy, self.graph, self.timer, device=self.device)
+        made = baseline_schedule(policy, self.graph, self.timer, device=self.device)
+        assert made is not None
+        return self._with_libraries(made)
 
     def recorded_schedule(
         self, policy: str, known: MeasurementLog, memory_budget: int | None = None
@@ -212,7 +217,7 @@ class StageSearch:
                 f"units, {unknown[0]!r} is the first: measure the model with --cost measured"
             )
         if (made := baseline_schedule(policy, graph, cost, device=self.device)) is not None:
-            return timer.timed(made), None
+            return self._with_libraries(timer.timed(made)), None
         if policy == RAMMER:
             # A log has hardly ever the rPrograms that are compared, but the times of their rTasks.
             return self._wavefronts(timer, simulate), None
@@ -227,7 +232,8 @@ class StageSearch:
             batch=graph.batch,
             memory_budget=memory_budget,
         )
-        return timer.timed(with_placements(made, timer.rprogram, timer.rkernels)), took
+        made = timer.timed(with_placements(made, timer.rprogram, timer.rkernels))
+        return self._with_libraries(made), took
 
     def _rammer(self) -> tuple[Schedule, LazyStatistics]:
         def report(measured: int) -> None:

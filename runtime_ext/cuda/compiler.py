@@ -18,7 +18,7 @@ from runtime_ext.cuda.device import gpu_of
 from runtime_ext.cuda.gemm_space import GemmSpace
 from runtime_ext.cuda.generic import dlight_schedule
 from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.launchable import Launchable, write_kernels
+from runtime_ext.cuda.launchable import Launchable, Work, write_kernels
 from runtime_ext.cuda.nvrtc import Cubin, compile_cubin, compiler_version
 from runtime_ext.cuda.rtask import rtask_function
 from runtime_ext.cuda.rtask_function import RTaskFunction
@@ -27,11 +27,12 @@ from runtime_ext.cuda.stage_fuser import StageFuser
 from runtime_ext.device import UnfusedError
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
 from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
 from runtime_ext.kernels.spec import Blocking, Contraction
 from runtime_ext.kernels.tilings import finer
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.tuning_log import TuningLog
-from runtime_ext.kernels.unit import UnitPlan, UnitSource, different, plan_unit
+from runtime_ext.kernels.unit import UnitPlan, UnitSource, different, library_plan, plan_unit
 from runtime_ext.kernels.unit_compiler import UnitCompiler, Workload
 from tvm_ios.devices import Device, largest_gpu
 from tvm_ios.errors import UserError
@@ -62,6 +63,9 @@ class CudaKernelCompiler(UnitCompiler):
         float32.
     database
         A MetaSchedule database of tuned kernels, or its folder.
+    cudnn
+        Whether units have a form in which cuDNN computes their convolutions; schedules may name it
+        in any case.
 
     Raises
     ------
@@ -75,12 +79,14 @@ class CudaKernelCompiler(UnitCompiler):
         cache_dir: str | os.PathLike[str],
         precision: Precision = "float32",
         database: Any | None = None,
+        *,
+        cudnn: bool = False,
     ) -> None:
-        if precision not in ("float32", "tf32", "float16"):
+        if precision not in PRECISIONS:
             raise UserError(f"the precision {precision!r} is unknown: use float32, tf32 or float16")
         if precision != "float32" and int(arch.strip("sm_a")) < _TENSOR_CORES:
             raise UserError(f"{precision} needs tensor cores of sm_80 or later, not {arch}")
-        self.arch, self.precision = arch, precision
+        self.arch, self.precision, self.cudnn = arch, precision, cudnn
         self.gpu = gpu_of(arch)
         self.target = cuda_target(arch)
         self.space = GemmSpace(self.gpu.processors, precision)
@@ -88,6 +94,7 @@ class CudaKernelCompiler(UnitCompiler):
         self._facts: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
         self._scheduled: dict[str, Any] = {}
         self._fused: dict[str, Launchable] = {}
+        self._calls: dict[str, LibraryConvolution] = {}
         log = None
         if database is not None:
             log = TuningLog(database, self.target, lambda f: dlight_schedule(f, arch))
@@ -117,8 +124,8 @@ class CudaKernelCompiler(UnitCompiler):
             self._scheduled.update(zip(names, (p.function for p in phases), strict=True))
         return replace(self._fact(symbol), scheduled=self._scheduled[symbol])
 
-    def function(self, symbol: str) -> Launchable:
-        """What launching a kernel takes.
+    def function(self, symbol: str) -> Work:
+        """What launching a kernel takes, or the call of a library that stands for one.
 
         Raises
         ------
@@ -127,6 +134,8 @@ class CudaKernelCompiler(UnitCompiler):
         """
         if symbol in self._fused:
             return self._fused[symbol]
+        if symbol in self._calls:
+            return self._calls[symbol]
         kernel, cubin = self._facts[self._key_of_symbol(symbol)][symbol]
         return Launchable(
             kernel.entry, kernel.grid, kernel.block, kernel.dynamic_shared_bytes, cubin
@@ -176,7 +185,12 @@ class CudaKernelCompiler(UnitCompiler):
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         default = plan_unit(source, self.space)
         plans = {**self._as_in_log(source, default, self.space), "default": default}
-        return {name: self._stored(plan) for name, plan in plans.items()}
+        stored = {name: self._stored(plan) for name, plan in plans.items()}
+        return {**self._library_plans(source), **stored} if self.cudnn else stored
+
+    def _library_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        made = library_plan(source, self.space, self.precision)
+        return {} if made is None else {CUDNN: self._stored(made)}
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         of = (self.gpu.processors, self.precision)
@@ -189,8 +203,9 @@ class CudaKernelCompiler(UnitCompiler):
 
         narrow = plan_unit(source, self.space, fine)
         kernels = tuple(replace(k, spec=finer(k.spec)) for k in narrow.kernels)
-        # Functions of a log stay out: their threads may not be those of other rTasks.
-        plans = {n: plan for n, plan in self._plan(source).items() if n != "tuned-functions"}
+        # What has no rTasks stays out, and functions of a log: their threads may be others'.
+        out = (CUDNN, "tuned-functions")
+        plans = {n: plan for n, plan in self._plan(source).items() if n not in out}
         others = {
             "coarse": self._stored(plan_unit(source, self.space, coarse)),
             "fine": self._stored(replace(narrow, kernels=kernels)),
@@ -231,6 +246,11 @@ class CudaKernelCompiler(UnitCompiler):
         return kernels_of(workload, self.precision, self.gpu)
 
     def _find(self, key: str) -> Artefact | None:
+        workload = self._workloads[key]
+        if isinstance(workload, LibraryConvolution):
+            symbol = f"k{key}_0"
+            self._calls[symbol] = workload
+            return Artefact(key, (KernelPhase(symbol, 1, tuple(range(workload.buffers))),), ())
         found = self._cache.find(key)
         if found is None:
             return None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.cuda.driver import CudaError, Device
+from runtime_ext.device import UnsupportedError
 
 #: As the loader knows it, and as packages of Python have it beside torch or alone.
 _NAME = "libcudnn.so.9"
@@ -30,7 +31,7 @@ class CudnnError(CudaError):
     """cuDNN is not there, or failed: one sentence."""
 
 
-class CudnnRefusal(CudnnError):
+class CudnnRefusal(CudnnError, UnsupportedError):
     """cuDNN does not compute this, or not so."""
 
 

@@ -32,6 +32,8 @@ class CompiledUnit:
         The keys of its kernels.
     tuned
         Names of what a tuning log had for it.
+    library
+        The kernel library that it calls, which has to be where it runs; empty for none.
     """
 
     code: UnitCode
@@ -39,3 +41,4 @@ class CompiledUnit:
     key: str
     kernels: tuple[str, ...]
     tuned: frozenset[str] = frozenset()
+    library: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol
@@ -77,10 +77,8 @@ class Cutter(Protocol):
         ...
 
 
-def finish(
-    draft: Draft, storages: list[Storage], cutter: Cutter, tuned: Tuned | None = None
-) -> tuple[Spec, tuple[int, ...]]:
-    """The kernel's spec, and the storages that its buffers are; packs a contraction's weights."""
+def written(draft: Draft, storages: list[Storage]) -> tuple[Spec, tuple[int, ...]]:
+    """The kernel's spec, and the storages that its buffers are; a contraction is not cut yet."""
     order: list[int] = []
 
     def local(at: Access) -> Access:
@@ -114,28 +112,37 @@ def finish(
     shapes = tuple(storages[s].shape for s in order)
     if anchor is None:
         n, h, w = (draft.extents[axis] for axis in draft.axes[:3])
-        return _merge_pixels(Pointwise(shapes, (n, h, w), statements)), tuple(order)
+        return merge_pixels(Pointwise(shapes, (n, h, w), statements)), tuple(order)
     assert data is not None
     spec = replace(anchor, buffers=shapes, data=data, statements=statements)
     if isinstance(spec, Contraction):
         assert weight is not None
-        spec = _merge_rows(replace(spec, weight=weight))
-        parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
-        spec = replace(spec, parts=parts)
-        blocking = cutter.blocking(spec)
-        spec = replace(spec, blocking=blocking)
-        if tuned is not None:
-            alone = _alone(spec, [storages[s] for s in order])
-            spec = replace(spec, blocking=tuned(alone) or blocking)
-        packed = storages[order[weight]]
-        pack = packing(packed.shape, parts, spec.blocking.vectors * cutter.lanes)
-        packed.shape = pack.shape(packed.shape)
-        packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
-        buffers = tuple(storages[s].shape for s in order)
-        spec = replace(spec, buffers=buffers)
-    elif isinstance(spec, Pooling):
+    if isinstance(spec, Contraction | Pooling):
         spec = replace(spec, weight=weight)
     return spec, tuple(order)
+
+
+def cut(
+    spec: Contraction,
+    order: Sequence[int],
+    storages: list[Storage],
+    cutter: Cutter,
+    tuned: Tuned | None = None,
+) -> Contraction:
+    """A contraction as it will be cut; packs its weights."""
+    spec = _merge_rows(spec)
+    parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
+    spec = replace(spec, parts=parts)
+    blocking = cutter.blocking(spec)
+    spec = replace(spec, blocking=blocking)
+    if tuned is not None:
+        alone = _alone(spec, [storages[s] for s in order])
+        spec = replace(spec, blocking=tuned(alone) or blocking)
+    packed = storages[order[spec.weight]]
+    pack = packing(packed.shape, parts, spec.blocking.vectors * cutter.lanes)
+    packed.shape = pack.shape(packed.shape)
+    packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
+    return replace(spec, buffers=tuple(storages[s].shape for s in order))
 
 
 def _unfold(statement: Statement, draft: Draft) -> list[Statement]:
@@ -188,7 +195,7 @@ def _by_phase(statement: Statement, draft: Draft) -> list[Statement]:
                 place.buffer, place.offset + row * h + column * w, (n, c, h * rows, w * columns)
             )
 
-        moved = _map(statement, at)
+        moved = mapped(statement, at)
         result.append(replace(moved, begin=statement.begin + phase * channels))
     return result
 
@@ -228,7 +235,8 @@ def _moved(statement: Statement, axis: int, by: int, begin: int, count: int) -> 
     return Statement(value, at(statement.target), begin, count)
 
 
-def _accesses(statements: tuple[Statement, ...]) -> list[Access]:
+def accesses(statements: tuple[Statement, ...]) -> list[Access]:
+    """What statements read and write."""
     return [a for s in statements for a in (*loads(s.value), s.target)]
 
 
@@ -246,7 +254,7 @@ def _merge_rows(spec: Contraction) -> Contraction:
     window = spec.window
     plain = window.kernel == window.strides == (1, 1) and window.pads == (0, 0)
     height, width = window.output
-    everywhere = [spec.data, *_accesses(spec.statements)]
+    everywhere = [spec.data, *accesses(spec.statements)]
     if (
         not plain
         or window.input != window.output
@@ -260,23 +268,23 @@ def _merge_rows(spec: Contraction) -> Contraction:
         batch=1,
         window=replace(window, input=pixels, output=pixels),
         data=_merged(spec.data),
-        statements=tuple(_map(s, _merged) for s in spec.statements),
+        statements=tuple(mapped(s, _merged) for s in spec.statements),
     )
 
 
-def _merge_pixels(spec: Pointwise) -> Pointwise:
+def merge_pixels(spec: Pointwise) -> Pointwise:
     """Element-wise work on whole tensors is one long row, at best of channels."""
     batch, height, width = spec.grid
-    everywhere = _accesses(spec.statements)
+    everywhere = accesses(spec.statements)
     if not all(_rows_follow(a, height, width, batch) for a in everywhere):
         return spec
     pixels = batch * height * width
-    statements = tuple(_map(s, _merged) for s in spec.statements)
+    statements = tuple(mapped(s, _merged) for s in spec.statements)
     if len(statements) == 1:
         (only,) = statements
         flat = all(
             a.strides[2:] == (only.count, 1) or a.strides[2:] == (0, 0) or pixels == 1
-            for a in _accesses(statements)
+            for a in accesses(statements)
         )
         if flat:
             return Pointwise(
@@ -300,10 +308,11 @@ def _alone(spec: Contraction, storages: list[Storage]) -> Contraction:
         spec,
         buffers=tuple(s.shape if s.run is None else s.run.shape(s.shape) for s in storages),
         data=at(spec.data),
-        statements=tuple(_map(s, at) for s in spec.statements),
+        statements=tuple(mapped(s, at) for s in spec.statements),
     )
 
 
-def _map(statement: Statement, change: Any) -> Statement:
+def mapped(statement: Statement, change: Callable[[Access], Access]) -> Statement:
+    """A statement with other accesses."""
     value = substitute(statement.value, lambda x: ("load", change(x[1])) if x[0] == "load" else x)
     return replace(statement, value=value, target=change(statement.target))

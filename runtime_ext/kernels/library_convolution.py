@@ -90,6 +90,12 @@ class LibraryConvolution:
     precision: str
 
     @property
+    def buffers(self) -> int:
+        """How many buffers a call takes."""
+        named = [self.data.argument, self.weight, self.result.argument, self.bias or 0]
+        return 1 + max(*named, 0 if self.residual is None else self.residual.argument)
+
+    @property
     def dtype(self) -> str:
         """Of everything in memory."""
         return "float16" if self.precision == "float16" else "float32"

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runtime_ext.kernels.by_library import by_library
 from runtime_ext.kernels.compiled_unit import ConstantUse
 from runtime_ext.kernels.contraction_space import Space
-from runtime_ext.kernels.draft import Cutter, Tuned, finish
+from runtime_ext.kernels.draft import IMAGE, Cutter, Tuned, cut, written
 from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.planner import Planner
 from runtime_ext.kernels.spec import Blocking, Contraction, Spec
 from runtime_ext.kernels.tilings import Tiling, coarse, fine, finer
@@ -50,7 +52,7 @@ class UnitSource:
 class PlannedKernel:
     """A kernel of a unit and which of the unit's buffers its own buffers are."""
 
-    spec: Spec | Generic | Scheduled
+    spec: Spec | Generic | Scheduled | LibraryConvolution
     buffers: tuple[int, ...]
 
 
@@ -88,6 +90,21 @@ def plan_unit(source: UnitSource, cutter: Cutter, tuned: Tuned | None = None) ->
         If the function and its layouts do not fit, or it holds what is no operator.
     """
     return _plan(_planner(source), cutter, tuned)
+
+
+def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan | None:
+    """A unit whose convolutions a kernel library computes; None if it has none of these.
+
+    Parameters
+    ----------
+    source, cutter
+        As of :func:`plan_unit`.
+    precision
+        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    """
+    made = _plan(_planner(source), cutter, library=precision)
+    by = (isinstance(kernel.spec, LibraryConvolution) for kernel in made.kernels)
+    return made if any(by) else None
 
 
 def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, UnitPlan]:
@@ -135,13 +152,23 @@ def _planner(source: UnitSource) -> Planner:
     return Planner(source.function, source.layouts, source.in_place)
 
 
-def _plan(planner: Planner, cutter: Cutter, tuned: Tuned | None = None) -> UnitPlan:
-    kernels: list[tuple[Spec | Generic | Scheduled, tuple[int, ...]]] = []
+def _plan(
+    planner: Planner, cutter: Cutter, tuned: Tuned | None = None, library: str = ""
+) -> UnitPlan:
+    """A plan of what was cut; ``library`` is the precision of a library that may compute some."""
+    storages = planner.storages
+    kernels: list[tuple[Spec | Generic | Scheduled | LibraryConvolution, tuple[int, ...]]] = []
     for draft in planner.drafts:
         if draft.generic is not None:
             kernels.append(draft.generic)
         elif draft.statements:
-            kernels.append(finish(draft, planner.storages, cutter, tuned))
+            spec, own = written(draft, storages)
+            if isinstance(spec, Contraction):
+                image = library and draft.axes == IMAGE
+                made = by_library(spec, own, storages, library) if image else None
+                kernels += made or [(cut(spec, own, storages, cutter, tuned), own)]
+            else:
+                kernels.append((spec, own))
     used = {s for _, buffers in kernels for s in buffers}
     order: list[int] = []
     for role in ("input", "constant", "output", "scratch"):

@@ -12,6 +12,7 @@ from runtime_ext.kernels.artefact import Artefact, kernel_key
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.kernels.contraction_space import Space
 from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
 from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import UnitPlan, UnitSource, tuned_plans
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from runtime_ext.cuda.stage_fuser import StageFuser
 
 Progress = Callable[[int, int], None]
-#: What a kernel computes.
-Workload = Spec | Generic | Scheduled
+#: What a kernel computes, or a library in the place of one.
+Workload = Spec | Generic | Scheduled | LibraryConvolution
 
 
 class UnitCompiler(ABC):
@@ -61,6 +62,10 @@ class UnitCompiler(ABC):
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         """All ways to compute a unit, of different code; the default is the first."""
 
+    def _library_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """The ways in which a kernel library computes a unit, by name."""
+        return {}
+
     @abstractmethod
     def _find(self, key: str) -> Artefact | None:
         """A kernel that was compiled before, perhaps by another process."""
@@ -82,7 +87,7 @@ class UnitCompiler(ABC):
             Told (kernels done, kernels in all) after each.
         """
         forms = self.compile_forms(units, progress)
-        return {name: self._kept.get(made[-1].key, made[0]) for name, made in forms.items()}
+        return {name: self._kept[made[-1].key] for name, made in forms.items()}
 
     def compile_forms(
         self, units: Mapping[str, UnitSource], progress: Progress | None = None
@@ -103,12 +108,14 @@ class UnitCompiler(ABC):
                 # Where the log's best is the default, it counts as the log's.
                 made[unit.key] = made.pop(unit.key, unit)
             result[name] = tuple(made.values())
-            self._kept.setdefault(result[name][-1].key, result[name][0])
+            # A library is called only where a schedule says so.
+            usual = next(form for form in result[name] if not form.library)
+            self._kept.setdefault(result[name][-1].key, usual)
         return result
 
     def rkernels(self, source: UnitSource) -> tuple[str, ...]:
         """The names of the ways to compute a unit; nothing is compiled."""
-        return tuple(self._rkernel_plans(source))
+        return tuple(self._rkernel_plans(source) | self._library_plans(source))
 
     def compile_rkernels(
         self,
@@ -118,6 +125,8 @@ class UnitCompiler(ABC):
         only: Mapping[str, str] | None = None,
     ) -> dict[str, dict[str, CompiledUnit]]:
         """Compile each unit in every way to cut it: by default, as in the log, coarse and fine.
+
+        A kernel library's way, which has no rTasks, is there if ``only`` asks for it.
 
         Parameters
         ----------
@@ -138,7 +147,8 @@ class UnitCompiler(ABC):
         """
         plans = {name: self._rkernel_plans(source) for name, source in units.items()}
         if only is not None:
-            plans = {name: {only[name]: forms[only[name]]} for name, forms in plans.items()}
+            ways = {n: forms | self._library_plans(units[n]) for n, forms in plans.items()}
+            plans = {name: {only[name]: forms[only[name]]} for name, forms in ways.items()}
         self._make_plans((plan for forms in plans.values() for plan in forms.values()), progress)
         return {
             name: {form: self._unit_code(plan) for form, plan in forms.items()}
@@ -248,4 +258,6 @@ class UnitCompiler(ABC):
                 calls.append(PhaseCall(phase.symbol, phase.tiles, arguments))
         code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
         key = kernel_key(repr((code, plan.constants)), self._target_name)
-        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned)
+        called = any(isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
+        library = CUDNN if called else ""
+        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned, library)

@@ -113,6 +113,48 @@ def plain(**changes: Any) -> LibraryConvolution:
     return replace(call, **changes)
 
 
+def test_chains_on_several_streams() -> None:
+    """Two chains whose links take turns on three lanes: a lane's work is on its own stream."""
+    extents = (1, 4, 6, 6)
+    strides = packed(extents, True)
+    link = plain(result=Image(2, 0, extents, strides), filter=(4, 4, 3, 3))
+    image, weight, _ = buffers_of(link)
+    links, lanes = 4, 3
+    items: list[list[Launch | Wait]] = [[] for _ in range(lanes)]
+    done: dict[int, tuple[int, int]] = {}
+    # Images of chain c are buffers 5 c to 5 c + 4; the weights of all links follow the images.
+    for step in range(links):
+        for chain in range(2):
+            lane = (step + chain) % lanes
+            if step:
+                items[lane].append(Wait(*done[chain]))
+            own = (5 * chain + step, 10 + links * chain + step, 5 * chain + step + 1)
+            items[lane].append(Launch(0, own, 0, 1, 0))
+            done[chain] = lane, sum(isinstance(item, Launch) for item in items[lane])
+    types = [image] * 10 + [weight] * (2 * links)
+    buffers = tuple(Buffer(f"b{n}", kind, Role.OUTPUT) for n, kind in enumerate(types))
+    uses = (KernelUse(1, 3, (2,)),)
+    program = Program(tuple(map(tuple, items)), ("link",), buffers, ("u",), uses)
+    device = open_device()
+    memory = DeviceMemory(device, program, {})
+    executor = CudaExecutor(program, {"link": link}, memory.addresses, device=device)
+    assert live("cudnn handle") >= lanes
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        seed(number)
+        values = [rng.uniform(-1, 1, kind.shape).astype("float32") for kind in types]
+        for buffer, value in zip(buffers, values, strict=True):
+            memory.write(buffer.name, value)
+        executor.run()
+        for chain in range(2):
+            made = values[5 * chain]
+            for step in range(links):
+                call = [made, values[10 + links * chain + step], made]
+                made = reference(link, call).transpose(0, 2, 3, 1).ravel().astype("float32")
+            found = memory.read(f"b{5 * chain + links}")
+            np.testing.assert_allclose(found, made, atol=1e-4 * np.abs(made).max())
+
+
 def test_products_are_as_exact_as_asked_for() -> None:
     errors: dict[str, float] = {}
     for precision in ("float32", "tf32"):
