@@ -274,8 +274,17 @@ def _compiled(
     others = search.compiler.compile_rkernels(
         singles, lambda d, n: progress("compiling rKernels", d, n)
     )
+    # A schedule names the form that calls a library as it does an rKernel.
+    for unit, forms in made.items():
+        for form in forms:
+            if form.library and unit in others:
+                others[unit][form.library] = form
+    found = {units: made[str(place)] for place, units in enumerate(wanted)}
     return UnitForms(
-        {units: made[str(place)] for place, units in enumerate(wanted)},
+        {
+            units: tuple(f for f in forms if len(units) == 1 or not f.library)
+            for units, forms in found.items()
+        },
         {int(unit): forms for unit, forms in others.items()},
     )
 

@@ -35,6 +35,7 @@ class MeasuredSearch(ModuleSearch):
             options.cache / "kernels",
             database=options.database,
             precision=options.precision,
+            cudnn=options.cudnn,
         )
         self.compiler, self.executor = self.backend.compiler, self.backend.executor
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
@@ -49,7 +50,7 @@ class MeasuredSearch(ModuleSearch):
             self.backend.device,
             progress,
             parts=self.memory.parts,
-            choose_forms=options.database is not None,
+            choose_forms=options.database is not None or self.backend.cudnn,
         )
 
     def schedule(

@@ -26,6 +26,9 @@ class MeasuringOptions(SearchLimits):
         Folder of compiled kernels and measurement logs.
     precision
         In which a GPU computes; float32 by default.
+    cudnn
+        Whether units have a form in which cuDNN computes their convolutions, on a GPU; by default
+        where both are found here.
     """
 
     lanes: int = field(default_factory=available_lanes)
@@ -33,6 +36,7 @@ class MeasuringOptions(SearchLimits):
     database: Path | None = None
     cache: Path = field(default_factory=cache_folder)
     precision: str = ""
+    cudnn: bool | None = None
 
     @property
     def resolved_target(self) -> Any:

@@ -36,12 +36,15 @@ class Backend:
         Which one runs them.
     here
         Whether there is such a device on this machine.
+    cudnn
+        Whether units have a form that calls cuDNN, which is measured beside the others.
     """
 
     compiler: KernelCompiler | CudaKernelCompiler
     device: Device
     executor: Literal["native", "cuda"]
     here: bool
+    cudnn: bool = False
 
     def require_here(self, doing: str) -> None:
         """Refuse to do something with a device that is not here.
@@ -59,7 +62,13 @@ class Backend:
 
 
 def backend(
-    target: Any, lanes: int, cache: Path, *, database: Path | None = None, precision: str = ""
+    target: Any,
+    lanes: int,
+    cache: Path,
+    *,
+    database: Path | None = None,
+    precision: str = "",
+    cudnn: bool | None = None,
 ) -> Backend:
     """The backend of a target.
 
@@ -75,15 +84,19 @@ def backend(
         A MetaSchedule database of tuned kernels, for this target.
     precision
         In which a GPU computes: float32, tf32 or float16; a CPU in float32 only.
+    cudnn
+        Whether units have a form that calls cuDNN; by default where a GPU and cuDNN are.
 
     Raises
     ------
     UserError
-        If the target is unknown, or the database or precision is none of it.
+        If the target is unknown, or the database, precision or library is none of it.
     """
     arch = cuda_arch(target)
     if arch is not None:
-        return _cuda(arch, lanes, cache, precision or "float32", database)
+        return _cuda(arch, lanes, cache, precision or "float32", database, cudnn)
+    if cudnn:
+        raise UserError("cuDNN is for NVIDIA GPUs: give --target cuda, or leave out --cudnn")
     if precision not in ("", "float32"):
         raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
     from runtime_ext.cpu_device import CpuDevice
@@ -102,20 +115,36 @@ def cuda_arch(target: Any) -> str | None:
     return str(target.attrs["arch"])
 
 
-def _cuda(arch: str, lanes: int, cache: Path, precision: Any, database: Path | None) -> Backend:
+def _cuda(
+    arch: str,
+    lanes: int,
+    cache: Path,
+    precision: Any,
+    database: Path | None,
+    wanted: bool | None,
+) -> Backend:
+    from runtime_ext.cuda import cudnn
     from runtime_ext.cuda.compiler import CudaKernelCompiler
     from runtime_ext.cuda.driver import CudaError, open_device, runs_on
     from runtime_ext.cuda.measure import Gpu
 
-    compiler = CudaKernelCompiler(arch, cache, precision, database)
+    def made(device: Device, *, here: bool, called: bool) -> Backend:
+        compiler = CudaKernelCompiler(arch, cache, precision, database, cudnn=called)
+        return Backend(compiler, device, "cuda", here, called)
+
     try:
         found = open_device()
     except CudaError as error:
-        return Backend(compiler, AbsentGpu(arch, lanes, str(error)), "cuda", False)
+        return made(AbsentGpu(arch, lanes, str(error)), here=False, called=bool(wanted))
     if not runs_on(arch, found.compute_capability):
         why = f"the GPU here is {found.name}"
-        return Backend(compiler, AbsentGpu(arch, lanes, why), "cuda", False)
-    return Backend(compiler, Gpu(lanes=lanes), "cuda", True)
+        return made(AbsentGpu(arch, lanes, why), here=False, called=bool(wanted))
+    if wanted is None:
+        try:
+            cudnn.version()
+        except cudnn.CudnnError:
+            wanted = False
+    return made(Gpu(lanes=lanes), here=True, called=wanted is not False)
 
 
 @dataclass(frozen=True)

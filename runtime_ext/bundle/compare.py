@@ -83,10 +83,13 @@ def confirm(
     schedules: Mapping[str, Path],
     results: Sequence[PolicyResult],
     log: Path,
-    lanes: int,
+    options: Sequence[str],
     progress: Progress,
 ) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep, and its ratio to ``sequential``, from three fresh processes."""
+    """The policy to keep, and its ratio to ``sequential``, from three fresh processes.
+
+    They are given the same options as this one.
+    """
     best = most_promising(results)
     names = list(dict.fromkeys(("sequential", best)))
     times = 3 if len(names) > 1 else 1
@@ -98,7 +101,7 @@ def confirm(
         task = {policy: str(schedules[policy]) for policy in order}
         command = [sys.executable, str(bundle.folder / "run.py")]
         command += ["--contest", json.dumps(task)]
-        command += ["--lanes", str(lanes), "--output", str(log.parent)]
+        command += [*options, "--output", str(log.parent)]
         done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
         if done.returncode:
             last = [f"it ended with {done.returncode}", *done.stderr.strip().splitlines()][-1]

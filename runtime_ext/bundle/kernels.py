@@ -25,12 +25,19 @@ class BundledKernels:
         What a symbol of it is.
     fuser
         What makes kernels of co-scheduled stages, on a GPU.
+    without_library
+        Why no kernel library is called; empty if one is, where the bundle has such forms.
     """
 
     def __init__(
-        self, bundle: Bundle, function: Callable[[str], Any], fuser: StageFuser | None
+        self,
+        bundle: Bundle,
+        function: Callable[[str], Any],
+        fuser: StageFuser | None,
+        without_library: str = "",
     ) -> None:
         self.fuser = fuser
+        self.without_library = without_library
         self._forms = bundle.forms
         self._graph = bundle.graph
         self.function = function
@@ -49,13 +56,21 @@ class BundledKernels:
             if wanted not in self._forms.forms:
                 names = ", ".join(self._graph.operators[unit].name for unit in wanted)
                 raise BundleError(f"the bundle has no merged kernels of {names}: bundle more")
-        return {name: self._forms.forms[wanted] for name, wanted in units.items()}
+        return {name: self.forms(wanted) for name, wanted in units.items()}
+
+    def forms(self, units: tuple[int, ...]) -> tuple[CompiledUnit, ...]:
+        """The forms of a unit, or of merged ones, that can run here."""
+        made = self._forms.forms[units]
+        return tuple(form for form in made if not (form.library and self.without_library))
 
     def compile_rkernels(
         self, units: Mapping[str, Any], progress: KernelProgress | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:
         """For each unit its rKernels."""
-        return {name: dict(self._forms.rkernels[unit]) for name, (unit,) in units.items()}
+        return {
+            name: {n: form for n, form in self._forms.rkernels[unit].items() if not form.library}
+            for name, (unit,) in units.items()
+        }
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
         """Nothing is compiled later: who measured knows."""

@@ -65,6 +65,8 @@ class Place:
         Of the machine, for the results: driver, clocks.
     fuser
         On a GPU what makes kernels of co-scheduled stages.
+    without_cudnn
+        Why cuDNN is not called here; empty if it is.
     """
 
     device: Device
@@ -72,9 +74,10 @@ class Place:
     open_session: OpenSession
     facts: Mapping[str, Any]
     fuser: StageFuser | None = None
+    without_cudnn: str = "it is for GPUs"
 
 
-def open_place(bundle: Bundle, lanes: int | None, cache: Path) -> Place:
+def open_place(bundle: Bundle, lanes: int | None, cache: Path, *, cudnn: bool = True) -> Place:
     """Load a bundle's kernels on this machine.
 
     Parameters
@@ -86,6 +89,8 @@ def open_place(bundle: Bundle, lanes: int | None, cache: Path) -> Place:
         are.
     cache
         A folder for what is compiled here.
+    cudnn
+        Whether cuDNN may be called, where it is found and the bundle has such forms.
 
     Raises
     ------
@@ -93,7 +98,7 @@ def open_place(bundle: Bundle, lanes: int | None, cache: Path) -> Place:
         If they cannot run here; says why.
     """
     if bundle.about["kind"] == "cuda":
-        return _open_cuda(bundle, lanes or int(bundle.about["lanes"]), cache)
+        return _open_cuda(bundle, lanes or int(bundle.about["lanes"]), cache, cudnn)
     return _open_cpu(bundle, lanes)
 
 
@@ -143,8 +148,9 @@ def _open_cpu(bundle: Bundle, lanes: int | None) -> Place:
     return Place(CpuDevice(count), function, open_session, {})
 
 
-def _open_cuda(bundle: Bundle, streams: int, cache: Path) -> Place:
+def _open_cuda(bundle: Bundle, streams: int, cache: Path, with_cudnn: bool) -> Place:
     from runtime_ext.bundle.rtasks import bundle_fuser, compiler_here
+    from runtime_ext.cuda import cudnn
     from runtime_ext.cuda.clocks import clocks
     from runtime_ext.cuda.driver import call, open_device
     from runtime_ext.cuda.launchable import read_kernels
@@ -166,11 +172,18 @@ def _open_cuda(bundle: Bundle, streams: int, cache: Path) -> Place:
 
     rtasks = bundle.rtasks
     assert rtasks is not None
+    without = "" if with_cudnn else "it was left out"
+    if with_cudnn:
+        try:
+            cudnn.version()
+        except cudnn.CudnnError:
+            without = "it is not installed here"
     facts = {
         "arch": arch,
         "cuda": call("cuDriverGetVersion"),
         "clocks": clocks(device),
         "compiler": compiler_here(rtasks),
+        "cudnn": f"none: {without}" if without else cudnn.version(),
     }
     fuser = bundle_fuser(rtasks, kernels, device, cache)
-    return Place(Gpu(lanes=streams), kernels.__getitem__, open_session, facts, fuser)
+    return Place(Gpu(lanes=streams), kernels.__getitem__, open_session, facts, fuser, without)

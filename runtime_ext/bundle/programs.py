@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from runtime_ext.buffers import content_key
 from runtime_ext.bundle.contents import Bundle
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.place import Place, RunningSession
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.measure import StageTimer
@@ -106,8 +107,14 @@ def bundled_program(bundle: Bundle, timer: StageTimer, schedule: Schedule) -> Bu
 def _form(bundle: Bundle, timer: StageTimer, schedule: Schedule, unit: int) -> CompiledUnit:
     name = schedule.kernels.get(unit)
     if name is None:
-        return timer.compiled((unit,))
-    known = bundle.forms.rkernels[unit]
+        return timer.generated(unit)
+    assert isinstance(timer.kernels, BundledKernels)
+    known, without = bundle.forms.rkernels[unit], timer.kernels.without_library
+    if name in known and known[name].library and without:
+        raise UserError(
+            f"unit {bundle.graph.operators[unit].name!r} of the schedule is computed by cuDNN, and "
+            f"{without}: install nvidia-cudnn-cu13, or search again"
+        )
     if name not in known:
         raise UserError(
             f"unit {bundle.graph.operators[unit].name!r} has no kernel {name!r} in the bundle, "

@@ -20,10 +20,12 @@ from runtime_ext.bundle.compare import compare_policies, confirm, contest, resul
 from runtime_ext.bundle.contents import RESULTS, Bundle, read_bundle
 from runtime_ext.bundle.place import Place, open_place
 from runtime_ext.bundle.search import Found, bundle_search, limits_of, search_policies
+from runtime_ext.kernels.library_convolution import CUDNN
 from tvm_ios import interrupts
 from tvm_ios.errors import UserError
 from tvm_ios.files import make_folder, write_atomically
 from tvm_ios.paired import PairedRatio
+from tvm_ios.schedule import Schedule
 from tvm_ios.verdict import PolicyResult
 
 
@@ -59,7 +61,7 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     bundle = read_bundle(folder)
     output = wanted.output or folder / RESULTS
     make_folder(output)
-    place = open_place(bundle, wanted.lanes, output / "compiled")
+    place = open_place(bundle, wanted.lanes, output / "compiled", cudnn=wanted.cudnn)
     limits = limits_of(bundle, wanted.max_measurements, wanted.time_limit)
     search = bundle_search(bundle, place, output, limits, _Progress())
     if wanted.contest:
@@ -89,13 +91,13 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     schedules = {policy: made.schedule for policy, made in found.items()}
     results, unbuilt = compare_policies(bundle, place, search.timer, schedules, report)
     files = {policy: output / f"schedule-{policy}.json" for policy in found}
-    kept, confirmed = confirm(
-        bundle, files, results, output / "log.jsonl", place.device.lanes, report
-    )
+    options = ["--lanes", str(place.device.lanes), *([] if wanted.cudnn else ["--no-cudnn"])]
+    kept, confirmed = confirm(bundle, files, results, output / "log.jsonl", options, report)
     made = _results(bundle, place, found, results, kept, confirmed)
     made["search"]["stages_measured"] = search.timer.stages_measured
     made["skipped"] = {**skipped, **unbuilt}
     made["unfused"] = search.timer.unfused
+    made["unsupported"] = search.timer.unsupported
     made["seconds"] = time.perf_counter() - begin
     write_atomically(output / "results.json", json.dumps(made, indent=1).encode())
     search.end_run()
@@ -123,6 +125,7 @@ def _results(
         "python": platform.python_version(),
         **place.facts,
         "policies": results_json(results),
+        "library_units": {name: _library_units(made.schedule) for name, made in found.items()},
         "kept": kept,
         "confirmed": {name: asdict(ratio) for name, ratio in confirmed.items()},
         "search": {
@@ -135,6 +138,11 @@ def _results(
     }
 
 
+def _library_units(schedule: Schedule) -> int:
+    """How many units a kernel library computes."""
+    return sum(name == CUDNN for name in schedule.kernels.values())
+
+
 def _print(results: Mapping[str, Any]) -> None:
     print(f"{results['model']}, batch {results['batch']}, on {results['device']}")
     print(f"{'policy':14} {'stages':>6} {'latency':>12} {'to sequential':>14} {'error':>9}")
@@ -145,6 +153,8 @@ def _print(results: Mapping[str, Any]) -> None:
         )
     for policy, why in results["skipped"].items():
         print(f"{policy}: skipped: {why}")
+    if used := results["library_units"][results["kept"]]:
+        print(f"cuDNN {results['cudnn']} computes {used} of {results['search']['units']} units")
     ratio = results["confirmed"]["sequential"]
     print(
         f"kept {results['kept']}: in {ratio['pairs']} pairs of runs in fresh processes "
@@ -179,6 +189,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--time-limit", type=float, metavar="SECONDS", help="of a policy's search, at most"
+    )
+    parser.add_argument(
+        "--cudnn",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="measure cuDNN's convolutions beside the bundle's own, on a GPU where it is installed",
     )
     parser.add_argument("-o", "--output", type=Path, help="where results go  [results/ in here]")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")

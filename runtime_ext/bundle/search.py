@@ -44,7 +44,7 @@ def bundle_search(
 ) -> StageSearch:
     """A search whose measurements go into ``log.jsonl`` of a folder, or are found there."""
     header = LogHeader(place.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
-    kernels = BundledKernels(bundle, place.function, place.fuser)
+    kernels = BundledKernels(bundle, place.function, place.fuser, place.without_cudnn)
     timer = StageTimer(
         bundle.graph,
         lambda units: units,
@@ -53,7 +53,7 @@ def bundle_search(
         MeasurementLog(folder / "log.jsonl", header),
         bundle.parts,
     )
-    several = any(len(forms) > 1 for forms in bundle.forms.forms.values())
+    several = any(len(kernels.forms(units)) > 1 for units in bundle.forms.forms)
     return StageSearch(
         timer,
         cut_blocks(bundle.graph, limits.max_block),

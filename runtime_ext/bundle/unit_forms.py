@@ -39,13 +39,16 @@ class UnitForms:
 
     @property
     def unit_symbols(self) -> tuple[str, ...]:
-        """Of the kernels of units that are not merged."""
-        return self._symbols(self.alone)
+        """Of the kernels of units that are not merged; those of a library's forms not."""
+        return self._symbols(self.alone, libraries=False)
 
-    def _symbols(self, of: Mapping[tuple[int, ...], tuple[CompiledUnit, ...]]) -> tuple[str, ...]:
+    def _symbols(
+        self, of: Mapping[tuple[int, ...], tuple[CompiledUnit, ...]], *, libraries: bool = True
+    ) -> tuple[str, ...]:
         forms = [form for made in of.values() for form in made]
         forms += [form for made in self.rkernels.values() for form in made.values()]
-        return tuple(dict.fromkeys(call.symbol for form in forms for call in form.code.calls))
+        used = [form for form in forms if libraries or not form.library]
+        return tuple(dict.fromkeys(call.symbol for form in used for call in form.code.calls))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
@@ -91,6 +94,7 @@ def _form_json(form: CompiledUnit) -> dict[str, Any]:
         "constants": [[use.parameter, use.transform.to_json()] for use in form.constants],
         "kernels": form.kernels,
         "tuned": sorted(form.tuned),
+        "library": form.library,
     }
 
 
@@ -109,7 +113,8 @@ def _form(key: str, data: Mapping[str, Any]) -> CompiledUnit:
         for parameter, steps in data["constants"]
     )
     tuned = frozenset(map(str, data["tuned"]))
-    return CompiledUnit(code, constants, key, tuple(map(str, data["kernels"])), tuned)
+    kernels, library = tuple(map(str, data["kernels"])), str(data["library"])
+    return CompiledUnit(code, constants, key, kernels, tuned, library)
 
 
 def _types_json(types: Sequence[BufferType]) -> list[Any]:

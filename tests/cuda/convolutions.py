@@ -93,9 +93,9 @@ def view(array: Array, image: Image) -> Array:
 
 def reference(call: LibraryConvolution, buffers: list[Array]) -> Array:
     """The result image, in float64."""
-    data = view(buffers[0], call.data).astype("float64")
+    data = view(buffers[call.data.argument], call.data).astype("float64")
     out, per_group, rows, columns = call.filter
-    weight = buffers[1].astype("float64")
+    weight = buffers[call.weight].astype("float64")
     if call.channels_last:
         weight = weight.reshape(out, rows, columns, per_group).transpose(0, 3, 1, 2)
     weight = weight.reshape(call.filter)
@@ -113,7 +113,13 @@ def reference(call: LibraryConvolution, buffers: list[Array]) -> Array:
                 part = weight[group * own : (group + 1) * own, :, r, s]
                 total[:, group * own : (group + 1) * own] += np.einsum("nihw,oi->nohw", seen, part)
     if call.bias is not None:
-        total += buffers[3].astype("float64").reshape(1, -1, 1, 1)
+        total += buffers[call.bias].astype("float64").reshape(1, -1, 1, 1)
     if call.residual is not None:
-        total += view(buffers[4], call.residual)
+        total += view(buffers[call.residual.argument], call.residual)
     return np.maximum(total, 0) if call.relu else total
+
+
+def compute(call: LibraryConvolution, buffers: list[Array]) -> None:
+    """Write the result image of buffers of any shape."""
+    flat = [buffer.reshape(-1) for buffer in buffers]
+    view(flat[call.result.argument], call.result)[...] = reference(call, flat)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from convolutions import compute
 from emulator import Emulator
 from kernel_harness import (
     Array,
@@ -21,6 +22,7 @@ from kernel_harness import (
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
 from runtime_ext.kernels.compiled_unit import CompiledUnit
+from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.kernels.values import Layout
 
@@ -66,7 +68,9 @@ class Bench:
             for form in forms.values()
             for call in form.code.calls
         }
-        self.kernels = {symbol: self.compiler.kernel(symbol) for symbol in sorted(symbols)}
+        work = {symbol: self.compiler.function(symbol) for symbol in sorted(symbols)}
+        self.calls = {s: w for s, w in work.items() if isinstance(w, LibraryConvolution)}
+        self.kernels = {s: self.compiler.kernel(s) for s in work if s not in self.calls}
         self.emulator = Emulator(self.kernels.values(), folder)
 
     def check(self, name: str, seed: int = 0) -> None:
@@ -108,8 +112,11 @@ class Bench:
             fill = np.nan if kind.dtype.startswith("float") else 0
             buffers.append(np.full(kind.shape, fill, kind.dtype))
         for call in code.calls:
-            kernel = self.kernels[call.symbol]
-            self.emulator.launch(kernel, [buffers[a] for a in call.arguments])
+            own = [buffers[a] for a in call.arguments]
+            if call.symbol in self.calls:
+                compute(self.calls[call.symbol], own)
+            else:
+                self.emulator.launch(self.kernels[call.symbol], own)
         outputs = buffers[first : len(code.parameters)]
         wide = [o.astype(w.dtype) for o, w in zip(outputs, like, strict=True)]
         shapes = [w.shape for w in like]

@@ -57,6 +57,13 @@ def bundle(
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     precision: PrecisionOption = None,
+    cudnn: Annotated[
+        bool | None,
+        typer.Option(
+            "--cudnn/--no-cudnn",
+            help="Let run.py measure cuDNN's convolutions beside the bundle's.  [for a GPU]",
+        ),
+    ] = None,
     lanes: Lanes = None,
     policy: Policies = None,
     weights: Annotated[
@@ -96,7 +103,18 @@ def bundle(
 
     policies, fixed = policy_names(policy, POLICIES), input_shapes(shape)
     options = measuring_options(
-        lanes, None, None, None, r, s, max_block, log, target=target, arch=arch, precision=precision
+        lanes,
+        None,
+        None,
+        None,
+        r,
+        s,
+        max_block,
+        log,
+        target=target,
+        arch=arch,
+        precision=precision,
+        cudnn=target is TargetKind.cuda if cudnn is None else cudnn,
     )
     from relay_passes.bundle import redrawn, require_replaceable, write_bundle
     from relay_passes.load import load_model

@@ -53,6 +53,13 @@ Target = Annotated[TargetKind, typer.Option(help="llvm: a CPU; cuda: an NVIDIA G
 DialectOption = Annotated[
     Dialect, typer.Option("--dialect", help="relay: with a TVM that has it, 0.11 to 0.19.")
 ]
+Cudnn = Annotated[
+    bool | None,
+    typer.Option(
+        "--cudnn/--no-cudnn",
+        help="Measure cuDNN's convolutions beside our own.  [where it and a GPU are]",
+    ),
+]
 Arch = Annotated[
     str | None,
     typer.Option(help="x86-64-v2, -v3 or -v4, or sm_90 and the like.  [this machine's, sm_90]"),
@@ -143,6 +150,7 @@ def measuring_options(
     arch: str | None = None,
     precision: Precision | None = None,
     dialect: Dialect = Dialect.relax,
+    cudnn: bool | None = None,
 ) -> MeasuringOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
     if dialect is Dialect.relay and target is TargetKind.cuda:
@@ -164,6 +172,7 @@ def measuring_options(
         target=target_of(target.value, arch, lanes, dialect.value),
         database=log,
         precision="" if precision is None else precision.value,
+        cudnn=cudnn,
         pruning=Pruning(r, s),
         max_block=max_block,
         budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
