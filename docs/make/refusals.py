@@ -320,6 +320,7 @@ def rows() -> dict[str, list[Row]]:
                 "tvm-ios bundle m.onnx --target cuda --precision float16 --with-tvm",
             ),
             Row("half precision on a CPU", "tvm-ios bundle m.onnx --precision float16"),
+            Row("cuDNN on a CPU", "tvm-ios optimize m.onnx --lanes 1 --cudnn"),
         ],
         "The cache": [
             Row("a file in its place", f"{optimize} -o new", cache("notes", text("notes"))),

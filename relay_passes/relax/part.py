@@ -50,6 +50,9 @@ def emit_part(
     wanted = {t: boxes[t] for t in operator.outputs if t in boxes}
     if not wanted:
         return
+    if operator.kind == "slice":
+        _emit_slice(builder, extraction, op, made, boxes, prefix)
+        return
     inputs = dict(made)
     for tensor, box in _read(extraction, op, wanted).items():
         described = graph.tensors[tensor]
@@ -92,6 +95,38 @@ def cut(builder: relax.BlockBuilder, value: Any, held: Box, box: Box, name: str 
     begins = [box[axis][0] - held[axis][0] for axis in axes]
     ends = [box[axis][1] - held[axis][0] for axis in axes]
     return builder.emit(relax.op.strided_slice(value, axes, begins, ends), name)
+
+
+def _emit_slice(
+    builder: relax.BlockBuilder,
+    extraction: Extraction,
+    op: int,
+    made: dict[int, Any],
+    boxes: Mapping[int, Box],
+    prefix: str | None,
+) -> None:
+    """Emit a slice of what of its input is there, which is cut and sliced at once."""
+    operator = extraction.graph.operators[op]
+    (read,), (tensor,) = operator.inputs, operator.outputs
+    ((_, box),) = _read(extraction, op, {tensor: boxes[tensor]}).items()
+    described = extraction.graph.tensors[read]
+    held = whole(described.shape) if described.constant else boxes[read]
+    steps = dict(zip(*(cast(Any, operator.attrs[key]) for key in ("axes", "steps")), strict=True))
+    axes = [axis for axis in range(len(box)) if box[axis] != held[axis] or axis in steps]
+    begins, ends = list[int](), list[int]()
+    for axis in axes:
+        first, last = (place - held[axis][0] for place in (box[axis][0], box[axis][1] - 1))
+        if steps.get(axis, 1) > 0:
+            begins.append(first)
+            ends.append(last + 1)
+        else:
+            begins.append(last)
+            # Counted from behind, where the place before the first one is.
+            ends.append(first - 1 if first else held[axis][0] - held[axis][1] - 1)
+    along = [steps.get(axis, 1) for axis in axes]
+    value = relax.op.strided_slice(made[read], axes, begins, ends, along)
+    (binding,) = extraction.bindings[op]
+    made[tensor] = builder.emit(value, "" if prefix is None else f"{prefix}{binding.var.name}")
 
 
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})

@@ -113,7 +113,7 @@ def _form(bundle: Bundle, timer: StageTimer, schedule: Schedule, unit: int) -> C
     if name in known and known[name].library and without:
         raise UserError(
             f"unit {bundle.graph.operators[unit].name!r} of the schedule is computed by cuDNN, and "
-            f"{without}: install nvidia-cudnn-cu13, or search again"
+            f"{without}, or search again"
         )
     if name not in known:
         raise UserError(

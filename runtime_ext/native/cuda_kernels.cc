@@ -33,6 +33,9 @@ std::vector<CudaKernel> ReadCudaKernels(std::string_view file, const std::string
   }
   if (Text(Field(about, "arch")) != arch) throw Misfit("the kernels are not for " + arch);
   const JsonObject facts = Object(Field(about, "kernels"));
+  if (about.Get(ffi::String("cudnn"))) {
+    throw Misfit("it calls cuDNN, which only sessions of Python do: build it with --no-cudnn");
+  }
   std::map<std::string, std::shared_ptr<const std::string>> modules;
   std::vector<CudaKernel> kernels;
   for (const std::string& symbol : symbols) {

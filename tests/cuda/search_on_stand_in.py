@@ -28,6 +28,7 @@ from runtime_ext.bundle.programs import bundled_program  # noqa: E402
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies  # noqa: E402
 from runtime_ext.cuda.nvrtc import Cubin  # noqa: E402
 from runtime_ext.cuda.stage_fuser import StageFuser  # noqa: E402
+from tvm_ios.errors import UserError  # noqa: E402
 
 SHIM = Path(__file__).with_name("veu_shim.h")
 POLICIES = ("greedy", "ios-merge", "ios-both")
@@ -108,7 +109,19 @@ def main() -> None:
     assert "tvm_ffi" not in sys.modules, "a GPU needs no tvm-ffi"
     assert "tvm" not in sys.modules
     used = {p: [s.strategy.value for s in made.schedule.stages] for p, made in found.items()}
+    refused, without = "", 0
+    if MODE == "float16":
+        alone = open_place(bundle, None, FOLDER / "compiled", cudnn=False)
+        timer = bundle_search(bundle, alone, FOLDER, limits, lambda *_: None).timer
+        try:
+            bundled_program(bundle, timer, found["sequential"].schedule)
+        except UserError as error:
+            refused = str(error)
+        without = sum(bool(timer.compiled((u,)).library) for u in range(len(bundle.graph)))
     summary = {
+        "library_units": {p: len(made.schedule.kernels) for p, made in found.items()},
+        "refused": refused,
+        "without": without,
         "errors": errors,
         "merged": any("merge" in strategies for strategies in used.values()),
         "co_scheduled": {p: strategies.count("co_schedule") for p, strategies in used.items()},

@@ -28,6 +28,8 @@ from runtime_ext.build import build
 from runtime_ext.bundle.contents import KERNELS, digest, read_bundle
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
+from runtime_ext.executable import load
+from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.endings import Pruning
 
@@ -40,7 +42,9 @@ def emulate(search: MeasuredSearch, path: Path, room: Path) -> None:
     """Put kernels that the stand-in can run in the place of a bundle's cubins."""
     compiled = search.compiler
     assert isinstance(compiled, CudaKernelCompiler)
-    kernels = {s: compiled.kernel(s) for s in read_bundle(path).forms.symbols}
+    symbols = read_bundle(path).forms.symbols
+    own = [s for s in symbols if isinstance(compiled.function(s), Launchable)]
+    kernels = {s: compiled.kernel(s) for s in own}
     source, library = room / "kernels.cc", room / "kernels.so"
     different = {kernel.entry: kernel for kernel in kernels.values()}.values()
     text = [f'#include "{_HEADER}"', *map(_for_cpu, different)]
@@ -84,6 +88,7 @@ def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) 
         target={"kind": "cuda", "arch": "sm_90"},
         pruning=Pruning(2, 3),
         precision=precision,
+        cudnn=precision == "float16",
     )
     search = MeasuredSearch(prepared, options)
     path = tmp_path / "block"
@@ -105,6 +110,17 @@ def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) 
     if precision == "float16":
         assert set(found["errors"]) == policies
         assert all(1e-5 < error < 4e-3 for error in found["errors"].values())
+        assert found["library_units"]["sequential"] == 10, "those that are one call"
+        assert "by cuDNN, and it was left out: drop --no-cudnn, or search" in found["refused"]
+        assert found["without"] == 0
+        schedule = Schedule.load(path / "schedule-ios-both.json")
+        assert set(schedule.kernels.values()) == {"cudnn"}
+        model = build(apply_schedule(prepared, schedule), lanes=3, compiler=search.compiler)
+        calls = [search.compiler.function(symbol) for symbol in model.program.kernels]
+        assert any(isinstance(call, LibraryConvolution) for call in calls)
+        model.save(tmp_path / "model")
+        functions = load(tmp_path / "model").functions()
+        assert list(functions.values()) == calls
         return
     assert set(found["errors"]) == {*policies, "ios-holistic", "rammer"}
     assert all(0 < error < 1e-5 for error in found["errors"].values())

@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import buffers_of, drawn, packed, reference, view
 from nvrtc_kernels import LENGTH, compile_kernels
 
+from runtime_ext.cuda import cudnn
 from runtime_ext.cuda.clocks import clocks
 from runtime_ext.cuda.driver import CudaError, open_device
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.measure import time_program
 from runtime_ext.cuda.memory import DeviceMemory
+from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
 from tvm_ios.happens_before import ordered_launches
 from tvm_ios.lane_writer import LaneWriter
 from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role
@@ -178,3 +181,84 @@ def test_a_kernel_that_fails_names_its_unit() -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert "unit 'the bad one' failed in kernel 'broken' on lane 0" in done.stdout, done.stderr
+
+
+def cudnn_or_skip() -> None:
+    try:
+        cudnn.version()
+    except cudnn.CudnnError as error:
+        pytest.skip(str(error))
+
+
+def convolution(precision: str, last: bool, **changes: Any) -> LibraryConvolution:
+    """16 images of 64 channels and 28 x 28 pixels, in groups, with a bias, a residual and ReLU."""
+    data, result = (16, 64, 28, 28), (16, 128, 14, 14)
+    made = LibraryConvolution(
+        Image(0, 0, data, packed(data, last)),
+        Image(2, 0, result, packed(result, last)),
+        1,
+        (128, 32, 3, 3),
+        last,
+        (1, 1),
+        (2, 2),
+        (1, 1),
+        2,
+        3,
+        Image(4, 0, result, packed(result, last)),
+        True,
+        precision,
+    )
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
+@pytest.mark.parametrize("fused", [False, True])
+def test_cudnn_computes_convolutions_side_by_side(precision: str, last: bool, fused: bool) -> None:
+    cudnn_or_skip()
+    left_out: dict[str, Any] = {} if fused else {"bias": None, "residual": None, "relu": False}
+    call = convolution(precision, last, **left_out)
+    types, lanes = buffers_of(call), 3
+    buffers = tuple(
+        Buffer(f"{lane}.{n}", kind, Role.OUTPUT)
+        for lane in range(lanes)
+        for n, kind in enumerate(types)
+    )
+    own = [tuple(range(lane * len(types), (lane + 1) * len(types))) for lane in range(lanes)]
+    program = Program(
+        tuple((Launch(0, bs, 0, 1, 0), Launch(0, bs, 0, 1, 0)) for bs in own),
+        ("conv",),
+        buffers,
+        ("u",),
+        (KernelUse(1, len(types), (2,)),),
+    )
+    device = open_device()
+    memory = DeviceMemory(device, program, {})
+    executor = CudaExecutor(program, {"conv": call}, memory.addresses, device=device)
+    for run in range(2):
+        data = [drawn(call, 10 * run + lane) for lane in range(lanes)]
+        for lane, arrays in enumerate(data):
+            for n, array in enumerate(arrays):
+                memory.write(f"{lane}.{n}", array)
+        executor.run()
+        for lane, arrays in enumerate(data):
+            wanted = reference(call, arrays)
+            found = view(memory.read(f"{lane}.2"), call.result)
+            error = np.abs(found - wanted).max() / np.abs(wanted).max()
+            assert error <= {"float32": 1e-5, "tf32": 2e-3, "float16": 4e-3}[precision]
+    assert min(time_program(program, {"conv": call}.__getitem__)) > 0
+    executor.close()
+
+
+def test_cudnn_says_what_it_does_not_compute() -> None:
+    cudnn_or_skip()
+    call = convolution("float32", True)
+    wrong = replace(call, groups=4)
+    buffers = tuple(Buffer(str(n), kind, Role.OUTPUT) for n, kind in enumerate(buffers_of(call)))
+    program = Program(
+        ((Launch(0, tuple(range(5)), 0, 1, 0),),), ("c",), buffers, ("u",), (KernelUse(1, 5, (2,)),)
+    )
+    device = open_device()
+    memory = DeviceMemory(device, program, {})
+    with pytest.raises(cudnn.CudnnRefusal, match="CUDNN_STATUS_"):
+        CudaExecutor(program, {"c": wrong}, memory.addresses, device=device)

@@ -26,6 +26,7 @@ from tvm_ios.cli.output import (
 )
 from tvm_ios.cli.search_options import (
     Arch,
+    Cudnn,
     Dialect,
     DialectOption,
     GroupsAStage,
@@ -80,6 +81,7 @@ def optimize(
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     precision: PrecisionOption = None,
+    cudnn: Cudnn = None,
     shape: Shapes = None,
     batch: Batch = None,
     lanes: Lanes = None,
@@ -115,6 +117,7 @@ def optimize(
         arch=arch,
         precision=precision,
         dialect=dialect,
+        cudnn=cudnn,
     )
     from tvm_ios.api import compile_unmeasured
     from tvm_ios.api import optimize as run

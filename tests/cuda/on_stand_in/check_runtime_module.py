@@ -76,6 +76,12 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         replace(made, kernels=other).save(path)
         with pytest.raises(ExecutableError, match=r"cannot be used: .*; save it again"):
             load_module(path)
+    called = '{"format": "tvm-ios cuda kernels", "version": 1, "arch": "sm_90", "kernels": {}, '
+    metadata = {"kernels": called + '"cudnn": {}}'}
+    safetensors.numpy.save_file({"a": np.zeros(3)}, other, metadata)
+    replace(made, kernels=other).save(path)
+    with pytest.raises(ExecutableError, match="it calls cuDNN, which only sessions of Python do"):
+        load_module(path)
     launch = Launch(0, (0, 2), 0, 2, 0)
     uses = (KernelUse(2, 2, (1,)),)
     replace(made, program=replace(made.program, lanes=((launch,),), uses=uses)).save(path)
