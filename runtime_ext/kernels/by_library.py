@@ -155,11 +155,10 @@ def _lies(image: Image, last: bool) -> bool:
 
 
 def _without_relu(value: Expr) -> tuple[Expr, bool]:
-    match value:
-        case ("max", inner, ("const", 0.0)) | ("max", ("const", 0.0), inner):
-            return inner, True
-        case _:
-            return value, False
+    if value[0] == "max" and _ZERO in value[1:]:
+        _, one, other = value
+        return (other if one == _ZERO else one), True
+    return value, False
 
 
 def _terms(value: Expr) -> list[Expr]:
