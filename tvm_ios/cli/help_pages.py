@@ -121,7 +121,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
             ),
             "Search",
         ),
-        **dict.fromkeys(("target", "arch", "precision", "weights"), "Target"),
+        **dict.fromkeys(("target", "arch", "precision", "cudnn", "weights"), "Target"),
         **dict.fromkeys(
             (
                 *("max_measurements", "time_limit", "trials", "max_merges", "max_fused"),
