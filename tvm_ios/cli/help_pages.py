@@ -130,7 +130,8 @@ PANELS: Mapping[str, str] = MappingProxyType(
             "Limits",
         ),
         **dict.fromkeys(
-            ("lanes", "log", "against", "repeat", "rounds", "seconds"), "Running and measuring"
+            ("lanes", "log", "against", "reference", "with_tvm", "repeat", "rounds", "seconds"),
+            "Running and measuring",
         ),
         **dict.fromkeys(
             ("output", "plot", "keep", "resume", "compact", "as_json", "debug"), "Output"
