@@ -119,7 +119,8 @@ def tune_module(
 
         def report(done: int, total: int, saved: float) -> None:
             if tuning is not None:
-                tuning(done, total, default - saved, default)
+                # Trials have one thread.
+                tuning(done, total, default - saved / options.lanes, default)
 
         with TrialTimer() as timer:
             kernels = tune(tasks, opened, timer, trials, time_limit, report)

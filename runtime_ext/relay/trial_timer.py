@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -24,11 +26,12 @@ _REPEATS, _REPEAT_MS = 2, 5
 class TrialTimer:
     """A context: called with a task and configurations it tells what came of each.
 
-    As in a run of the model a kernel has all threads, ``TVM_NUM_THREADS`` of them, awake from the
-    run before. So caches are not flushed, as AutoTVM offers: meanwhile threads fall asleep, and
-    most of what a small kernel takes would be to wake them. Configurations take turns, so that
-    a slow moment of the machine does not decide between them, and the faster half of what is timed
-    counts. What crashes or takes too long is a record of an error.
+    A kernel has one thread: two of TVM's threads often share a core for as long as a trial takes,
+    which then counts for twice its time, and how tiles spread over lanes is the same for all
+    configurations. Caches are not flushed: in a run of the model most of what a kernel reads is
+    there. Configurations take turns, so that a slow moment of the machine does not decide between
+    them, and the faster half of what is timed counts. What crashes or takes too long is a record of
+    an error.
     """
 
     def __enter__(self) -> TrialTimer:
@@ -52,7 +55,8 @@ class TrialTimer:
             min_repeat_ms=_REPEAT_MS,
             cooldown_interval=0,
         )
-        servers = runner.set_task(task)
+        with _one_thread():
+            servers = runner.set_task(task)
         self._builder.set_task(task, runner.get_build_kwargs())
         inputs = [autotvm.MeasureInput(task.target, task, config) for config in configs]
         built = self._builder.build(inputs)
@@ -65,6 +69,19 @@ class TrialTimer:
                 passes.append(runner.run(inputs, built))
         del servers  # They run while they are referred to.
         return list(zip(inputs, map(_faster_half, zip(*passes, strict=True)), strict=True))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Servers that are started meanwhile run kernels on one thread."""
+    before = os.environ.get("TVM_NUM_THREADS")
+    os.environ["TVM_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["TVM_NUM_THREADS"]
+        if before is not None:
+            os.environ["TVM_NUM_THREADS"] = before
 
 
 def _faster_half(results: tuple[Any, ...]) -> Any:
