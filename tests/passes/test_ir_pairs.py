@@ -1,0 +1,130 @@
+"""Small ONNX graphs in Relax, scheduled; ``tests/relay/test_ir_pairs.py`` has them in Relay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from ir_text import filecheck
+from shared_graphs import SHARED_GRAPHS, numbered, unnamed
+
+from relay_passes.relax.bindings import bindings_of
+from relay_passes.relax.importer import import_onnx
+from runtime_ext.ir_form import GROUP, SCHEDULE, STAGE, UNIT
+
+
+def scheduled(name: str) -> tvm.IRModule:
+    return SHARED_GRAPHS[name].scheduled(import_onnx)[1]
+
+
+@pytest.mark.parametrize("name", SHARED_GRAPHS)
+def test_units_and_stages_are_those_of_the_model(name: str) -> None:
+    """They are told by the model without TVM, so they are the same in both dialects."""
+    shared = SHARED_GRAPHS[name]
+    units, module = shared.scheduled(import_onnx)
+    assert tuple(op.kind for op in units.operators) == shared.kinds
+    assert unnamed(str(module.attrs[SCHEDULE])) == shared.attribute()
+    called = [b.value.op for b in bindings_of(module["main"]) if hasattr(b.value, "op")]
+    marks: list[Any] = [module[function].attrs for function in called]
+    calls = [(str(a[UNIT]), int(a[STAGE]), int(a[GROUP])) for a in marks]
+    assert numbered(units, calls) == shared.places()
+
+
+@pytest.mark.parametrize(("name", "place"), [("concurrent", (1, 0)), ("sequential", (0, 1))])
+def test_branches(name: str, place: tuple[int, int], tmp_path: Path) -> None:
+    """The same functions and calls; only where they stand in the schedule differs."""
+    group, stage = place
+    checks = f"""
+    CHECK: I.module_attrs({{{{.*}}}}"ios.schedule": "{{{{.*}}}}policy{{{{.*}}}}by hand
+    CHECK: def unit_0(p0: f32(1, 3, 8, 8), p1: f32(4, 3, 3, 3)) -> f32(1, 4, 8, 8):
+    CHECK-NEXT: R.func_attr({{"ios.group": 0, "ios.stage": 0, "ios.unit": "lv", "num_input": 1}})
+    CHECK: R.nn.conv2d(p0, p1, strides=[1, 1], padding=[1, 1, 1, 1]
+    CHECK-NEXT: R.nn.relu(
+    CHECK: def unit_1(p0: f32(1, 3, 8, 8), p1: f32(6, 3, 1, 1)) -> f32(1, 6, 8, 8):
+    CHECK-NEXT: R.func_attr({{"ios.group": {group}, "ios.stage": {stage},
+    CHECK: R.nn.conv2d(p0, p1, strides=[1, 1], padding=[0, 0, 0, 0]
+    CHECK-NEXT: R.nn.relu(
+    CHECK: def unit_2(p0: f32(1, 4, 8, 8), p1: f32(1, 6, 8, 8)) -> f32(1, 10, 8, 8):
+    CHECK-NEXT: R.func_attr({{"ios.group": 0, "ios.stage": {stage + 1},
+    CHECK: R.concat((p0, p1), axis=1)
+    CHECK: def main(x: f32(1, 3, 8, 8)) -> f32(1, 10, 8, 8):
+    CHECK: [[WIDE:lv[0-9]*]]: f32(1, 4, 8, 8) = cls.unit_0(x, const)
+    CHECK-NEXT: [[NARROW:lv[0-9]+]]: f32(1, 6, 8, 8) = cls.unit_1(x, const)
+    CHECK-NEXT: f32(1, 10, 8, 8) = cls.unit_2([[WIDE]], [[NARROW]])
+    """
+    filecheck(scheduled(name), checks, tmp_path)
+
+
+def test_a_merged_convolution_and_its_split(tmp_path: Path) -> None:
+    checks = """
+    CHECK: def unit_0(p0: f32(1, 3, 8, 8), p1: f32(10, 3, 3, 3), p2: f32(1, 10, 1, 1))
+    CHECK-NEXT: R.func_attr({"ios.group": 0, "ios.stage": 0, "ios.unit": "lv+lv1", "num_input": 1})
+    CHECK: f32(1, 10, 8, 8) = R.nn.conv2d(p0, p1, strides=[1, 1], padding=[1, 1, 1, 1]
+    CHECK-NEXT: R.add(
+    CHECK-NEXT: R.nn.relu(
+    CHECK-NEXT: R.Tuple(f32(1, 4, 8, 8), f32(1, 6, 8, 8)) = R.split(
+    CHECK-SAME: indices_or_sections=[4], axis=1)
+    CHECK-NOT: R.nn.conv2d
+    CHECK: def unit_1(p0: f32(1, 4, 8, 8), p1: f32(1, 6, 8, 8)) -> f32(1, 10, 8, 8):
+    CHECK: R.concat((p0, p1), axis=1)
+    CHECK: def main(
+    CHECK: [[BOTH:lv]]: R.Tuple(f32(1, 4, 8, 8), f32(1, 6, 8, 8)) = cls.unit_0(x, const, const)
+    CHECK-NEXT: [[WIDE:lv[0-9]+]]: f32(1, 4, 8, 8) = [[BOTH]][0]
+    CHECK-NEXT: [[NARROW:lv[0-9]+]]: f32(1, 6, 8, 8) = [[BOTH]][1]
+    CHECK-NEXT: f32(1, 10, 8, 8) = cls.unit_1([[WIDE]], [[NARROW]])
+    """
+    filecheck(scheduled("merged"), checks, tmp_path)
+
+
+def test_outputs_keep_their_order(tmp_path: Path) -> None:
+    """The schedule calls the pool, which is the first output, last."""
+    checks = """
+    CHECK: def main(x: f32(1, 4, 8, 8)) -> R.Tuple(
+    CHECK: [[INNER:lv[0-9]*]]: f32(1, 8, 8, 8) = cls.unit_0(x, const)
+    CHECK-NEXT: [[HEAD:lv[0-9]+]]: f32(1, 2, 8, 8) = cls.unit_1([[INNER]], const)
+    CHECK-NEXT: [[POOL:lv[0-9]+]]: f32(1, 8, 4, 4) = cls.unit_2([[INNER]])
+    CHECK-NEXT: = [[POOL]], [[INNER]], [[HEAD]]
+    """
+    filecheck(scheduled("outputs"), checks, tmp_path)
+
+
+def test_a_chain_with_a_residual(tmp_path: Path) -> None:
+    checks = """
+    CHECK: def unit_2(p0: f32(1, 4, 8, 8), p1: f32(1, 4, 8, 8)) -> f32(1, 4, 8, 8):
+    CHECK: R.add(p0, p1)
+    CHECK-NEXT: R.sigmoid(
+    CHECK: def main(
+    CHECK: [[FIRST:lv[0-9]*]]: f32(1, 4, 8, 8) = cls.unit_0(x, const)
+    CHECK-NEXT: [[SECOND:lv[0-9]+]]: f32(1, 4, 8, 8) = cls.unit_1([[FIRST]], const)
+    CHECK-NEXT: cls.unit_2([[SECOND]], x)
+    """
+    module = scheduled("residual")
+    filecheck(module, checks, tmp_path)
+    # One code, compiled once; two functions, because each says where it stands.
+    first, second = (module[f"unit_{unit}"] for unit in range(2))
+    moved = first.with_attrs({UNIT: str(second.attrs[UNIT]), STAGE: second.attrs[STAGE]})
+    tvm.ir.assert_structural_equal(moved, second)
+
+
+def test_the_order_of_least_memory(tmp_path: Path) -> None:
+    """Functions keep their names and are given their new stages."""
+    checks = """
+    CHECK: def unit_0(p0: f32(1, 3, 8, 8), p1: f32(16, 3, 3, 3))
+    CHECK-NEXT: "ios.stage": 2,
+    CHECK: def unit_1(p0: f32(1, 3, 8, 8), p1: f32(64, 3, 3, 3))
+    CHECK-NEXT: "ios.stage": 0,
+    CHECK: def unit_2(p0: f32(1, 64, 8, 8), p1: f32(1, 64, 3, 3))
+    CHECK-NEXT: "ios.stage": 1,
+    CHECK: def unit_3(p0: f32(1, 16, 8, 8), p1: f32(1, 1, 8, 8))
+    CHECK-NEXT: "ios.stage": 3,
+    CHECK: R.concat(
+    CHECK-NEXT: R.nn.softmax(
+    CHECK: def main(
+    CHECK: [[WIDE:lv[0-9]*]]: f32(1, 64, 8, 8) = cls.unit_1(x, const)
+    CHECK-NEXT: [[NARROW:lv[0-9]*]]: f32(1, 1, 8, 8) = cls.unit_2([[WIDE]], const)
+    CHECK-NEXT: [[FIRST:lv[0-9]*]]: f32(1, 16, 8, 8) = cls.unit_0(x, const)
+    CHECK-NEXT: f32(1, 17, 8, 8) = cls.unit_3([[FIRST]], [[NARROW]])
+    """
+    filecheck(scheduled("memory"), checks, tmp_path)

@@ -1,0 +1,109 @@
+"""Small ONNX graphs in Relay, scheduled; ``tests/passes/test_ir_pairs.py`` has them in Relax."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tvm
+from relay_text import filecheck
+from shared_graphs import SHARED_GRAPHS, numbered, unnamed
+
+from relay_passes.relay.importer import import_onnx
+from runtime_ext.ir_form import CALLS, SCHEDULE
+
+
+def scheduled(name: str) -> tvm.IRModule:
+    return SHARED_GRAPHS[name].scheduled(import_onnx)[1]
+
+
+@pytest.mark.parametrize("name", SHARED_GRAPHS)
+def test_units_and_stages_are_those_of_the_model(name: str) -> None:
+    """They are told by the model without TVM, so they are the same in both dialects."""
+    shared = SHARED_GRAPHS[name]
+    units, module = shared.scheduled(import_onnx)
+    assert tuple(op.kind for op in units.operators) == shared.kinds
+    assert unnamed(str(module.attrs[SCHEDULE])) == shared.attribute()
+    # A unit of several kernels is several calls.
+    calls = dict.fromkeys(tuple(call) for call in json.loads(str(module.attrs[CALLS])))
+    assert numbered(units, list(calls)) == shared.places()
+
+
+@pytest.mark.parametrize("name", ["concurrent", "sequential"])
+def test_branches(name: str, tmp_path: Path) -> None:
+    """The same text; only the module's attributes say what runs side by side."""
+    checks = """
+    CHECK: fn (%x: f32(1, 3, 8, 8)) -> f32(1, 10, 8, 8) {
+    CHECK-NEXT: [[F:%[0-9]+]] = fn (%p0: f32(1, 3, 8, 8), %p1: f32(4, 3, 3, 3), Primitive=1)
+    CHECK-NEXT: nn.conv2d({{.*}}, padding=[1, 1, 1, 1], channels=4, kernel_size=[3, 3])
+    CHECK-NEXT: nn.relu(
+    CHECK: let [[WIDE:%Conv_0]]: f32(1, 4, 8, 8) = [[F]](%x, const)
+    CHECK-NEXT: [[G:%[0-9]+]] = fn (%p01: f32(1, 3, 8, 8), %p11: f32(6, 3, 1, 1), Primitive=1)
+    CHECK-NEXT: nn.conv2d({{.*}}, padding=[0, 0, 0, 0], channels=6, kernel_size=[1, 1])
+    CHECK-NEXT: nn.relu(
+    CHECK: let [[NARROW:%Conv_1]]: f32(1, 6, 8, 8) = [[G]](%x, const)
+    CHECK-NEXT: [[H:%[0-9]+]] = fn ({{.*}}Primitive=1) -> f32(1, 10, 8, 8)
+    CHECK: concatenate({{.*}}, axis=1)
+    CHECK: let [[ALL:%Concat_0]]: f32(1, 10, 8, 8) = [[H]]([[WIDE]], [[NARROW]])
+    CHECK-NEXT: [[ALL]]
+    """
+    filecheck(scheduled(name), checks, tmp_path)
+
+
+def test_a_merged_convolution_and_its_split(tmp_path: Path) -> None:
+    checks = """
+    CHECK: [[F:%[0-9]+]] = fn (%p0: f32(1, 3, 8, 8), %p1: f32(10, 3, 3, 3), %p2: f32(10, 1, 1), Prim
+    CHECK-NEXT: nn.conv2d({{.*}}, padding=[1, 1, 1, 1], channels=10, kernel_size=[3, 3])
+    CHECK-NEXT: add(
+    CHECK-NEXT: nn.relu(
+    CHECK: let [[Y:%.*_0]]: f32(1, 10, 8, 8) = [[F]](%x, const, const)
+    CHECK-NEXT: [[G:%[0-9]+]] = fn ({{.*}}Primitive=1) -> (f32(1, 4, 8, 8), f32(1, 6, 8, 8))
+    CHECK-NEXT: split({{.*}}, indices_or_sections=[4], axis=1)
+    CHECK: let [[BOTH:%.*_1]]: (f32(1, 4, 8, 8), f32(1, 6, 8, 8)) = [[G]]([[Y]])
+    CHECK-NEXT: [[WIDE:%[0-9]+]] = [[BOTH]].0
+    CHECK-NEXT: [[NARROW:%[0-9]+]] = [[BOTH]].1
+    CHECK-NOT: nn.conv2d
+    CHECK: let %Concat_0: f32(1, 10, 8, 8) = {{%[0-9]+}}([[WIDE]], [[NARROW]])
+    """
+    filecheck(scheduled("merged"), checks, tmp_path)
+
+
+def test_outputs_keep_their_order(tmp_path: Path) -> None:
+    """The schedule calls the pool, which is the first output, last."""
+    checks = """
+    CHECK: let [[INNER:%Conv_0]]: f32(1, 8, 8, 8) = {{%[0-9]+}}(%x, const)
+    CHECK: let [[HEAD:%Conv_1]]: f32(1, 2, 8, 8) = {{%[0-9]+}}([[INNER]], const)
+    CHECK: let [[POOL:%MaxPool_0]]: f32(1, 8, 4, 4) = {{%[0-9]+}}([[INNER]])
+    CHECK-NEXT: ([[POOL]], [[INNER]], [[HEAD]])
+    """
+    filecheck(scheduled("outputs"), checks, tmp_path)
+
+
+def test_a_chain_with_a_residual(tmp_path: Path) -> None:
+    checks = """
+    CHECK: let [[FIRST:%Conv_0]]: f32(1, 4, 8, 8) = {{%[0-9]+}}(%x, const)
+    CHECK: let [[SECOND:%Conv_1]]: f32(1, 4, 8, 8) = {{%[0-9]+}}([[FIRST]], const)
+    CHECK: fn ({{.*}}Primitive=1) -> f32(1, 4, 8, 8)
+    CHECK-NEXT: add(
+    CHECK-NEXT: sigmoid(
+    CHECK: let %Add_0: f32(1, 4, 8, 8) = {{%[0-9]+}}([[SECOND]], %x)
+    """
+    module = scheduled("residual")
+    filecheck(module, checks, tmp_path)
+    # One code, compiled once: the functions do not say where they stand.
+    first = module["main"].body
+    tvm.ir.assert_structural_equal(first.value.op, first.body.value.op)
+
+
+def test_the_order_of_least_memory(tmp_path: Path) -> None:
+    """A softmax is a kernel of its own, in the unit of what it reads."""
+    checks = """
+    CHECK: let [[WIDE:%Conv_1]]: f32(1, 64, 8, 8) = {{%[0-9]+}}(%x, const)
+    CHECK: let [[NARROW:%Conv_2]]: f32(1, 1, 8, 8) = {{%[0-9]+}}([[WIDE]], const)
+    CHECK: let [[FIRST:%Conv_0]]: f32(1, 16, 8, 8) = {{%[0-9]+}}(%x, const)
+    CHECK: let [[ALL:%Concat_0_0]]: f32(1, 17, 8, 8) = {{%[0-9]+}}([[FIRST]], [[NARROW]])
+    CHECK: nn.softmax(
+    CHECK: let %Concat_0_1: f32(1, 17, 8, 8) = {{%[0-9]+}}([[ALL]])
+    """
+    filecheck(scheduled("memory"), checks, tmp_path)
