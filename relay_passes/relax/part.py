@@ -51,14 +51,21 @@ def emit_part(
     if not wanted:
         return
     if operator.kind == "slice":
-        _emit_slice(builder, extraction, op, made, boxes, prefix)
+        # What is there is cut and sliced at once.
+        (read,), (tensor,) = operator.inputs, operator.outputs
+        box = _read(extraction, op, wanted)[read]
+        axes, along = (cast(tuple[int, ...], operator.attrs[name]) for name in ("axes", "steps"))
+        (binding,) = extraction.bindings[op]
+        name = "" if prefix is None else f"{prefix}{binding.var.name}"
+        steps = dict(zip(axes, along, strict=True))
+        made[tensor] = cut(builder, made[read], _held(extraction, boxes, read), box, name, steps)
         return
     inputs = dict(made)
     for tensor, box in _read(extraction, op, wanted).items():
-        described = graph.tensors[tensor]
-        held = whole(described.shape) if described.constant else boxes[tensor]
+        held = _held(extraction, boxes, tensor)
         if box == held:
             continue
+        described = graph.tensors[tensor]
         if described.constant:
             if isinstance(made[tensor], relax.Var):
                 raise _written_down(extraction, next(iter(wanted)))
@@ -87,46 +94,40 @@ def emit_part(
         made[tensor] = inputs[tensor]
 
 
-def cut(builder: relax.BlockBuilder, value: Any, held: Box, box: Box, name: str = "") -> Any:
-    """A box of a tensor of which a value is another box that contains it."""
-    axes = [axis for axis, (a, b) in enumerate(zip(held, box, strict=True)) if a != b]
+def cut(
+    builder: relax.BlockBuilder,
+    value: Any,
+    held: Box,
+    box: Box,
+    name: str = "",
+    steps: Mapping[int, int] | None = None,
+) -> Any:
+    """A box of a tensor of which a value is another box that contains it.
+
+    Along the axes of ``steps`` every so many elements of the box, the last first where that is
+    negative.
+    """
+    steps = steps or {}
+    axes = [axis for axis in range(len(box)) if held[axis] != box[axis] or axis in steps]
     if not axes:
         return value
-    begins = [box[axis][0] - held[axis][0] for axis in axes]
-    ends = [box[axis][1] - held[axis][0] for axis in axes]
-    return builder.emit(relax.op.strided_slice(value, axes, begins, ends), name)
-
-
-def _emit_slice(
-    builder: relax.BlockBuilder,
-    extraction: Extraction,
-    op: int,
-    made: dict[int, Any],
-    boxes: Mapping[int, Box],
-    prefix: str | None,
-) -> None:
-    """Emit a slice of what of its input is there, which is cut and sliced at once."""
-    operator = extraction.graph.operators[op]
-    (read,), (tensor,) = operator.inputs, operator.outputs
-    ((_, box),) = _read(extraction, op, {tensor: boxes[tensor]}).items()
-    described = extraction.graph.tensors[read]
-    held = whole(described.shape) if described.constant else boxes[read]
-    steps = dict(zip(*(cast(Any, operator.attrs[key]) for key in ("axes", "steps")), strict=True))
-    axes = [axis for axis in range(len(box)) if box[axis] != held[axis] or axis in steps]
     begins, ends = list[int](), list[int]()
     for axis in axes:
-        first, last = (place - held[axis][0] for place in (box[axis][0], box[axis][1] - 1))
+        (begin, end), (first, last) = box[axis], held[axis]
         if steps.get(axis, 1) > 0:
-            begins.append(first)
-            ends.append(last + 1)
+            begins.append(begin - first)
+            ends.append(end - first)
         else:
-            begins.append(last)
-            # Counted from behind, where the place before the first one is.
-            ends.append(first - 1 if first else held[axis][0] - held[axis][1] - 1)
-    along = [steps.get(axis, 1) for axis in axes]
-    value = relax.op.strided_slice(made[read], axes, begins, ends, along)
-    (binding,) = extraction.bindings[op]
-    made[tensor] = builder.emit(value, "" if prefix is None else f"{prefix}{binding.var.name}")
+            begins.append(end - 1 - first)
+            # The place before the first one is counted from behind.
+            ends.append(begin - 1 - first if begin > first else first - last - 1)
+    along = [steps.get(axis, 1) for axis in axes] if steps else None
+    return builder.emit(relax.op.strided_slice(value, axes, begins, ends, along), name)
+
+
+def _held(extraction: Extraction, boxes: Mapping[int, Box], tensor: int) -> Box:
+    described = extraction.graph.tensors[tensor]
+    return whole(described.shape) if described.constant else boxes[tensor]
 
 
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
