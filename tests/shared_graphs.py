@@ -18,6 +18,8 @@ from tvm_ios.units import form_units
 
 #: The numbers of the units that a call computes, and its stage and group.
 Place = tuple[tuple[int, ...], int, int]
+#: The same with the units' names, as a dialect has them, joined by ``+``.
+Call = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,16 @@ class SharedGraph:
         units = form_units(graph_from_onnx(self.model))
         return unnamed(json.dumps(self.schedule(units).to_json(units)))
 
+    def require_units(self, units: OpGraph, attribute: str, calls: Sequence[Call]) -> None:
+        """Units, the schedule and the calls are those of the model, in whichever dialect."""
+        assert tuple(op.kind for op in units.operators) == self.kinds
+        assert unnamed(attribute) == self.attribute()
+        number = {op.name: i for i, op in enumerate(units.operators)}
+        assert self.places() == [
+            (tuple(number[name] for name in names.split("+")), stage, group)
+            for names, stage, group in calls
+        ]
+
     def places(self) -> list[Place]:
         """The calls of ``main``, in order."""
         made: list[Place] = []
@@ -77,15 +89,6 @@ def unnamed(text: str) -> dict[str, Any]:
     schedule = json.loads(text)
     del schedule["units"]
     return schedule
-
-
-def numbered(units: OpGraph, calls: Sequence[tuple[str, int, int]]) -> list[Place]:
-    """Calls with the units' numbers for their names."""
-    number = {op.name: i for i, op in enumerate(units.operators)}
-    return [
-        (tuple(number[name] for name in names.split("+")), stage, group)
-        for names, stage, group in calls
-    ]
 
 
 def _concurrent(*groups: tuple[int, ...]) -> Stage:
