@@ -23,6 +23,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from runtime_ext.buffers import content_key
+from runtime_ext.cuda.nvrtc import find_nvcc
 from runtime_ext.tvm_baseline import compile_baseline
 from tvm_ios.array_files import Array
 from tvm_ios.errors import UserError
@@ -90,7 +91,7 @@ def weights_as_parameters(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Arra
 
 
 def _compile_for_gpu(module: tvm.IRModule, target: Any, library: Path) -> None:
-    nvcc = shutil.which("nvcc", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+    nvcc = find_nvcc()
     compiler = os.environ.get("CXX") or shutil.which("g++")
     if nvcc is None or compiler is None:
         raise UserError(

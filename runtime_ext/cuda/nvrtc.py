@@ -60,7 +60,7 @@ def compile_cubin(source: str, arch: str) -> Cubin:
     """
     if _nvrtc() is not None:
         code, said = _by_nvrtc(source, arch)
-    elif nvcc := _nvcc():
+    elif nvcc := find_nvcc():
         code, said = _by_nvcc(nvcc, source, arch)
     else:
         raise UserError(
@@ -73,7 +73,7 @@ def compile_cubin(source: str, arch: str) -> Cubin:
 
 def has_compiler() -> bool:
     """Whether anything can be compiled here."""
-    return _nvrtc() is not None or _nvcc() is not None
+    return _nvrtc() is not None or find_nvcc() is not None
 
 
 def compiler_version() -> str:
@@ -82,7 +82,7 @@ def compiler_version() -> str:
     if nvrtc is not None:
         _, major, minor = nvrtc.nvrtcVersion()
         return f"nvrtc {major}.{minor}"
-    return f"nvcc {_nvcc()}"
+    return f"nvcc {find_nvcc()}"
 
 
 @cache
@@ -97,7 +97,8 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
-def _nvcc() -> str | None:
+def find_nvcc() -> str | None:
+    """The path of CUDA's compiler, on ``PATH`` or in the toolkit; None where there is none."""
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
 
