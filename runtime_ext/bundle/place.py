@@ -172,10 +172,10 @@ def _open_cuda(bundle: Bundle, streams: int, cache: Path, with_cudnn: bool) -> P
 
     rtasks = bundle.rtasks
     assert rtasks is not None
-    without = "" if with_cudnn else "it was left out: drop --no-cudnn"
+    found, without = "", "it was left out: drop --no-cudnn"
     if with_cudnn:
         try:
-            cudnn.version()
+            found, without = cudnn.version(), ""
         except cudnn.CudnnError:
             without = "it is not installed: pip install nvidia-cudnn-cu13"
     facts = {
@@ -183,7 +183,7 @@ def _open_cuda(bundle: Bundle, streams: int, cache: Path, with_cudnn: bool) -> P
         "cuda": call("cuDriverGetVersion"),
         "clocks": clocks(device),
         "compiler": compiler_here(rtasks),
-        "cudnn": f"none; {without}" if without else cudnn.version(),
+        "cudnn": found or f"none; {without}",
     }
     fuser = bundle_fuser(rtasks, kernels, device, cache)
     return Place(Gpu(lanes=streams), kernels.__getitem__, open_session, facts, fuser, without)
