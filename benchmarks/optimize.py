@@ -4,8 +4,7 @@ Each network is optimised and run in processes of its own by the command line; w
 written at once, and a network that was measured before is skipped (``--again`` repeats it), so
 that all can be measured piece by piece. ``stages_measured`` is 0 where the cache has what a run
 that was cut short had measured, or three measurements. The outputs are compared with ONNX
-Runtime's; of probabilities the logarithms
-are, because a softmax hides errors.
+Runtime's; of probabilities the logarithms are, because a softmax hides errors.
 """
 
 from __future__ import annotations

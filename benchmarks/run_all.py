@@ -1,4 +1,4 @@
-"""Every CPU benchmark, one after another; each writes a file under results/."""
+"""What stands in the first table of README.md, one after another; each writes under results/."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ def main() -> None:
         ("arena.py", lanes),
         ("vdevice.py", lanes),
         ("fine_grained_waits.py", lanes),
+        ("graphturbo_model.py", lanes),
+        ("graphturbo_cpu.py", lanes),
+        ("memory.py", []),
     ):
         print(f"== {name}", flush=True)
         script = Path(__file__).parent / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from pathlib import Path
 
@@ -24,6 +25,7 @@ PUBLISHED = Path(__file__).parents[2] / "shared/data/ios-graphs"
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     figures = []
     for model in ("squeezenet", "inception_v3", "nasnet_a", "randwire"):
         graph = load_graph(model)

@@ -18,7 +18,9 @@ from tvm_ios.models import load_onnx
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = typer.main.get_group(app).commands
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted(
+    path for place in (".", "docs", "benchmarks") for path in ROOT.glob(f"{place}/*.md")
+)
 IDS = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 
