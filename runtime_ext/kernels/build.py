@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm
@@ -24,11 +25,24 @@ from runtime_ext.kernels.spec import (
     Interpolation,
     Mean,
     Normalisation,
+    Pointwise,
     Pooling,
     Product,
     Spec,
 )
 from runtime_ext.kernels.vector_unit import VectorUnit
+
+#: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
+_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
+    Contraction: contraction,
+    Pooling: pooling,
+    Mean: mean,
+    Product: product,
+    Normalisation: normalisation,
+    Interpolation: interpolation,
+    Interleave: interleave,
+    Pointwise: pointwise,
+}
 
 
 def build_kernel(
@@ -68,22 +82,7 @@ def tir_of(spec: Spec | Generic | Scheduled, target: Any, unit: VectorUnit) -> P
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)
     if isinstance(spec, Finer):
-        write = pooling if isinstance(spec.kernel, Pooling) else pointwise
-        function, tiles = write(spec.kernel, unit, finer=True)
-    elif isinstance(spec, Contraction):
-        function, tiles = contraction(spec, unit)
-    elif isinstance(spec, Pooling):
-        function, tiles = pooling(spec, unit)
-    elif isinstance(spec, Mean):
-        function, tiles = mean(spec, unit)
-    elif isinstance(spec, Product):
-        function, tiles = product(spec, unit)
-    elif isinstance(spec, Normalisation):
-        function, tiles = normalisation(spec, unit)
-    elif isinstance(spec, Interpolation):
-        function, tiles = interpolation(spec, unit)
-    elif isinstance(spec, Interleave):
-        function, tiles = interleave(spec, unit)
+        function, tiles = _WRITERS[type(spec.kernel)](spec.kernel, unit, finer=True)
     else:
-        function, tiles = pointwise(spec, unit)
+        function, tiles = _WRITERS[type(spec)](spec, unit)
     return Phases((Phase(function, tiles, tuple(range(len(spec.buffers)))),), ())

@@ -9,11 +9,12 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.kernels.blocking import UNROLLED
-from runtime_ext.kernels.code import Code, Index, constant, equal, load, low_lanes
+from runtime_ext.kernels.code import Index, constant, equal, load, low_lanes
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.rows import Run, column, kernel_rows, row_runs
 from runtime_ext.kernels.spec import USUAL_TILES, Contraction
 from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.tile_code import TileCode
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
@@ -52,12 +53,10 @@ class TilePlan:
 def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a contraction and its number of tiles."""
     plan = plan_tiles(spec, unit)
-    buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
-    begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
-    code = Code()
-    with code.loop("tile", begin, end) as tile:
-        _Writer(spec, plan, unit, buffers, code).tile(tile)
-    return code.function(buffers, begin, end), plan.tiles
+    code = TileCode(spec.buffers)
+    with code.tiles(plan.tiles) as tile:
+        _Writer(spec, plan, unit, code).tile(tile)
+    return code.kernel()
 
 
 def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
@@ -96,10 +95,9 @@ class _Place:
 
 
 class _Writer:
-    def __init__(
-        self, spec: Contraction, plan: TilePlan, unit: VectorUnit, buffers: list[Any], code: Code
-    ) -> None:
-        self.spec, self.plan, self.unit, self.buffers, self.code = spec, plan, unit, buffers, code
+    def __init__(self, spec: Contraction, plan: TilePlan, unit: VectorUnit, code: TileCode) -> None:
+        self.spec, self.plan, self.unit, self.code = spec, plan, unit, code
+        self.buffers = code.buffers
 
     def tile(self, tile: Any) -> None:
         """One block of channels for a row of pixels, or for a strip of it."""

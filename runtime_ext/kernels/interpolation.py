@@ -10,25 +10,24 @@ from runtime_ext.kernels.code import Code, Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Interpolation, Statement
 from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.tile_code import TileCode
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 
 def interpolation(spec: Interpolation, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of an interpolation and its number of tiles, an input row each."""
     height, width = spec.pixels
-    buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
-    begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
-    code = Code()
-    with code.loop("tile", begin, end) as tile:
+    code = TileCode(spec.buffers)
+    with code.tiles(spec.batch * height) as tile:
         image, row = divide(code, "image", tile, height, spec.batch)
         with code.loop("x", 0, width) as column:
-            writer = Interpolator(spec, buffers, code, image, row, column)
+            writer = Interpolator(spec, code.buffers, code, image, row, column)
             if spec.channels >= unit.lanes:
                 with code.loop("c", 0, spec.channels // unit.lanes) as c:
                     writer.channels(code.bind("channel", c * unit.lanes), unit.lanes)
             if rest := spec.channels % unit.lanes:
                 writer.channels(spec.channels - rest, rest)
-    return code.function(buffers, begin, end), spec.batch * height
+    return code.kernel()
 
 
 class Interpolator:

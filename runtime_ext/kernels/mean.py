@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import tirx
-
-from runtime_ext.kernels.code import Code, Index, constant, equal, load
+from runtime_ext.kernels.code import Index, constant, equal, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean
 from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.tile_code import TileCode
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 #: Vectors of channels that are summed together: enough sums in flight to hide latency.
@@ -20,29 +19,25 @@ def mean(spec: Mean, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a mean over all pixels and its number of tiles (blocks of channels)."""
     block = _VECTORS * unit.lanes
     blocks = -(-spec.channels // block)
-    buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
-    begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
-    code = Code()
-    with code.loop("tile", begin, end) as tile:
+    code = TileCode(spec.buffers)
+    with code.tiles(spec.batch * blocks) as tile:
         image, part = divide(code, "image", tile, blocks, spec.batch)
         rest = spec.channels - (blocks - 1) * block
         widths = [min(unit.lanes, rest - v * unit.lanes) for v in range(_VECTORS)]
         short = [w for w in widths if w > 0]
         if rest == block:
-            _sum(spec, code, buffers, image, part * block, [unit.lanes] * _VECTORS)
+            _sum(spec, code, image, part * block, [unit.lanes] * _VECTORS)
         elif blocks == 1:
-            _sum(spec, code, buffers, image, 0, short)
+            _sum(spec, code, image, 0, short)
         else:
             with code.branch(part < blocks - 1):
-                _sum(spec, code, buffers, image, part * block, [unit.lanes] * _VECTORS)
+                _sum(spec, code, image, part * block, [unit.lanes] * _VECTORS)
             with code.branch(equal(part, blocks - 1)):
-                _sum(spec, code, buffers, image, (blocks - 1) * block, short)
-    return code.function(buffers, begin, end), spec.batch * blocks
+                _sum(spec, code, image, (blocks - 1) * block, short)
+    return code.kernel()
 
 
-def _sum(
-    spec: Mean, code: Code, buffers: list[Any], image: Index, channel: Index, widths: list[int]
-) -> None:
+def _sum(spec: Mean, code: TileCode, image: Index, channel: Index, widths: list[int]) -> None:
     sn, sh, sw, sc = spec.data.strides
     starts = [sum(widths[:v]) for v in range(len(widths))]
     accumulators = [code.accumulators(1, lanes)[0] for lanes in widths]
@@ -52,7 +47,7 @@ def _sum(
     with code.loop("y", 0, spec.pixels[0]) as y, code.loop("x", 0, spec.pixels[1]) as x:
         origin = spec.data.offset + image * sn + y * sh + x * sw + channel * sc
         for acc, lanes, start in zip(accumulators, widths, starts, strict=True):
-            value = load(buffers[spec.data.buffer], origin + start * sc, lanes, sc)
+            value = load(code.buffers[spec.data.buffer], origin + start * sc, lanes, sc)
             if spec.prologue != ACC:
                 value = activate(code, spec.prologue, value, lanes)
             code.store(acc, 0, load(acc, 0, lanes) + value, lanes)
@@ -61,4 +56,4 @@ def _sum(
         value = load(acc, 0, lanes) / constant(count, lanes)
         for statement in spec.statements:
             grid = (image, 0, 0)
-            store_statement(code, buffers, statement, grid, channel + start, value, lanes)
+            store_statement(code, code.buffers, statement, grid, channel + start, value, lanes)

@@ -7,10 +7,11 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.code import Code, Index, constant, load
+from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Normalisation
-from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.statements import activate, store_statement
+from runtime_ext.kernels.tile_code import TileCode
 from runtime_ext.kernels.transcendental import exp
 from runtime_ext.kernels.vector_unit import VectorUnit
 
@@ -27,20 +28,11 @@ Change = Callable[[Any, int], Any]
 
 def normalisation(spec: Normalisation, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a normalisation and its number of tiles (runs of rows)."""
-    buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
-    begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
-    code = Code()
-    batch, height, width = spec.grid
-    strip = max(1, min(width, _ELEMENTS // spec.count))
-    strips = -(-width // strip)
-    with code.loop("tile", begin, end) as tile:
-        line, part = divide(code, "line", tile, strips, batch * height)
-        image, row = divide(code, "image", line, height, batch)
-        first = code.bind("first", part * strip)
-        last = first + strip if width % strip == 0 else tirx.min(first + strip, width)
-        with code.loop("x", first, last) as x:
-            _Row(spec, unit, code, buffers, (image, row, x)).write()
-    return code.function(buffers, begin, end), batch * height * strips
+    code = TileCode(spec.buffers)
+    strip = max(1, min(spec.grid[2], _ELEMENTS // spec.count))
+    with code.pixels(spec.grid, strip) as grid:
+        _Row(spec, unit, code, grid).write()
+    return code.kernel()
 
 
 class _Row:
@@ -50,12 +42,11 @@ class _Row:
         self,
         spec: Normalisation,
         unit: VectorUnit,
-        code: Code,
-        buffers: list[Any],
+        code: TileCode,
         grid: tuple[Index, Index, Index],
     ) -> None:
-        self.spec, self.lanes, self.code, self.buffers = spec, unit.lanes, code, buffers
-        self.grid = grid
+        self.spec, self.lanes, self.code, self.grid = spec, unit.lanes, code, grid
+        self.buffers = code.buffers
         strides = zip(grid, spec.data.strides, strict=False)
         origin = spec.data.offset + sum(index * stride for index, stride in strides)
         self.origin = code.bind("origin", origin)

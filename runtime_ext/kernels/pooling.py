@@ -6,11 +6,12 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.code import Code, Index, broadcast, constant, equal, load
+from runtime_ext.kernels.code import Index, broadcast, constant, equal, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.rows import Run, column, kernel_rows, row_runs
 from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.tile_code import TileCode
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 #: Bytes of input rows that stay in the first-level cache from one row of results to the next.
@@ -29,13 +30,11 @@ def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, 
     rows = spec.batch * spec.window.output[0]
     chunk = channels_a_tile(spec, finer)
     chunks = -(-spec.channels // chunk)
-    buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
-    begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
-    code = Code()
-    with code.loop("tile", begin, end) as tile:
+    code = TileCode(spec.buffers)
+    with code.tiles(rows * chunks) as tile:
         part, line = divide(code, "part", tile, rows, chunks)
         image, row = divide(code, "image", line, spec.window.output[0], spec.batch)
-        writer = _Writer(spec, unit, buffers, code, image, row)
+        writer = _Writer(spec, unit, code, image, row)
         if chunks == 1:
             writer.channels(0, chunk)
         else:
@@ -47,7 +46,7 @@ def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, 
                     writer.channels(code.bind("c0", part * chunk), chunk)
                 with code.branch(equal(part, chunks - 1)):
                     writer.channels((chunks - 1) * chunk, rest)
-    return code.function(buffers, begin, end), rows * chunks
+    return code.kernel()
 
 
 def channels_a_tile(spec: Pooling, finer: bool) -> int:
@@ -60,15 +59,9 @@ def channels_a_tile(spec: Pooling, finer: bool) -> int:
 
 class _Writer:
     def __init__(
-        self,
-        spec: Pooling,
-        unit: VectorUnit,
-        buffers: list[Any],
-        code: Code,
-        image: Index,
-        row: Index,
+        self, spec: Pooling, unit: VectorUnit, code: TileCode, image: Index, row: Index
     ) -> None:
-        self.spec, self.unit, self.buffers, self.code = spec, unit, buffers, code
+        self.spec, self.unit, self.buffers, self.code = spec, unit, code.buffers, code
         self.image, self.row = image, row
         width = spec.window.kernel[1] if spec.kind == "depthwise" else 0
         self.pixels = max(1, min(8 if unit.registers < 32 else 12, unit.registers - 4 - width))

@@ -6,9 +6,10 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.code import Code, Index, constant, equal, load
+from runtime_ext.kernels.code import Index, constant, equal, load
 from runtime_ext.kernels.spec import Product
 from runtime_ext.kernels.statements import divide, store_statement
+from runtime_ext.kernels.tile_code import TileCode
 from runtime_ext.kernels.vector_unit import VectorUnit
 
 #: Vectors of columns of a register tile.
@@ -17,18 +18,16 @@ _VECTORS = 4
 
 def product(spec: Product, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a batch of products and its number of tiles (blocks of rows)."""
-    buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(spec.buffers)]
-    begin, end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
-    code = Code()
+    code = TileCode(spec.buffers)
     images, heights, rows = spec.grid
     vectors = min(_VECTORS, -(-spec.columns // unit.lanes))
     # One register for each vector of the second matrix, and one for the first's element.
     block = min(rows, max(1, (unit.registers - vectors - 1) // vectors))
     blocks = -(-rows // block)
-    with code.loop("tile", begin, end) as tile:
+    with code.tiles(images * heights * blocks) as tile:
         matrix, part = divide(code, "matrix", tile, blocks, images * heights)
         image, height = divide(code, "image", matrix, heights, images)
-        writer = _Writer(spec, unit, code, buffers, image, height)
+        writer = _Writer(spec, unit, code, image, height)
         rest = rows - (blocks - 1) * block
         if rest == block or blocks == 1:
             writer.rows(part * block, rest, vectors)
@@ -37,7 +36,7 @@ def product(spec: Product, unit: VectorUnit) -> tuple[Any, int]:
                 writer.rows(part * block, block, vectors)
             with code.branch(equal(part, blocks - 1)):
                 writer.rows((blocks - 1) * block, rest, vectors)
-    return code.function(buffers, begin, end), images * heights * blocks
+    return code.kernel()
 
 
 class _Writer:
@@ -45,12 +44,11 @@ class _Writer:
         self,
         spec: Product,
         unit: VectorUnit,
-        code: Code,
-        buffers: list[Any],
+        code: TileCode,
         image: Index,
         height: Index,
     ) -> None:
-        self.spec, self.lanes, self.code, self.buffers = spec, unit.lanes, code, buffers
+        self.spec, self.lanes, self.code, self.buffers = spec, unit.lanes, code, code.buffers
         self.image, self.height = image, height
 
     def rows(self, row: Index, count: int, vectors: int) -> None:
