@@ -42,7 +42,7 @@ class Solution:
     cost
         Seconds, the sum over the stages.
     stages
-        In the order of execution, with the units' numbers in the block.
+        In the order of execution, with the units' numbers in the block, or in its graph.
     latencies
         Seconds a stage.
     states, transitions

@@ -10,9 +10,10 @@ from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule, Stage
 from tvm_ios.search.block import block_key, cut_into_blocks
 from tvm_ios.search.endings import Pruning
+from tvm_ios.search.ios import Solution
 from tvm_ios.search.network import renumbered
 from tvm_ios.search.policies import Mergeable, strategies_of
-from tvm_ios.search.priced_block import BlockSolution, PricedBlock
+from tvm_ios.search.priced_block import PricedBlock
 from tvm_ios.search.stage_memory import MemoryBudgetError, blocks_memory, stages_peak
 
 #: Called with the blocks done so far and all of them.
@@ -75,9 +76,9 @@ def pareto_front(
         if progress is not None:
             progress(done, len(parts))
 
-    solved: dict[tuple[str, int], BlockSolution] = {}
+    solved: dict[tuple[str, int], Solution] = {}
 
-    def solution(key: str, left: int) -> BlockSolution:
+    def solution(key: str, left: int) -> Solution:
         # More than every stage needs is no limit.
         left = min(left, priced[key].most)
         if (key, left) not in solved:

@@ -11,8 +11,9 @@ from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.block import Block, block_key, cut_into_blocks
 from tvm_ios.search.endings import Pruning
+from tvm_ios.search.ios import Solution
 from tvm_ios.search.policies import Mergeable, strategies_of
-from tvm_ios.search.priced_block import BlockSolution, PricedBlock
+from tvm_ios.search.priced_block import PricedBlock
 from tvm_ios.search.stage_memory import budgeted_blocks
 from tvm_ios.search.stage_order import schedule_of_blocks
 
@@ -92,10 +93,10 @@ def search_graph(
     """
     begin = time.perf_counter()
     strategies = strategies_of(policy)
-    found: dict[str, tuple[Block, BlockSolution]] = {}
+    found: dict[str, tuple[Block, Solution]] = {}
     stages: list[Stage] = []
     latencies: list[float] = []
-    searched: list[BlockSolution] = []
+    searched: list[Solution] = []
     parts = cut_into_blocks(graph, blocks)
     memory = budgeted_blocks(graph, parts, memory_budget)
     for done, (block, (around, left)) in enumerate(zip(parts, memory, strict=True)):
@@ -132,7 +133,7 @@ def search_block(
     strategies: frozenset[Strategy],
     pruning: Pruning,
     mergeable: Mergeable,
-) -> BlockSolution:
+) -> Solution:
     """Find the fastest stages for a bit set of units.
 
     Raises

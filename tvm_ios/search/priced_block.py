@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tvm_ios.cost.model import CostModel
 from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.schedule import Strategy
 from tvm_ios.search.block import Block
 from tvm_ios.search.endings import EndingSpace, Integers, Pruning, enumerate_endings
-from tvm_ios.search.ios import STRATEGIES, Seconds, solve_space
+from tvm_ios.search.ios import STRATEGIES, Seconds, Solution, solve_space
 from tvm_ios.search.policies import Mergeable, candidate_stages, generate_stage
 from tvm_ios.search.stage_memory import BlockMemory, within_budget
-
-
-@dataclass(frozen=True, slots=True)
-class BlockSolution:
-    """The best stages of a block, with the graph's unit numbers.
-
-    Attributes
-    ----------
-    cost
-        Seconds.
-    stages, latencies
-        In the order of execution, with seconds each.
-    states, transitions, endings
-        How much was searched.
-    """
-
-    cost: float
-    stages: tuple[Stage, ...]
-    latencies: tuple[float, ...]
-    states: int
-    transitions: int
-    endings: int
 
 
 @dataclass(frozen=True)
@@ -92,8 +70,8 @@ class PricedBlock:
         """Bytes that no stage needs more than; 0 where no memory is counted."""
         return 0 if self.needs is None else int(self.needs.max(initial=0))
 
-    def solve(self, budget: int | None = None) -> BlockSolution:
-        """The fastest stages, none of which needs more than a budget.
+    def solve(self, budget: int | None = None) -> Solution:
+        """The fastest stages, with the graph's unit numbers; none needs more than a budget.
 
         Raises
         ------
@@ -104,11 +82,5 @@ class PricedBlock:
         if budget is not None and self.needs is not None:
             space = within_budget(space, self.needs, budget)
         solution = solve_space(space, self.latency, self.strategies)
-        return BlockSolution(
-            cost=solution.cost,
-            stages=tuple(self.block.stage(stage) for stage in solution.stages),
-            latencies=solution.latencies,
-            states=solution.states,
-            transitions=solution.transitions,
-            endings=solution.endings,
-        )
+        stages = tuple(self.block.stage(stage) for stage in solution.stages)
+        return replace(solution, stages=stages)
