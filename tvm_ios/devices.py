@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from tvm_ios.errors import UserError
-from tvm_ios.json_text import JsonError, json_object, natural
+from tvm_ios.figure_files import DeviceError, FigureFiles
+from tvm_ios.json_text import natural
 
-_FIGURES = {
-    "peak_flops": "FLOP/s",
-    "bandwidth": "byte/s",
-    "processors": "",
-    "tile_elements": "",
-    "launch_overhead": "s",
-    "stage_overhead": "s",
-}
-
-
-class DeviceError(UserError):
-    """A device that is unknown or misdescribed, with one sentence that says which."""
+_FILES = FigureFiles(
+    "device",
+    "device_data",
+    {
+        "peak_flops": "FLOP/s",
+        "bandwidth": "byte/s",
+        "processors": "",
+        "tile_elements": "",
+        "launch_overhead": "s",
+        "stage_overhead": "s",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +100,24 @@ def load_device(name: str) -> Device:
     DeviceError
         If there is no such device, or its file lacks a figure.
     """
-    if name.endswith(".json"):
-        path = Path(name)
-        if not path.is_file():
-            raise DeviceError(f"there is no device file {name}")
-        text = path.read_text(errors="replace")
-    elif name in device_names():
-        text = device_text(name)
-    else:
-        known = ", ".join(device_names())
-        raise DeviceError(f"there is no device {name!r}: use {known}, or the path of a .json file")
-    try:
-        return _device(name, json_object(text))
-    except JsonError as error:
-        raise DeviceError(f"the device file {name} is not a device: {error}") from error
+    found = _FILES.load(name)
+    return Device(
+        found.name,
+        found.description,
+        **found.values,
+        sources=found.sources,
+        multiprocessor=_multiprocessor(name, found.data.get("multiprocessor")),
+    )
 
 
 def device_names() -> tuple[str, ...]:
     """The devices that come with the package."""
-    return tuple(
-        sorted(f.name.removesuffix(".json") for f in _folder().iterdir() if f.name[-5:] == ".json")
-    )
+    return _FILES.names()
 
 
 def device_text(name: str) -> str:
     """The file of one of :func:`device_names`."""
-    return (_folder() / f"{name}.json").read_text()
+    return _FILES.text(name)
 
 
 def largest_gpu(arch: str) -> Device | None:
@@ -151,44 +140,6 @@ def described_archs() -> tuple[str, ...]:
 def _gpus() -> list[tuple[str, Device]]:
     devices = map(load_device, device_names())
     return [(d.multiprocessor.arch, d) for d in devices if d.multiprocessor is not None]
-
-
-def _folder() -> Any:
-    return resources.files("tvm_ios") / "device_data"
-
-
-def _device(origin: str, data: dict[str, Any]) -> Device:
-    if data.get("format") != "tvm-ios device" or data.get("version") != 1:
-        raise DeviceError(f"{origin} is not a tvm-ios device of version 1")
-    values: dict[str, float] = {}
-    sources: dict[str, str] = {}
-    for key, unit in _FIGURES.items():
-        try:
-            figure = data["figures"][key]
-            values[key], sources[key] = float(figure["value"]), str(figure["source"])
-            fits = not unit or figure["unit"] == unit
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise DeviceError(
-                f"the device {origin} needs a value, unit and source for {key!r}"
-            ) from error
-        sign = values[key] >= 0 if key.endswith("overhead") else values[key] > 0
-        whole = unit or values[key] % 1 == 0
-        if not (fits and sign and whole and math.isfinite(values[key])):
-            raise DeviceError(
-                f"the device {origin} misstates {key!r}: give it in {unit or 'whole numbers'}"
-            )
-    return Device(
-        name=str(data.get("name", origin)),
-        description=str(data.get("description", "")),
-        peak_flops=values["peak_flops"],
-        bandwidth=values["bandwidth"],
-        processors=int(values["processors"]),
-        tile_elements=int(values["tile_elements"]),
-        launch_overhead=values["launch_overhead"],
-        stage_overhead=values["stage_overhead"],
-        sources=sources,
-        multiprocessor=_multiprocessor(origin, data.get("multiprocessor")),
-    )
 
 
 def _multiprocessor(origin: str, data: Any) -> Multiprocessor | None:

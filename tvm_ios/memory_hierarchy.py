@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import Path
-from typing import Any
 
-from tvm_ios.devices import DeviceError
-from tvm_ios.json_text import JsonError, json_object
+from tvm_ios.figure_files import FigureFiles
 
-#: What a description states, and in which unit; no unit is a count.
-_FIGURES = {
-    "clusters": "",
-    "cores": "",
-    "compute_units": "",
-    "local_buffer": "byte",
-    "global_buffer": "byte",
-    "memory_bandwidth": "byte/s",
-    "global_bandwidth": "byte/s",
-    "local_bandwidth": "byte/s",
-    "peak_flops": "FLOP/s",
-    "kernel_overhead": "s",
-}
+_FILES = FigureFiles(
+    "memory hierarchy",
+    "hierarchy_data",
+    {
+        "clusters": "",
+        "cores": "",
+        "compute_units": "",
+        "local_buffer": "byte",
+        "global_buffer": "byte",
+        "memory_bandwidth": "byte/s",
+        "global_bandwidth": "byte/s",
+        "local_bandwidth": "byte/s",
+        "peak_flops": "FLOP/s",
+        "kernel_overhead": "s",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,55 +85,10 @@ def load_hierarchy(name: str) -> MemoryHierarchy:
     DeviceError
         If there is none, or its file lacks or misstates a figure.
     """
-    if name.endswith(".json"):
-        path = Path(name)
-        if not path.is_file():
-            raise DeviceError(f"there is no file {name} of a memory hierarchy")
-        text = path.read_text(errors="replace")
-    elif name in hierarchy_names():
-        text = (_folder() / f"{name}.json").read_text()
-    else:
-        known = ", ".join(hierarchy_names())
-        raise DeviceError(
-            f"no memory hierarchy is called {name!r}: use {known}, or the path of a .json file"
-        )
-    try:
-        return _hierarchy(name, json_object(text))
-    except JsonError as error:
-        raise DeviceError(f"the file {name} is no memory hierarchy: {error}") from error
+    found = _FILES.load(name)
+    return MemoryHierarchy(found.name, found.description, **found.values, sources=found.sources)
 
 
 def hierarchy_names() -> tuple[str, ...]:
     """The hierarchies that come with the package."""
-    names = (file.name for file in _folder().iterdir())
-    return tuple(sorted(n.removesuffix(".json") for n in names if n.endswith(".json")))
-
-
-def _folder() -> Any:
-    return resources.files("tvm_ios") / "hierarchy_data"
-
-
-def _hierarchy(origin: str, data: dict[str, Any]) -> MemoryHierarchy:
-    if data.get("format") != "tvm-ios memory hierarchy" or data.get("version") != 1:
-        raise DeviceError(f"{origin} is not a tvm-ios memory hierarchy of version 1")
-    values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for key, unit in _FIGURES.items():
-        try:
-            figure = data["figures"][key]
-            value, sources[key] = float(figure["value"]), str(figure["source"])
-            right_unit = str(figure["unit"]) == unit
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise DeviceError(
-                f"the device {origin} needs a value, unit and source for {key!r}"
-            ) from error
-        counts = unit in ("", "byte")
-        positive = value >= 0 if key == "kernel_overhead" else value > 0
-        if not (right_unit and positive and math.isfinite(value)) or (counts and value % 1):
-            raise DeviceError(
-                f"the device {origin} misstates {key!r}: give it in {unit or 'whole numbers'}"
-            )
-        values[key] = int(value) if counts else value
-    return MemoryHierarchy(
-        str(data.get("name", origin)), str(data.get("description", "")), **values, sources=sources
-    )
+    return _FILES.names()

@@ -76,7 +76,7 @@ def test_misstated_figures(tmp_path: Path, key: str, change: dict[str, Any]) -> 
 def test_what_is_no_hierarchy(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="use a100, goya, ipu, stcp920"):
         load_hierarchy("tpu")
-    with pytest.raises(DeviceError, match="there is no file"):
+    with pytest.raises(DeviceError, match="there is no memory hierarchy file"):
         load_hierarchy(str(tmp_path / "none.json"))
     with pytest.raises(DeviceError, match="version 1"):
         load(tmp_path, description() | {"version": 2})
