@@ -16,6 +16,9 @@ from tvm_ios.operators import is_bias
 #: The limits of ``Clip`` that are not given.
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 
+#: The default of ``LRN``, as a file would have it.
+_LRN_ALPHA = float(np.float32(1e-4))
+
 #: Integer constants up to this size are attributes of operators without a canonical kind.
 _SMALL = 64
 
@@ -195,7 +198,7 @@ def _lrn(node: Any, _: int) -> Canonical:
     get = node.attributes.get_float
     attrs: Attrs = {
         "size": node.attributes.get_int("size", 1),
-        "alpha": get("alpha", 1e-4),
+        "alpha": get("alpha", _LRN_ALPHA),
         "beta": get("beta", 0.75),
         "bias": get("bias", 1.0),
     }

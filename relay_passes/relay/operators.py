@@ -101,7 +101,8 @@ def _lrn(call: relay.Call) -> tuple[str, Attrs]:
     a = call.attrs
     if int(a.axis) != 1:
         return "nn.lrn", _scalar_attrs(call)
-    factors: Attrs = {"alpha": float(a.alpha), "beta": float(a.beta), "bias": float(a.bias)}
+    # Numbers of ONNX, but the importer's default is none of float32.
+    factors: Attrs = {key: float(np.float32(a[key])) for key in ("alpha", "beta", "bias")}
     return "lrn", {"size": int(a.size), **factors}
 
 

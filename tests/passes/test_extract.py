@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 from onnx_sketch import Sketch
 from relax_sketch import RelaxSketch, module_of
+from same_graphs import SMALL_MODELS, require_same_graphs, small_model
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
@@ -21,22 +21,10 @@ from relay_passes.relax.importer import import_onnx
 from tvm_ios import zoo
 from tvm_ios.models import load_onnx
 from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
 from tvm_ios.units import form_units
 
 op = relax.op
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
-
-
-def assert_same_graphs(model: Any) -> Any:
-    """Both ways lead to the same operators and units; returns the graph of operators."""
-    prepared = prepare(import_onnx(model))
-    ours, theirs = prepared.outliner.extraction.graph, graph_from_onnx(model)
-    work = [sorted((o.kind, o.flops) for o in graph.operators) for graph in (ours, theirs)]
-    assert work[0] == work[1]
-    assert ours.fingerprint == theirs.fingerprint
-    assert prepared.units.fingerprint == form_units(theirs).fingerprint
-    return ours
 
 
 @pytest.mark.parametrize(
@@ -58,68 +46,21 @@ def assert_same_graphs(model: Any) -> Any:
     ],
 )
 def test_zoo(name: str) -> None:
-    assert len(assert_same_graphs(load_onnx(name))) > 10
+    assert len(require_same_graphs(load_onnx(name), import_onnx)) > 10
 
 
 def test_local_response_normalisation_is_one_operator() -> None:
     model = load_onnx(str(LIGHT / "light_inception_v1.onnx"), random_weights=0)
-    graph = assert_same_graphs(model)
+    graph = require_same_graphs(model, import_onnx)
     found = [o for o in graph.operators if o.kind == "lrn"]
     assert [dict(o.attrs)["size"] for o in found] == [5, 5]
     assert all(dict(o.attrs)["beta"] == 0.75 for o in found)
     assert not any("pool3d" in o.kind for o in graph.operators)
 
 
-def _several(sketch: Sketch) -> tuple[str, ...]:
-    y = sketch.op("Relu", sketch.conv("x", 6, 8))
-    return sketch.conv(y, 8, 4), y, sketch.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
-
-
-def _split(sketch: Sketch) -> tuple[str, ...]:
-    a, b, c = sketch.op("Split", "x", sketch.const(np.array([1, 2, 3])), outputs=3, axis=1)
-    return sketch.op("Concat", sketch.op("Relu", c), b, sketch.op("Sigmoid", a), axis=1), a
-
-
-def _mixed(sketch: Sketch) -> tuple[str, ...]:
-    bounds = [sketch.const(np.float32(bound)) for bound in (0, 6)]
-    y = sketch.op("Clip", sketch.conv("x", 6, 6, group=6), *bounds)
-    y = sketch.op("Add", y, sketch.op("AveragePool", "x", kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
-    y = sketch.op("Reshape", sketch.op("GlobalAveragePool", y), sketch.const(np.array([1, -1])))
-    return (sketch.op("Softmax", sketch.op("Gemm", y, sketch.normal(6, 10), sketch.normal(10))),)
-
-
-def _normalised(sketch: Sketch) -> tuple[str, ...]:
-    return (sketch.op("LRN", sketch.conv("x", 6, 8), size=3, alpha=0.02, beta=0.5, bias=2.0),)
-
-
-def _activated(sketch: Sketch) -> tuple[str, ...]:
-    y = sketch.op("HardSwish", sketch.norm(sketch.op("MaxPool", "x", kernel_shape=[1, 1]), 6))
-    gate = sketch.op("GlobalAveragePool", sketch.op("HardSwish", sketch.conv(y, 6, 8)))
-    gate = sketch.op("HardSigmoid", sketch.conv(gate, 8, 6, 1), alpha=0.25, beta=0.4)
-    return (sketch.op("Mul", y, gate),)
-
-
-def _enlarged(sketch: Sketch) -> tuple[str, ...]:
-    weight = sketch.normal(6, 4, 3, 3)
-    y = sketch.op("ConvTranspose", "x", weight, sketch.normal(4), strides=[2, 2], pads=[1, 0, 0, 1])
-    scales = sketch.const([1.0, 1.0, 2.0, 2.0])
-    z = sketch.op("Resize", sketch.op("Relu", y), "", scales, mode="linear")
-    return z, sketch.op("Resize", y, "", scales, coordinate_transformation_mode="asymmetric")
-
-
-def _shuffled(sketch: Sketch) -> tuple[str, ...]:
-    y = sketch.conv("x", 6, 6, 1, group=3)
-    y = sketch.op("Reshape", y, sketch.const(np.array([1, 3, 2, 8, 8])))
-    y = sketch.op("Transpose", y, perm=[0, 2, 1, 3, 4])
-    return (sketch.op("Reshape", y, sketch.const(np.array([1, 6, 8, 8]))),)
-
-
-@pytest.mark.parametrize(
-    "body", [_several, _split, _mixed, _normalised, _activated, _enlarged, _shuffled]
-)
-def test_small_models(body: Any) -> None:
-    sketch = Sketch(1, 6, 8, 8)
-    assert_same_graphs(simplify(sketch.model(*body(sketch))))
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_small_models(name: str) -> None:
+    require_same_graphs(small_model(name), import_onnx)
 
 
 @pytest.mark.parametrize("name", ["inception_block", "nasnet_cell", "squeezenet"])

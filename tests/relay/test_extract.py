@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import tvm
-from onnx_sketch import Sketch
 from relay_sketch import RelaySketch, module_of
+from same_graphs import SMALL_MODELS, require_same_graphs, small_model
 from tvm import relax, relay
 
 from relay_passes.dialect import DialectError
@@ -18,76 +17,21 @@ from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
 from tvm_ios import zoo
 from tvm_ios.models import load_onnx
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.units import form_units
 
 #: Read by the fast tests; TVM takes up to half a minute to import one of the others.
 SMALL = ("inception_block", "several_outputs", "two_inputs", "unet")
-
-
-def assert_same_graphs(model: Any) -> Any:
-    """Both ways lead to the same operators and units; returns the graph of operators."""
-    prepared = prepare(import_onnx(model))
-    ours, theirs = prepared.outliner.extraction.graph, graph_from_onnx(model)
-    work = [sorted((o.kind, o.flops) for o in graph.operators) for graph in (ours, theirs)]
-    assert work[0] == work[1]
-    assert ours.fingerprint == theirs.fingerprint
-    units = form_units(theirs)
-    assert prepared.units.fingerprint == units.fingerprint
-    assert [u.kind for u in prepared.units.operators] == [u.kind for u in units.operators]
-    return ours
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in SMALL else pytest.mark.slow) for n in zoo.names()]
 )
 def test_zoo(name: str) -> None:
-    assert len(assert_same_graphs(load_onnx(name))) > 5
+    assert len(require_same_graphs(load_onnx(name), import_onnx)) > 5
 
 
-def _several(sketch: Sketch) -> tuple[str, ...]:
-    y = sketch.op("Relu", sketch.conv("x", 6, 8))
-    return sketch.conv(y, 8, 4), y, sketch.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
-
-
-def _split(sketch: Sketch) -> tuple[str, ...]:
-    a, b, c = sketch.op("Split", "x", sketch.const(np.array([1, 2, 3])), outputs=3, axis=1)
-    return sketch.op("Concat", sketch.op("Relu", c), b, sketch.op("Sigmoid", a), axis=1), a
-
-
-def _activated(sketch: Sketch) -> tuple[str, ...]:
-    y = sketch.op("Clip", sketch.norm(sketch.conv("x", 6, 6), 6), sketch.const(0.0))
-    z = sketch.op("LeakyRelu", sketch.op("HardSwish", y), alpha=0.1)
-    return (sketch.op("LRN", z, size=3), sketch.op("Softmax", z, axis=-1))
-
-
-def _enlarged(sketch: Sketch) -> tuple[str, ...]:
-    weight = sketch.normal(6, 4, 3, 3)
-    y = sketch.op("ConvTranspose", "x", weight, sketch.normal(4), strides=[2, 2], pads=[1, 0, 0, 1])
-    scales = sketch.const([1.0, 1.0, 2.0, 2.0])
-    return (sketch.op("Resize", sketch.op("Relu", y), "", scales, mode="linear"),)
-
-
-def _moved(sketch: Sketch) -> tuple[str, ...]:
-    y = sketch.op("Pad", "x", sketch.const(np.array([0, 0, 1, 0, 0, 0, 0, 2])), sketch.const(0.5))
-    bounds = (sketch.const(np.array([n])) for n in (-4, 6, 2, 1))
-    y = sketch.op("Transpose", sketch.op("Slice", y, *bounds), perm=[0, 2, 1, 3])
-    return (sketch.op("ReduceMean", y, axes=[-1], keepdims=0),)
-
-
-def _multiplied(sketch: Sketch) -> tuple[str, ...]:
-    """A layer norm, a product with a weight, one of data, and a row gathered."""
-    y = sketch.op("LayerNormalization", "x", sketch.positive(8), sketch.normal(8))
-    y = sketch.op("MatMul", y, sketch.normal(8, 8))
-    z = sketch.op("MatMul", y, sketch.op("Sigmoid", y))
-    return (sketch.op("Gather", z, sketch.const(np.array([-1, 0])), axis=2),)
-
-
-@pytest.mark.parametrize("body", [_several, _split, _activated, _enlarged, _moved, _multiplied])
-def test_small_models(body: Any) -> None:
-    sketch = Sketch(1, 6, 8, 8)
-    assert_same_graphs(simplify(sketch.model(*body(sketch))))
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_small_models(name: str) -> None:
+    require_same_graphs(small_model(name), import_onnx)
 
 
 def test_a_gather_by_data_reads_the_indices_themselves() -> None:
