@@ -224,8 +224,7 @@ def test_bad_usage(arguments: list[str]) -> None:
 
 
 def test_debug_shows_the_traceback() -> None:
-    plain = tvm_ios_process("stats", "alexnet")
-    assert plain.sentence
+    assert tvm_ios("stats", "alexnet").sentence
     loud = tvm_ios_process("stats", "alexnet", "--debug")
     assert loud.code == 1
     assert "Traceback" in loud.stderr
