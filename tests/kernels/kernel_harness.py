@@ -74,8 +74,9 @@ def reference(function: Any, arguments: Sequence[Array]) -> list[Array]:
 
 def _machine(function: Any) -> Any:
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    compiled = tvm.compile(module, target=tvm.target.Target({"kind": "llvm", "num-cores": 2}))
-    return relax.VirtualMachine(compiled, tvm.cpu())
+    # It computes next to nothing: optimising it would take most of its time.
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 2, "opt-level": 0})
+    return relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
 
 
 def shape_of(ty: Any) -> tuple[int, ...]:
