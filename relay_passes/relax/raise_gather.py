@@ -7,15 +7,19 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import bindings_of, operator_name, rebuild, substitute
+from relay_passes.relax.bindings import (
+    bindings_of,
+    operator_name,
+    rebuild,
+    static_shape,
+    substitute,
+)
+from relay_passes.relax.fold_constants import constant_value
 
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseGather")
 class RaiseGather:
-    """Rewrite ``take(x, where(i < 0, i + extent, i))`` to a take whose indices wrap around.
-
-    The extent is that of the axis: nothing else would be in bounds.
-    """
+    """Rewrite ``take(x, where(i < 0, i + extent, i))`` to a take whose indices wrap around."""
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Raise; see :class:`tvm.transform.Pass`."""
@@ -41,10 +45,18 @@ def _unguarded(take: relax.Call, defined: dict[Any, Any]) -> Any:
         return None
     negative, moved = (defined.get(leaf) for leaf in choice.args[:2])
     indices = choice.args[2]
+    extent = static_shape(take.args[0])[int(take.attrs.axis)]
     guarded = (
         operator_name(negative) == "relax.less"
         and operator_name(moved) == "relax.add"
         and negative.args[0].same_as(indices)
         and moved.args[0].same_as(indices)
+        and _is_number(negative.args[1], 0)
+        and _is_number(moved.args[1], extent)
     )
     return indices if guarded else None
+
+
+def _is_number(leaf: Any, number: int) -> bool:
+    value = constant_value(leaf)
+    return value is not None and value.size == 1 and value.item() == number
