@@ -47,6 +47,11 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
             f"{path} was exported with conditions on its dynamic dimensions: "
             "export it with fixed shapes"
         )
+    for name in program.graph_signature.buffers_to_mutate.values():
+        raise ModelError(
+            f"{path} changes its buffer {name!r} whenever it runs, and executables keep nothing "
+            "from run to run: return the new value instead"
+        )
     import torch
     from tvm.relax.frontend.torch import from_exported_program
 
@@ -80,7 +85,7 @@ def _refusal(path: Path, error: Exception) -> str:
             f"{which} not imported by TVM {tvm.__version__}: write the model without, or export "
             "it to ONNX"
         )
-    return f"TVM's importer refuses {path}: {reason[:300]}"
+    return f"TVM's importer refuses {path}, so export it to ONNX: {reason[:300]}"
 
 
 def _load(path: Path, content: bytes) -> Any:
