@@ -165,8 +165,8 @@ def network(sound: Path, room: Path, random: Random) -> None:
     if expected is None or not all(np.isfinite(array).all() for array in expected):
         return
     prepared = prepare(load_model(str(path)).module)
-    schedule = _schedule(prepared, random)
     lanes = int(random.integers(1, 4))
+    schedule = _schedule(prepared, lanes, random)
     executor: Any = random.choice(["native", "poisoning"])
     session = build(apply_schedule(prepared, schedule), lanes=lanes).session(executor=executor)
     try:
@@ -205,15 +205,22 @@ def _onnxruntime(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]
         return None
 
 
-def _schedule(prepared: Any, random: Random) -> Any:
-    """One of several baselines, or one that merges all that can be merged."""
+def _schedule(prepared: Any, lanes: int, random: Random) -> Any:
+    """A baseline, or one that merges all that can be merged or runs parts of batch or images."""
     from tvm_ios.graph import bits
+    from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
     from tvm_ios.merge_rule import mergeable
     from tvm_ios.schedule import Schedule, Stage, Strategy
     from tvm_ios.search.baselines import baseline_schedule
 
     graph = prepared.units
-    policy = random.choice(["sequential", "greedy", "memory", "merging", "merging"])
+    policies = ["sequential", "greedy", "memory", "merging", "merging", "instances", "instances"]
+    policy = str(random.choice(policies))
+    if policy == "instances":
+        operators = prepared.outliner.extraction.graph
+        capacity = 1 << int(random.integers(8, 16))
+        split = choose_instances(operators, graph, lanes=lanes, capacity=capacity)
+        return instances_schedule(graph, split, lanes=lanes)
     if policy != "merging":
         return baseline_schedule(policy, graph)
     done, stages = 0, []
