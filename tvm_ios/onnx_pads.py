@@ -13,21 +13,24 @@ from tvm_ios.onnx_edit import bypass, constant, new_constant
 def gather_what_pads_copy(graph: Any, node: Any) -> None:
     """Write a Pad that reflects, repeats or wraps as a Gather along each axis that it widens."""
     mode = node.attributes.get_string("mode", "constant") if node.op_type == "Pad" else "constant"
-    value, result = node.inputs[0] if node.inputs else None, node.outputs[0]
-    if mode not in ("reflect", "edge", "wrap") or value.shape is None:
+    if mode not in ("reflect", "edge", "wrap"):
         return
+    value: Any = node.inputs[0]
+    result: Any = node.outputs[0]
+    if value.shape is None or not value.shape.is_static():
+        return
+    extents: list[int] = list(value.shape)
     given = constant(node.inputs[1]) if len(node.inputs) > 1 else None
-    axes = constant(node.inputs[3]) if len(node.inputs) > 3 else range(len(value.shape))
+    axes = constant(node.inputs[3]) if len(node.inputs) > 3 else np.arange(len(extents))
     widths = node.attributes.get_ints("pads", None) if given is None else given.tolist()
-    if widths is None or axes is None or min(widths) < 0 or not value.shape.is_static():
+    if widths is None or axes is None or min(widths) < 0:
         return
     half = len(widths) // 2
-    for axis, begin, end in zip(map(int, axes), widths[:half], widths[half:], strict=True):
+    for axis, begin, end in zip(axes.tolist(), widths[:half], widths[half:], strict=True):
         if not begin and not end:
             continue
-        axis %= len(value.shape)
-        extents = list(value.shape)
-        rows: Any = np.pad(np.arange(extents[axis]), (begin, end), mode=mode)
+        axis %= len(extents)
+        rows = np.pad(np.arange(extents[axis], dtype=np.int64), (begin, end), mode=mode)
         extents[axis] = rows.size
         indices = new_constant(graph, f"{result.name}.rows", rows)
         taken: Any = ir.node("Gather", [value, indices], {"axis": axis}, name=node.name)

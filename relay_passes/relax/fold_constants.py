@@ -31,13 +31,15 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "relax.sqrt": np.sqrt,
     "relax.negative": np.negative,
     "relax.isnan": np.isnan,
+    "relax.less": np.less,
     "relax.where": np.where,
 }
 
 
 def constant(array: Array) -> GenericConst:
     """A Relax constant that holds the array."""
-    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array)))
+    # Unlike ascontiguousarray this leaves a number a number.
+    return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
 def constant_value(expression: Any) -> Array | None:

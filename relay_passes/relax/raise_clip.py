@@ -54,7 +54,7 @@ class RaiseClip:
         return rebuild(mod, "main", emit)
 
 
-def _clip(data: Any, low: float, high: float) -> relax.Call:
+def _clip(data: Any, low: float, high: float) -> Any:
     """A clip whose bounds are numbers of the data's type: the largest where there is none."""
     # NumPy has no bfloat16; its exponents are float32's.
     dtype = np.dtype(data_type(data).replace("bfloat16", "float32"))

@@ -290,10 +290,20 @@ class Planner:
             copy_whole(self, value, target)
             return
         if len(value.shape) > 4:
-            flat = (1, 1, 1, prod(value.shape))
-            value = Stored(value.storage, flat, (0, 0, 0, 1), value.offset)
-            target = Stored(target.storage, flat, (0, 0, 0, 1), target.offset)
+            whole = is_row_major(value) and is_row_major(target)
+            value, target = (_in_few_axes(stored, whole) for stored in (value, target))
         self.store(value, target)
+
+
+def _in_few_axes(value: Stored, whole: bool) -> Stored:
+    """The same elements in the same order, with no more than four axes; with one if it is whole."""
+    if whole:
+        return Stored(value.storage, (1, 1, 1, prod(value.shape)), (0, 0, 0, 1), value.offset)
+    # Views of more than four axes are images with extents of 1 between.
+    axes = [(e, s) for e, s in zip(value.shape, value.strides, strict=True) if e != 1]
+    assert len(axes) <= 4
+    shape, strides = (tuple(numbers) for numbers in zip(*axes, strict=True))
+    return Stored(value.storage, shape, strides, value.offset)
 
 
 def _image(value: Lazy | Pending, target: Stored) -> tuple[Lazy, Stored]:

@@ -193,6 +193,12 @@ def _of_other_types(s: RelaxSketch, x: Any) -> Any:
     return s.emit(op.concat([last, first], axis=1)), first, half, widened
 
 
+def _five_axes(s: RelaxSketch, x: Any) -> Any:
+    """An image lies with its channels innermost, also where it has an axis more."""
+    y = s.emit(op.expand_dims(s.emit(op.concat([s.conv(x, 4), s.conv(x, 3)], axis=1)), [2]))
+    return s.emit(op.mean(y, [-1, 0], keepdims=True))
+
+
 def _sorted(s: RelaxSketch, x: Any) -> Any:
     rows = s.emit(op.reshape(x, (6, 64)))
     best = s.emit(op.topk(rows, 3, axis=1, ret_type="both", dtype="int64"))
@@ -212,7 +218,7 @@ def _cut_from_before_the_first(s: RelaxSketch, x: Any) -> Any:
 
 
 BODIES = {f.__name__: f for f in (_pass_through, _inner, _fields, _scalars, _norms)}
-BODIES |= {f.__name__: f for f in (_of_other_types, _sorted, _reading_numbers)}
+BODIES |= {f.__name__: f for f in (_of_other_types, _five_axes, _sorted, _reading_numbers)}
 BODIES |= {f.__name__: f for f in (_cut_from_before_the_first, _only_a_reshape, wide)}
 
 

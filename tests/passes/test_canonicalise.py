@@ -79,6 +79,13 @@ def test_folding_leaves_variables_and_unknown_operators() -> None:
     assert operators(FoldSmallConstants()(module)) == operators(module)
 
 
+def test_a_number_stays_one() -> None:
+    two = relax.const(2.0, "float32")
+    module = module_of([(4,)], lambda s, x: s.emit(op.multiply(x, s.emit(op.add(two, two)))))
+    (product,) = (b.value for b in canonicalise(module)["main"].body.blocks[0].bindings[:1])
+    assert tuple(product.args[1].ty.shape) == ()
+
+
 def test_rows_out_of_bounds_are_left_to_tvm() -> None:
     rows = relax.const(np.array([-1, 4], "int64"))
     module = module_of([], lambda s: s.emit(op.take(s.normal(4, 6), rows, axis=0)))
@@ -172,6 +179,9 @@ def test_a_choice_of_indices_is_only_dropped_where_it_guards_them(guarded: bool)
     module = module_of([(8, 3)], body)
     canonical = canonicalise(module)
     assert ("relax.where" in operators(canonical)) is not guarded
+    values = [binding.value for binding in canonical["main"].body.blocks[0].bindings]
+    (take,) = (v for v in values if isinstance(v, relax.Call) and v.op.name == "relax.take")
+    assert take.attrs.mode == "wrap"
     inputs = inputs_of(module)
     assert relative_error(run(canonical, inputs), run(module, inputs)) == 0
 
