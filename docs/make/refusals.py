@@ -54,10 +54,7 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 
 
 DYNAMIC = "(float[batch, 3, 8, 8] x) => (float[batch, 3, 8, 8] y) { y = Relu(x) }"
-NO_ELEMENTS = """(float[4] x) => (float[4] y) <int64[1] a = {2}, int64[1] b = {2}> {
-    none = Slice(x, a, b)
-    y = Concat <axis = 0> (none, x)
-}"""
+NO_ELEMENTS = """(float[4] x) => (float[0] y) <int64[1] a = {2}> { y = Slice(x, a, a) }"""
 CONSTANT = """(float[4] x) => (float[4] y, float[1] c) <float[1] c = {2}> { y = Relu(x) }"""
 CONTROL_FLOW = """(bool c, float[4] x) => (float[4] y) {
     y = If (c) <
@@ -178,6 +175,7 @@ def rows() -> dict[str, list[Row]]:
             Row("a full disk: stdout", "tvm-ios stats m.onnx --json > /dev/full"),
         ],
         "Executables": [
+            Row("a model", "tvm-ios run m.onnx"),
             Row("none there", "tvm-ios run nothing"),
             Row("a folder of something else", "tvm-ios run mine", folder("mine/thesis.txt")),
             Row("a file of something else", "tvm-ios run notes", text("notes")),

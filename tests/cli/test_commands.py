@@ -143,6 +143,15 @@ def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> 
     assert "m[red]" in tvm_ios("stats", path).stdout
 
 
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize("model", ["squeezenet", "m.onnx"])
+def test_a_model_is_no_executable_yet(command: str, model: str) -> None:
+    sentence = tvm_ios(command, model).sentence
+    assert sentence.startswith(
+        f"{model} is a model: `tvm-ios optimize {model}` makes the executable"
+    )
+
+
 def test_a_graph_file_is_scheduled(tmp_path: Path) -> None:
     sketch = GraphSketch()
     graph = sketch.graph(sketch.op("add", sketch.conv(0), sketch.conv(0, 1)))

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def explain(
     from runtime_ext.explain import explain as find_out
     from tvm_ios.plot import plot_blocks, require_picture, save_picture
 
+    refuse_models(executable)
     if plot is not None:
         require_picture(plot)
     found = find_out(executable, repeat)

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.array_files import read_arrays, write_arrays
+from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 from tvm_ios.files import require_writable
 
@@ -37,6 +38,7 @@ def run(
     """
     from runtime_ext.executable import load
 
+    refuse_models(executable)
     if output is not None:
         require_writable(output)
     session = load(executable).session()
