@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -173,7 +174,14 @@ class _NumberMutator(relax.PyExprMutator):
     def visit_generic_const_(self, op: GenericConst) -> Any:
         if len(op.ty.shape):
             return op
-        return self.builder_.emit(relax.op.full((), op, str(op.ty.dtype)))
+        dtype, value = str(op.ty.dtype), float(op.value.numpy())
+        if math.isfinite(value):
+            return self.builder_.emit(relax.op.full((), op, dtype))
+        # TVM 0.27 cannot write these as a constant: logarithms and powers of what it can.
+        finite, function = (1e4, relax.op.exp) if value > 0 else (0.0, relax.op.log)
+        finite = -1.0 if math.isnan(value) else finite
+        made = relax.op.full((), relax.const(finite, dtype), dtype)
+        return self.builder_.emit(function(self.builder_.emit(made)))
 
 
 @tvm.transform.module_pass(opt_level=0, name="NumbersAsOperators")

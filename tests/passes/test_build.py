@@ -37,6 +37,7 @@ from tvm_ios.search.lazy import Budget
 
 op = relax.op
 Array = np.ndarray[Any, Any]
+INF = float("inf")
 Scheduler = Callable[[Prepared], Schedule]
 
 SCHEDULERS: dict[str, Scheduler] = {
@@ -208,8 +209,11 @@ def _sorted(s: RelaxSketch, x: Any) -> Any:
 
 def _reading_numbers(s: RelaxSketch, x: Any) -> Any:
     half, second = relax.const(0.5, "float32"), relax.const(1, "int64")
-    chosen = s.emit(op.where(s.emit(op.greater(x, half)), x, half))
-    return chosen, s.emit(op.take(chosen, second, axis=2))
+    mask = s.emit(op.greater(x, half))
+    chosen = s.emit(op.where(mask, x, half))
+    low, high = (s.emit(op.where(mask, x, relax.const(b, "float32"))) for b in (-INF, INF))
+    masked = s.emit(op.maximum(s.emit(op.minimum(high, relax.const(2.0, "float32"))), low))
+    return chosen, s.emit(op.take(chosen, second, axis=2)), masked
 
 
 def _cut_from_before_the_first(s: RelaxSketch, x: Any) -> Any:
