@@ -75,7 +75,8 @@ def _pads(values: Iterable[Any]) -> tuple[int, ...]:
 
 def _convolution(kernel_layout: str) -> Reader:
     def read(a: Any, shape: Shape) -> Attrs | None:
-        if a.data_layout != "NCHW" or a.kernel_layout != kernel_layout:
+        layouts = (a.data_layout, a.kernel_layout, a.out_layout or a.data_layout)
+        if layouts != ("NCHW", kernel_layout, "NCHW"):
             return None
         return {
             "strides": ints(a.strides),
@@ -101,12 +102,16 @@ def _pool(a: Any) -> Attrs:
     }
 
 
+def _is_nchw(a: Any) -> bool:
+    return a.layout == "NCHW" == (a.out_layout or a.layout)
+
+
 def _max_pool(a: Any, shape: Shape) -> Attrs | None:
-    return {**_pool(a), "dilations": ints(a.dilation)} if a.layout == "NCHW" else None
+    return {**_pool(a), "dilations": ints(a.dilation)} if _is_nchw(a) else None
 
 
 def _average_pool(a: Any, shape: Shape) -> Attrs | None:
-    if a.layout != "NCHW" or ints(a.dilation) != (1, 1):
+    if not _is_nchw(a) or ints(a.dilation) != (1, 1):
         return None
     return {**_pool(a), "count_include_pad": bool(a.count_include_pad)}
 

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph import OpGraph, Tensor
 
 #: As the module says, and channels last.
 AS_IS, NHWC = "", "NHWC"
@@ -34,9 +34,12 @@ def tensor_layouts(graph: OpGraph, functions: Sequence[Any]) -> tuple[str, ...]:
         if _multiplies(function):
             as_is |= {*op.inputs, *op.outputs}
     return tuple(
-        NHWC if len(t.shape) == 4 and not t.constant and i not in as_is else AS_IS
-        for i, t in enumerate(graph.tensors)
+        NHWC if _is_image(t) and i not in as_is else AS_IS for i, t in enumerate(graph.tensors)
     )
+
+
+def _is_image(tensor: Tensor) -> bool:
+    return len(tensor.shape) == 4 and tensor.dtype == "float32" and not tensor.constant
 
 
 def _multiplies(function: Any) -> bool:

@@ -166,7 +166,10 @@ class _Reader:
             return self._tuples[expression]
         if expression in self._number:
             return (self._number[expression],)
-        raise ModuleError("the module returns something other than results of units")
+        raise ModuleError(
+            "the module returns something other than results of units: remove outputs that are "
+            "constants"
+        )
 
     def read(self, binding: relax.VarBinding) -> None:
         value, variable = binding.value, binding.var

@@ -155,6 +155,17 @@ def test_automatic_pads_become_numbers(kind: str, mode: str) -> None:
     assert relative_error(run(simple), run(model)) <= 1e-5
 
 
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_a_pad_that_copies_becomes_gathers(mode: str) -> None:
+    sketch = Sketch(1, 2, 5, 6, opset=18)
+    widths = sketch.const(np.array([2, 0, 1, 3]))
+    axes = sketch.const(np.array([-2, 3]))
+    model = sketch.model(sketch.op("Pad", "x", widths, "", axes, mode=mode))
+    simple = simplify(model)
+    assert kinds(simple) == ["Gather", "Gather"]
+    assert relative_error(run(simple), run(model)) == 0
+
+
 def test_a_sum_of_many_becomes_a_chain_and_broadcasts() -> None:
     s = Sketch(1, 4, 8, 8)
     row = s.op("GlobalAveragePool", "x")

@@ -120,6 +120,15 @@ def test_errors_are_relative_to_the_largest_of_each_output() -> None:
     assert errors([[]], [[]]) == (0, 0)
 
 
+def test_masks_agree_where_they_are_the_same() -> None:
+    lowest, none = -float("inf"), float("nan")
+    assert errors([[2.0, lowest, none]], [[2.0, lowest, none]]) == (0, 0)
+    assert errors([[2.001, lowest]], [[2.0, lowest]])[1] == pytest.approx(5e-4, rel=1e-3)
+    for found, reference in ((-lowest, lowest), (2.0, lowest), (none, lowest), (lowest, none)):
+        with pytest.raises(VerificationError):
+            errors([[2.0, found]], [[2.0, reference]])
+
+
 @pytest.mark.parametrize("wrong", [1.01, float("nan"), float("inf")])
 def test_a_wrong_result_is_refused(wrong: float) -> None:
     with pytest.raises(VerificationError, match="the greedy schedule differs from TVM's own"):

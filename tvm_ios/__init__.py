@@ -1,0 +1,18 @@
+"""Inter-operator scheduling: graphs, schedules, costs and their search, without TVM.
+
+:func:`tvm_ios.api.optimize` does it all for a model file. The passes, such as ``IOSSchedule``, are
+in :mod:`relay_passes`; what builds and runs their modules is in :mod:`runtime_ext`.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return metadata.version("tvm-ios")
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -13,9 +13,6 @@ from tvm_ios.onnx_edit import constant
 from tvm_ios.onnx_windows import WINDOWS
 from tvm_ios.operators import is_bias
 
-#: The limits of ``Clip`` that are not given.
-_FLOAT_MAX = float(np.finfo(np.float32).max)
-
 #: The default of ``LRN``, as a file would have it.
 _LRN_ALPHA = float(np.float32(1e-4))
 
@@ -91,7 +88,9 @@ def _add(node: Any, _: int) -> Canonical:
 
 
 def _clip(node: Any, _: int) -> Canonical | None:
-    limits = {"min": -_FLOAT_MAX, "max": _FLOAT_MAX}
+    dtype = node.outputs[0].dtype.numpy()
+    known = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    limits = {"min": float(known.min), "max": float(known.max)}
     for position, name in enumerate(limits, 1):
         limits[name] = node.attributes.get_float(name, limits[name])
         if len(node.inputs) > position and node.inputs[position] is not None:

@@ -29,7 +29,7 @@ from tvm_ios.onnx_expand import expand_hard_activation, softmax_of_one_axis
 from tvm_ios.onnx_gather import slice_of_one_index
 from tvm_ios.onnx_layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx_layer_norm import fuse_layer_norms
-from tvm_ios.onnx_pads import explicit_pads
+from tvm_ios.onnx_pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx_resize import explicit_sizes, modernise_resizes
 
 P = ParamSpec("P")
@@ -68,10 +68,11 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     Shapes are inferred, constants folded, ``BatchNormalization`` and other per-channel
     arithmetic folded into convolutions (also through a ``Concat`` of convolutions), ``Dropout``,
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
-    ``Add``, hard activations written out, ``Resize`` given sizes, ``Gemm`` brought to
-    ``alpha = beta = 1`` with an untransposed constant, ``auto_pad`` made explicit, layer norms
-    that are spelled out made one operator, a ``Softmax`` from before opset 13 given two
-    dimensions, and what is not used dropped. Equal operators stay separate.
+    ``Add``, hard activations written out, ``Resize`` given sizes, a ``Pad`` that copies elements
+    made gathers, ``Gemm`` brought to ``alpha = beta = 1`` with an untransposed constant,
+    ``auto_pad`` made explicit, layer norms that are spelled out made one operator, a ``Softmax``
+    from before opset 13 given two dimensions, and what is not used dropped. Equal operators stay
+    separate.
 
     Parameters
     ----------
@@ -128,6 +129,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         _binary_sums(graph, node)
         _canonical_gemm(graph, node, factored)
         slice_of_one_index(graph, node, opset)
+        gather_what_pads_copy(graph, node)
         softmax_of_one_axis(graph, node, opset)
     if opset >= 13 and fuse_layer_norms(graph):
         work.opset_imports[""] = max(opset, LAYER_NORM_OPSET)

@@ -90,17 +90,21 @@ def compare_outputs(
 def output_errors(found: Sequence[Array], reference: Sequence[Array]) -> tuple[float, float]:
     """Largest absolute error, and largest error relative to an output's largest value.
 
-    Not a number if a difference is not one; infinite if shapes differ.
+    Infinities and what is no number agree with the same in the same places, as masks and
+    logarithms make them; elsewhere they, and other shapes, are an infinite error.
     """
     if [a.shape for a in found] != [b.shape for b in reference]:
         return float("inf"), float("inf")
     absolute = relative = 0.0
     for ours, theirs in zip(found, reference, strict=True):
-        worst = float(np.max(np.abs(ours.astype(np.float64) - theirs), initial=0.0))
-        scale = float(np.max(np.abs(theirs.astype(np.float64)), initial=0.0)) or 1.0
-        # Unlike max, this lets a NaN through.
-        absolute = float(np.maximum(absolute, worst))
-        relative = float(np.maximum(relative, worst / scale))
+        ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+        finite = np.isfinite(theirs)
+        if not np.array_equal(np.where(finite, 0, ours), np.where(finite, 0, theirs), True):
+            return float("inf"), float("inf")
+        difference = np.abs(ours[finite] - theirs[finite])
+        worst = float(np.max(np.where(np.isfinite(difference), difference, np.inf), initial=0.0))
+        scale = float(np.max(np.abs(theirs[finite]), initial=0.0)) or 1.0
+        absolute, relative = max(absolute, worst), max(relative, worst / scale)
     return absolute, relative
 
 

@@ -54,6 +54,8 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 
 
 DYNAMIC = "(float[batch, 3, 8, 8] x) => (float[batch, 3, 8, 8] y) { y = Relu(x) }"
+NO_ELEMENTS = """(float[4] x) => (float[0] y) <int64[1] a = {2}> { y = Slice(x, a, a) }"""
+CONSTANT = """(float[4] x) => (float[4] y, float[1] c) <float[1] c = {2}> { y = Relu(x) }"""
 CONTROL_FLOW = """(bool c, float[4] x) => (float[4] y) {
     y = If (c) <
         then_branch = t () => (float[4] a) { a = Relu(x) },
@@ -91,6 +93,8 @@ def rows() -> dict[str, list[Row]]:
                 model("(float[4] x) => (float[4] y) { y = com.example.Relu(x) }"),
             ),
             Row("control flow", "tvm-ios optimize m.onnx", model(CONTROL_FLOW)),
+            Row("a tensor without elements", "tvm-ios optimize m.onnx", model(NO_ELEMENTS)),
+            Row("an output that nothing computes", "tvm-ios optimize m.onnx", model(CONSTANT)),
             Row("a dialect that this TVM has not", "tvm-ios stats m.onnx --dialect relay"),
             Row("a dynamic dimension", "tvm-ios stats m.onnx", model(DYNAMIC)),
             Row(
@@ -171,6 +175,7 @@ def rows() -> dict[str, list[Row]]:
             Row("a full disk: stdout", "tvm-ios stats m.onnx --json > /dev/full"),
         ],
         "Executables": [
+            Row("a model", "tvm-ios run m.onnx"),
             Row("none there", "tvm-ios run nothing"),
             Row("a folder of something else", "tvm-ios run mine", folder("mine/thesis.txt")),
             Row("a file of something else", "tvm-ios run notes", text("notes")),

@@ -27,7 +27,8 @@ from relay_passes.relax.raise_pad import RaisePad
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
     """The module with ``main`` ready for :func:`relay_passes.relax.extract.extract`.
 
-    Equal operators are kept apart: published counts of NASNet have its two equal pools.
+    Equal operators are kept apart: published counts of NASNet have its two equal pools. Functions
+    that ``main`` calls are put into it, also those that were fused.
 
     Raises
     ------
@@ -51,7 +52,25 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),
     ]
-    return tvm.transform.Sequential(passes)(module)
+    return tvm.transform.Sequential(passes)(_with_calls_inlined(module))
+
+
+def _with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
+    """``main`` with what it calls in it, but for what another code generator compiles."""
+    main = module.get_global_var("main")
+    others = {
+        variable: function
+        for variable, function in module.functions_items()
+        if isinstance(function, relax.Function) and variable != main
+    }
+    inlined = {v: f for v, f in others.items() if not (f.attrs and "Codegen" in f.attrs)}
+    if not inlined:
+        return module
+    try:
+        whole = module[main].inline_functions(inlined)
+    except tvm.error.InternalError as error:
+        raise DialectError("main calls a function that calls itself: unroll it") from error
+    return tvm.IRModule({**dict(module.functions_items()), main: whole}, attrs=module.attrs)
 
 
 @tvm.transform.module_pass(opt_level=0, name="RemoveDropout")
@@ -127,6 +146,8 @@ def _affine(call: relax.Call, new: dict[Any, Any]) -> tuple[_Vector, _Vector] | 
     if any(array is None for array in statistics):
         return None
     gamma, beta, mean, variance = statistics
+    gamma = gamma if call.attrs.scale else np.ones_like(gamma)
+    beta = beta if call.attrs.center else np.zeros_like(beta)
     scale = gamma / np.sqrt(variance + np.float32(call.attrs.epsilon))
     return scale.astype(gamma.dtype), (beta - mean * scale).astype(gamma.dtype)
 
@@ -168,7 +189,8 @@ def _scale(
     if name != "relax.nn.conv2d":
         return None
     weight = constant_value(substitute(value.args[1], new))
-    if weight is None or value.attrs.data_layout != "NCHW" or value.attrs.kernel_layout != "OIHW":
+    layouts = (value.attrs.data_layout, value.attrs.kernel_layout, value.attrs.out_layout)
+    if weight is None or layouts != ("NCHW", "OIHW", "NCHW"):
         return None
     scaled = constant(weight * scale[:, None, None, None])
     convolution = builder.emit(

@@ -22,6 +22,7 @@ from relay_passes.relax.bindings import (
     static_shape,
 )
 from relay_passes.relax.operators import kind_and_attrs
+from relay_passes.same_attributes import ints
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.operators import is_bias, operator_flops
 
@@ -81,6 +82,7 @@ class _Extractor:
             if isinstance(value, relax.Var | GenericConst):
                 self.number[last.var] = self._number(value)
             elif isinstance(value, relax.Call):
+                _require_operator(value)
                 outputs = fields.get(last.var)
                 if outputs is not None and not outputs[0]:
                     raise DialectError(
@@ -101,6 +103,10 @@ class _Extractor:
             isinstance(field.ty, relax.TupleType) for field in result.fields
         ):
             raise DialectError("the model returns a tuple inside a tuple; return its fields")
+        returned = result.fields if isinstance(result, relax.Tuple) else [result]
+        for field in returned:
+            if not isinstance(field, relax.Var | GenericConst):
+                raise DialectError(f"the model returns {field}, which is no tensor: leave it out")
         outputs = [self._number(leaf) for leaf in leaves(result)]
         graph = OpGraph(
             self.name, tuple(self.operators), tuple(self.tensors), tuple(inputs), tuple(outputs)
@@ -148,12 +154,19 @@ class _Extractor:
 
     def _add(self, leaf: Leaf) -> int:
         constant = not isinstance(leaf, relax.Var)
+        shape = static_shape(leaf)
+        if 0 in shape:
+            name = "a constant" if constant else f"value {leaf.name!r}"
+            raise DialectError(
+                f"{name} of shape {list(shape)} has no elements: export the model for inputs with "
+                "some, and without operators that make or read none"
+            )
         number = len(self.tensors)
         name = f"constant{number}" if constant else leaf.name
         if name in self.names:
             name = f"{name}.{number}"
         self.names.add(name)
-        self.tensors.append(Tensor(name, static_shape(leaf), data_type(leaf), constant))
+        self.tensors.append(Tensor(name, shape, data_type(leaf), constant))
         self.values.append(leaf)
         self.number[leaf] = number
         return number
@@ -164,6 +177,21 @@ class _Extractor:
         if isinstance(leaf, relax.Var):
             raise DialectError(f"the tuple {leaf.name!r} is passed on whole; take its fields")
         return self._add(leaf)
+
+
+def _require_operator(call: relax.Call) -> None:
+    """Refuse calls of functions, and operators that do more than compute."""
+    if isinstance(call.op, tvm.ir.GlobalVar):
+        raise DialectError(
+            f"main calls the function {call.op.name_hint!r}, which is made by another code "
+            "generator: schedule the module from before it was partitioned"
+        )
+    if not isinstance(call.op, tvm.ir.Op):
+        raise DialectError(f"main calls {call.op}, which is no operator: schedule without it")
+    if call.op.get_attr("FPurity") is not None and not call.op.get_attr("FPurity"):
+        raise DialectError(
+            f"main calls {call.op.name}, which does more than compute: remove it from the model"
+        )
 
 
 def _tuple_fields(
@@ -210,20 +238,37 @@ def _group(bindings: list[relax.VarBinding]) -> list[tuple[relax.VarBinding, ...
     position = 0
     while position < len(bindings):
         group = tuple(bindings[position : position + len(_LRN)])
-        if tuple(operator_name(b.value) for b in group) != _LRN or not _is_chain(group):
+        if tuple(operator_name(b.value) for b in group) != _LRN or not _is_lrn(group):
             group = group[:1]
         groups.append(group)
         position += len(group)
     return groups
 
 
-def _is_chain(group: tuple[relax.VarBinding, ...]) -> bool:
-    data = group[0].value.args[0]
+def _is_lrn(group: tuple[relax.VarBinding, ...]) -> bool:
+    """Whether these operators are what the importer makes of a local response norm."""
+    square, expand, pool, squeeze, *arithmetic = (binding.value for binding in group)
+    data = square.args[0]
     links = all(
         after.value.args[1 if after is group[-1] else 0].same_as(before.var)
         for before, after in pairwise(group)
     )
-    return links and bool(group[-1].value.args[0].same_as(data))
+    window = pool.attrs
+    size = int(window.pool_size[0])
+    half = size // 2
+    return (
+        links
+        and bool(square.args[1].same_as(data))
+        and bool(arithmetic[-1].args[0].same_as(data))
+        and len(static_shape(data)) == 4
+        and ints(expand.attrs.axis) == ints(squeeze.attrs.axis or ()) == (1,)
+        and (size % 2, ints(window.pool_size), str(window.layout)) == (1, (size, 1, 1), "NCDHW")
+        and ints(window.padding) == (half, 0, 0, half, 0, 0)
+        and set(ints(window.strides)) == set(ints(window.dilation)) == {1}
+        and bool(window.count_include_pad)
+        and all(isinstance(step.args[1], GenericConst) for step in arithmetic[:3])
+        and all(static_shape(step.args[1]) == () for step in arithmetic[:3])
+    )
 
 
 def _lrn_attrs(group: tuple[relax.VarBinding, ...]) -> dict[str, Any]:

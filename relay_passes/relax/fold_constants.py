@@ -1,5 +1,7 @@
 """Constant folding in NumPy, for the arithmetic that importers and batch norms leave behind.
 
+That of static shapes is part of it: ``shape_of`` is a constant then.
+
 TVM's own ``FoldConstant`` compiles and runs a kernel for every fold, 16 s for ResNet-50; the
 operators here cover what remains of real models, and anything else is left to TVM's pass.
 """
@@ -15,6 +17,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from relay_passes.relax.bindings import operator_name, rebuild, static_shape, substitute
+from relay_passes.relax.operators import tuple_ints
 
 Array = np.ndarray[Any, Any]
 
@@ -28,13 +31,15 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "relax.sqrt": np.sqrt,
     "relax.negative": np.negative,
     "relax.isnan": np.isnan,
+    "relax.less": np.less,
     "relax.where": np.where,
 }
 
 
 def constant(array: Array) -> GenericConst:
     """A Relax constant that holds the array."""
-    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array)))
+    # Unlike ascontiguousarray this leaves a number a number.
+    return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
 def constant_value(expression: Any) -> Array | None:
@@ -57,12 +62,19 @@ class FoldSmallConstants:
 
 def _emit(
     builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
-) -> relax.Var | GenericConst:
+) -> relax.Var | GenericConst | relax.ShapeExpr:
     value = substitute(binding.value, new)
-    if isinstance(value, GenericConst | relax.Var):
+    if isinstance(value, GenericConst | relax.Var | relax.ShapeExpr):
         return value
+    if operator_name(value) == "relax.shape_of" and _is_static(value.args[0]):
+        return relax.ShapeExpr(static_shape(value.args[0]))
     folded = _fold(value, binding)
     return builder.emit(value) if folded is None else constant(folded)
+
+
+def _is_static(tensor: Any) -> bool:
+    shape = tensor.ty.shape
+    return shape is not None and all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
 
 
 def _fold(value: Any, binding: relax.VarBinding) -> Array | None:
@@ -74,16 +86,72 @@ def _fold(value: Any, binding: relax.VarBinding) -> Array | None:
         if any(array is None for array in arrays):
             return None
         return np.asarray(_ELEMENTWISE[name](*arrays), dtype=str(binding.var.ty.dtype))
-    if name in ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.broadcast_to"):
-        array = constant_value(value.args[0])
-        if array is None:
+    if name == "relax.shape_to_tensor" and isinstance(value.args[0], relax.ShapeExpr):
+        return np.array([int(extent) for extent in value.args[0].values], "int64")
+    if name == "relax.concat" and isinstance(value.args[0], relax.Tuple):
+        parts = [constant_value(field) for field in value.args[0].fields]
+        if value.attrs.axis is None or any(part is None for part in parts):
             return None
-        shape = static_shape(binding.var)
-        return np.broadcast_to(array, shape) if name.endswith("to") else array.reshape(shape)
-    if name == "relax.permute_dims":
-        array = constant_value(value.args[0])
-        if array is None:
+        return np.concatenate([part for part in parts if part is not None], int(value.attrs.axis))
+    if name in _CREATING:
+        return _CREATING[name](value, static_shape(binding.var), str(binding.var.ty.dtype))
+    data = constant_value(value.args[0]) if value.args else None
+    return None if data is None else _moved(name, data, value, binding)
+
+
+def _full(value: Any, shape: tuple[int, ...], dtype: str) -> Array | None:
+    fill = constant_value(value.args[1])
+    return None if fill is None else np.full(shape, fill, dtype)
+
+
+def _arange(value: Any, shape: tuple[int, ...], dtype: str) -> Array | None:
+    numbers = [constant_value(argument) for argument in value.args]
+    if any(number is None for number in numbers):
+        return None
+    start, _, step = (number.item() for number in numbers if number is not None)
+    return (start + step * np.arange(*shape)).astype(dtype)
+
+
+_CREATING: dict[str, Callable[[Any, tuple[int, ...], str], Array | None]] = {
+    "relax.zeros": lambda _, shape, dtype: np.zeros(shape, dtype),
+    "relax.zeros_like": lambda _, shape, dtype: np.zeros(shape, dtype),
+    "relax.ones": lambda _, shape, dtype: np.ones(shape, dtype),
+    "relax.ones_like": lambda _, shape, dtype: np.ones(shape, dtype),
+    "relax.full": _full,
+    "relax.full_like": _full,
+    "relax.arange": _arange,
+}
+
+
+def _moved(name: str, data: Array, value: Any, binding: relax.VarBinding) -> Array | None:
+    """What an operator that moves elements, or changes their type, makes of a constant."""
+    match name:
+        case "relax.reshape" | "relax.expand_dims" | "relax.squeeze":
+            return data.reshape(static_shape(binding.var))
+        case "relax.broadcast_to":
+            return np.broadcast_to(data, static_shape(binding.var))
+        case "relax.permute_dims":
+            axes = value.attrs.axes
+            return np.transpose(data, None if axes is None else [int(axis) for axis in axes])
+        case "relax.astype":
+            return data.astype(str(binding.var.ty.dtype))
+        case "relax.take":
+            rows, axis = constant_value(value.args[1]), value.attrs.axis
+            if rows is None or axis is None:
+                return None
+            # What is out of bounds is TVM's to decide.
+            extent = data.shape[int(axis)]
+            lowest = -extent if str(value.attrs.mode) == "wrap" else 0
+            inside = np.all((rows >= lowest) & (rows < extent))
+            return np.take(data, rows, int(axis)) if inside else None
+        case "relax.strided_slice":
+            axes, begins, ends, *steps = (tuple_ints(argument) for argument in value.args[1:])
+            steps = steps[0] if steps else (1,) * len(axes)
+            if min(steps, default=1) < 1:
+                return None
+            cut = [slice(None)] * data.ndim
+            for axis, *bounds in zip(axes, begins, ends, steps, strict=True):
+                cut[axis] = slice(*bounds)
+            return data[tuple(cut)]
+        case _:
             return None
-        axes = value.attrs.axes
-        return np.transpose(array, None if axes is None else [int(axis) for axis in axes])
-    return None

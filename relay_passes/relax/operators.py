@@ -55,23 +55,21 @@ def _pad(call: relax.Call, result: Any) -> tuple[str, Attrs]:
 
 def _slice(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     shape = static_shape(call.args[0])
-    steps = _tuple_ints(call.args[4]) if len(call.args) > 4 else None
-    axes = tuple(_axis(axis, len(shape)) for axis in _tuple_ints(call.args[1]))
-    starts: list[int] = []
-    ends: list[int] = []
-    for axis, start, end in zip(axes, *map(_tuple_ints, call.args[2:4]), strict=True):
-        extent = shape[axis]
-        starts.append(min(start + extent if start < 0 else start, extent))
-        ends.append(min(end + extent if end < 0 else end, extent))
-    return "slice", {
-        "starts": tuple(starts),
-        "ends": tuple(ends),
-        "axes": axes,
-        "steps": steps or (1,) * len(axes),
-    }
+    axes = tuple(_axis(axis, len(shape)) for axis in tuple_ints(call.args[1]))
+    steps = tuple_ints(call.args[4]) if len(call.args) > 4 else (1,) * len(axes)
+    starts, ends = (tuple_ints(argument) for argument in call.args[2:4])
+    rows: list[tuple[int, int, int, int]] = []
+    for axis, begin, end, step in zip(axes, starts, ends, steps, strict=True):
+        start, stop, _ = slice(begin, end, step).indices(shape[axis])
+        if (start, stop, step) != (0, shape[axis], 1):
+            rows.append((axis, start, stop, step))
+    rows.sort()
+    names = ("axes", "starts", "ends", "steps")
+    return "slice", {name: tuple(row[i] for row in rows) for i, name in enumerate(names)}
 
 
-def _tuple_ints(expression: Any) -> tuple[int, ...]:
+def tuple_ints(expression: Any) -> tuple[int, ...]:
+    """The numbers that stand as an argument: of a tuple or a shape."""
     fields = expression.fields if hasattr(expression, "fields") else expression.values
     return tuple(int(getattr(field, "value", field)) for field in fields)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,14 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from relay_passes.relax.bindings import operator_name, rebuild, static_shape, substitute
+from relay_passes.relax.bindings import (
+    data_type,
+    operator_name,
+    rebuild,
+    static_shape,
+    substitute,
+)
 from relay_passes.relax.fold_constants import constant_value
-
-#: What ONNX takes for a bound that is not given.
-_LARGEST = float(np.finfo("float32").max)
 
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseClip")
@@ -31,21 +35,34 @@ class RaiseClip:
             found = None
             if operator_name(value) == "relax.call_tir":
                 found = _bound(mod[value.args[0]], list(value.args[1].fields), binding.var)
+            if operator_name(value) == "relax.clip":
+                return builder.emit(_clip(value.args[0], *(b.value for b in value.args[1:])))
             if found is None:
                 return builder.emit(value)
             kind, bound = found
             data = value.args[1].fields[0]
             if kind is tirx.Max:
-                made = builder.emit(relax.op.clip(data, bound, _LARGEST))
+                made = builder.emit(_clip(data, bound, math.inf))
                 lower[made] = data, bound
                 return made
-            inner, low = lower.get(data, (data, -_LARGEST))
+            inner, low = lower.get(data, (data, -math.inf))
             # With its bounds exchanged relax.clip gives the lower one, and this the upper one.
             if low > bound:
-                inner, low = data, -_LARGEST
-            return builder.emit(relax.op.clip(inner, low, bound))
+                inner, low = data, -math.inf
+            return builder.emit(_clip(inner, low, bound))
 
         return rebuild(mod, "main", emit)
+
+
+def _clip(data: Any, low: float, high: float) -> Any:
+    """A clip whose bounds are numbers of the data's type: the largest where there is none."""
+    # NumPy has no bfloat16; its exponents are float32's.
+    dtype = np.dtype(data_type(data).replace("bfloat16", "float32"))
+    if dtype.kind == "f":
+        most = float(np.finfo(dtype).max)
+        return relax.op.clip(data, max(low, -most), min(high, most))
+    known = np.iinfo(dtype)
+    return relax.op.clip(data, int(max(low, known.min)), int(min(high, known.max)))
 
 
 def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any, float] | None:
@@ -65,7 +82,7 @@ def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any,
         known = constant_value(arguments[1])
         if known is None or known.size != 1:
             return None
-        return type(whole.value), float(known.reshape(()))
+        return type(whole.value), known.item()
     if len(arguments) == 1 and isinstance(bound, tirx.FloatImm | tirx.IntImm):
-        return type(whole.value), float(bound.value)
+        return type(whole.value), bound.value
     return None

@@ -7,14 +7,21 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import bindings_of, operator_name, rebuild, substitute
+from relay_passes.relax.bindings import (
+    bindings_of,
+    operator_name,
+    rebuild,
+    static_shape,
+    substitute,
+)
+from relay_passes.relax.fold_constants import constant_value
 
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseGather")
 class RaiseGather:
     """Rewrite ``take(x, where(i < 0, i + extent, i))`` to a take whose indices wrap around.
 
-    The extent is that of the axis: nothing else would be in bounds.
+    Indices that need no guard wrap around, too: TVM would read what lies beyond the data.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
@@ -25,11 +32,16 @@ class RaiseGather:
             builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
         ) -> Any:
             value = binding.value
-            indices = _unguarded(value, defined) if operator_name(value) == "relax.take" else None
-            if indices is None:
+            if operator_name(value) != "relax.take" or value.attrs.axis is None:
                 return builder.emit(substitute(value, new))
-            data, indices = (substitute(leaf, new) for leaf in (value.args[0], indices))
-            return builder.emit(relax.op.take(data, indices, int(value.attrs.axis), mode="wrap"))
+            indices = _unguarded(value, defined)
+            mode = str(value.attrs.mode) if indices is None else "wrap"
+            data, indices = (
+                substitute(leaf, new)
+                for leaf in (value.args[0], value.args[1] if indices is None else indices)
+            )
+            mode = "wrap" if mode == "fast" else mode
+            return builder.emit(relax.op.take(data, indices, int(value.attrs.axis), mode=mode))
 
         return rebuild(mod, "main", emit)
 
@@ -37,14 +49,22 @@ class RaiseGather:
 def _unguarded(take: relax.Call, defined: dict[Any, Any]) -> Any:
     """The indices before they were guarded; None if they were not."""
     choice = defined.get(take.args[1])
-    if operator_name(choice) != "relax.where" or take.attrs.axis is None:
+    if operator_name(choice) != "relax.where":
         return None
     negative, moved = (defined.get(leaf) for leaf in choice.args[:2])
     indices = choice.args[2]
+    extent = static_shape(take.args[0])[int(take.attrs.axis)]
     guarded = (
         operator_name(negative) == "relax.less"
         and operator_name(moved) == "relax.add"
         and negative.args[0].same_as(indices)
         and moved.args[0].same_as(indices)
+        and _is_number(negative.args[1], 0)
+        and _is_number(moved.args[1], extent)
     )
     return indices if guarded else None
+
+
+def _is_number(leaf: Any, number: int) -> bool:
+    value = constant_value(leaf)
+    return value is not None and value.size == 1 and value.item() == number

@@ -56,8 +56,9 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
+            decomposed = program.run_decompositions(table)
             module = from_exported_program(
-                program.run_decompositions(table),
+                decomposed,
                 run_ep_decomposition=False,
                 custom_convert_map={
                     "_safe_softmax.default": _safe_softmax,
@@ -66,6 +67,11 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
             )
         except Exception as error:
             raise DialectError(_refusal(path, error)) from error
+    for name in decomposed.graph_signature.buffers_to_mutate.values():
+        raise ModelError(
+            f"{path} changes its buffer {name!r} whenever it runs, and executables keep nothing "
+            "from run to run: return the new value instead"
+        )
     static = fix_inputs(module, shapes)
     return canonicalise(static.with_attr(OUTPUT_NAMES, json.dumps(archive.outputs)))
 
@@ -80,7 +86,7 @@ def _refusal(path: Path, error: Exception) -> str:
             f"{which} not imported by TVM {tvm.__version__}: write the model without, or export "
             "it to ONNX"
         )
-    return f"TVM's importer refuses {path}: {reason[:300]}"
+    return f"TVM's importer refuses {path}, so export it to ONNX: {reason[:300]}"
 
 
 def _load(path: Path, content: bytes) -> Any:

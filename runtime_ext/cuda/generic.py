@@ -9,7 +9,7 @@ from tvm import relax, tirx
 from tvm.s_tir import dlight
 
 from runtime_ext.cuda.source import cuda_target
-from runtime_ext.kernels.generic import Generic, prim_func, replace_variables
+from runtime_ext.kernels.generic import Generic, NoKernelError, prim_func, replace_variables
 from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
 from tvm_ios.errors import UserError
 
@@ -26,7 +26,7 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
     function = spec.function if dtype == "float32" else _stored_as(spec.function, dtype)
     try:
         made = prim_func(function, target)
-    except tvm.error.InternalError as error:
+    except NoKernelError as error:
         raise UserError(
             f"TVM has no CUDA code for the operator {spec.name}: express it in others"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir
 from tvm.ir import GenericConst
+from tvm.relax.backend import DispatchSortScan
 
 from runtime_ext.kernels.draft import PLAIN, Draft
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name, tensor_types
 from runtime_ext.kernels.values import Stored, Value
+from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:
     from runtime_ext.kernels.planner import Planner
@@ -63,7 +66,7 @@ class Scheduled:
 
 def generic_rule(planner: Planner, var: Any, call: Any) -> None:
     """Make an operator a kernel of TVM's; its tensors are first brought into the IR's layout."""
-    arguments = [a for a in _leaves(call) if not isinstance(a, GenericConst)]
+    arguments = [a for a in leaves(call) if not isinstance(a, GenericConst)]
     arguments = list(dict.fromkeys(arguments))
     opaque(planner, var, arguments, lambda shapes: Generic(_outline(call, arguments), shapes))
 
@@ -103,6 +106,18 @@ def opaque(
     planner.bind(var, results[0] if not isinstance(var.ty, relax.TupleType) else results)
 
 
+def copy_whole(planner: Planner, value: Stored, target: Stored) -> None:
+    """Write a whole buffer of any type to another one in the IR's layout."""
+    source, place = (planner.storages[stored.storage] for stored in (value, target))
+    assert planner.is_whole(value)
+    assert planner.is_whole(target)
+    var = relax.Var("p0", relax.TensorType(value.shape, value.dtype))
+    shapes = ((source.shape, source.dtype), (place.shape, place.dtype))
+    spec = Generic(_outline(relax.op.astype(var, value.dtype), [var]), shapes)
+    storages = (value.storage, target.storage)
+    place.producer = planner.add(Draft(None, (1, 1, 1, 1), PLAIN, generic=(spec, storages)))
+
+
 def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
     """Legalise, fuse into one PrimFunc, schedule, and split into phases, as far as needed."""
     if isinstance(spec, Scheduled):
@@ -110,31 +125,87 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
     return split_phases(default_schedule(prim_func(spec.function, target)))
 
 
+class NoKernelError(UserError):
+    """An operator that TVM does not lower to one function."""
+
+
 def prim_func(function: Any, target: Any) -> Any:
-    """The PrimFunc that TVM's legalisation and fusion make of a Relax function."""
+    """The PrimFunc that TVM's legalisation and fusion make of a Relax function of one operator.
+
+    Raises
+    ------
+    NoKernelError
+        If they make none of it, or several.
+    """
     primitive = function.with_attr("Primitive", True)
+    passes = [
+        DispatchSortScan(),
+        relax.transform.LegalizeOps(),
+        # Where it reads a number, fusing wants an operator that makes it.
+        _NumbersAsOperators(),
+        relax.transform.LegalizeOps(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FuseTIR(),
+    ]
     with _LEGALISING, target:
-        # FuseTIR wants a function that is called.
-        module = calling_module(primitive, "kernel")
-        module = tvm.transform.Sequential(
-            [
-                relax.transform.LegalizeOps(),
-                relax.transform.AnnotateTIROpPattern(),
-                relax.transform.FuseTIR(),
-            ]
-        )(module)
+        try:
+            # FuseTIR wants a function that is called.
+            module = tvm.transform.Sequential(passes)(calling_module(primitive, "kernel"))
+        except Exception as error:
+            reason = str(error).strip().split("\n")[-1].rpartition("is false: ")[2]
+            raise NoKernelError(_refusal(function, reason[:200])) from error
     found = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     if len(found) != 1:
-        raise ValueError(
-            f"TVM made {len(found)} functions of one operator; legalise it before it becomes a unit"
-        )
+        raise NoKernelError(_refusal(function, f"it makes {len(found)} of it"))
     return found[0]
 
 
+def _refusal(function: Any, reason: str) -> str:
+    call = function.body.blocks[0].bindings[0].value
+    return (
+        f"there is no kernel for {operator_name(call)}, which TVM {tvm.__version__} does not lower "
+        f"to one function ({reason}): write the model without it, or let TVM compile the scheduled "
+        "module"
+    )
+
+
+@relax.expr_functor.mutator
+class _NumberMutator(relax.PyExprMutator):
+    def visit_generic_const_(self, op: GenericConst) -> Any:
+        if len(op.ty.shape):
+            return op
+        dtype, value = str(op.ty.dtype), float(op.value.numpy())
+        if math.isfinite(value):
+            return self.builder_.emit(relax.op.full((), op, dtype))
+        # TVM 0.27 cannot write these as a constant: logarithms and powers of what it can.
+        finite, function = (1e4, relax.op.exp) if value > 0 else (0.0, relax.op.log)
+        finite = -1.0 if math.isnan(value) else finite
+        made = relax.op.full((), relax.const(finite, dtype), dtype)
+        return self.builder_.emit(function(self.builder_.emit(made)))
+
+
+@tvm.transform.module_pass(opt_level=0, name="NumbersAsOperators")
+class _NumbersAsOperators:
+    """Constants of what is lowered already, which have no axes, as ``relax.full``."""
+
+    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
+        mutator = _NumberMutator(mod)
+        for variable, function in mod.functions_items():
+            if isinstance(function, relax.Function):
+                mutator.builder_.update_func(variable, mutator.visit_expr(function))
+        return mutator.builder_.finalize()
+
+
 def default_schedule(function: Any) -> Any:
-    """Run the outer spatial loops of every block in parallel."""
+    """Run the outer spatial loops of every block in parallel; write numbers where they are read."""
     schedule = s_tir.Schedule(function.with_attr("global_symbol", "main"))
     root = schedule.get_sblock("root")
+    made: Any = schedule.get(root)
+    numbers = [buffer for buffer in made.alloc_buffers if not len(buffer.shape)]
+    for block in schedule.get_child_blocks(root):
+        known: Any = schedule.get(block)
+        if not len(known.reads) and any(known.writes[0].source.same_as(b) for b in numbers):
+            schedule.compute_inline(block)
     for block in schedule.get_child_blocks(root):
         loops: list[Any] = schedule.get_loops(block)
         realised: Any = schedule.get(block)
@@ -160,11 +231,12 @@ def _plain(planner: Planner, value: Value) -> Stored:
     return target
 
 
-def _leaves(expr: Any) -> list[Any]:
+def leaves(expr: Any) -> list[Any]:
+    """Variables and constants of a call, in order, repeated as they stand."""
     if isinstance(expr, relax.Call):
-        return [leaf for arg in expr.args for leaf in _leaves(arg)]
+        return [leaf for arg in expr.args for leaf in leaves(arg)]
     if isinstance(expr, relax.Tuple):
-        return [leaf for field in expr.fields for leaf in _leaves(field)]
+        return [leaf for field in expr.fields for leaf in leaves(field)]
     return [expr] if isinstance(expr, (relax.Var, GenericConst)) else []
 
 

@@ -16,7 +16,7 @@ from runtime_ext.kernels.expression import (
     windows,
 )
 from runtime_ext.kernels.fusing import element_wise_rule
-from runtime_ext.kernels.generic import Scheduled, generic_rule, opaque
+from runtime_ext.kernels.generic import Scheduled, copy_whole, generic_rule, leaves, opaque
 from runtime_ext.kernels.relax_function import (
     is_float,
     operator_name,
@@ -138,7 +138,11 @@ class Planner:
             number = value.kernel
         else:
             extents, axes = four(value.shape, 1), self.axes(target)
-            if axes != IMAGE and any(windows(value.expr)):
+            windowed = any(windows(value.expr))
+            # One channel, or one pixel, lies in both orders.
+            if windowed and len(target.shape) == 4 and target.strides[1] == 1:
+                axes = IMAGE
+            if windowed and axes != IMAGE:
                 # A window lies along the vectors, or its edges would need a loop of their own.
                 between = self.scratch(value.shape)
                 self.store(value, between)
@@ -248,7 +252,9 @@ class Planner:
             opaque(self, var, step.arguments, lambda s: Scheduled(step.function, s))
             return
         name = operator_name(expr)
-        if all(is_float(t) for t in tensor_types(var.ty)) and not self._reads_number(expr):
+        types = [*tensor_types(var.ty), *(leaf.ty for leaf in leaves(expr))]
+        # A product may widen what it reads; TVM's lowering of buffers wants one axis at least.
+        if all(is_float(ty) for ty in types) and not self._has_number(var, expr):
             if element_wise_rule(self, var, name, expr):
                 return
             rule: Callable[[Planner, Any, Any], bool] | None = RULES.get(name)
@@ -256,10 +262,11 @@ class Planner:
                 return
         generic_rule(self, var, expr)
 
-    def _reads_number(self, call: Any) -> bool:
-        """Whether an argument has no axes; TVM's lowering of buffers wants one at least."""
-        found = (self._values.get(a) for a in call.args if isinstance(a, relax.Var))
-        return any(isinstance(value, Stored) and not value.shape for value in found)
+    def _has_number(self, var: Any, call: Any) -> bool:
+        """Whether the result or a variable that is read has no axes."""
+        read = (leaf for leaf in leaves(call) if isinstance(leaf, relax.Var))
+        types = [*tensor_types(var.ty), *(leaf.ty for leaf in read)]
+        return not all(static_shape(ty) for ty in types)
 
     def axes(self, target: Stored) -> tuple[int, int, int, int]:
         """Grid axes that end with the one along which the target is contiguous."""
@@ -280,12 +287,23 @@ class Planner:
     def copy(self, value: Stored, target: Stored) -> None:
         """Write a stored value to a second place."""
         if value.dtype != "float32":
-            raise ValueError("a unit hands an input of a type other than float32 through")
+            copy_whole(self, value, target)
+            return
         if len(value.shape) > 4:
-            flat = (1, 1, 1, prod(value.shape))
-            value = Stored(value.storage, flat, (0, 0, 0, 1), value.offset)
-            target = Stored(target.storage, flat, (0, 0, 0, 1), target.offset)
+            whole = is_row_major(value) and is_row_major(target)
+            value, target = (_in_few_axes(stored, whole) for stored in (value, target))
         self.store(value, target)
+
+
+def _in_few_axes(value: Stored, whole: bool) -> Stored:
+    """The same elements in the same order, with no more than four axes; with one if it is whole."""
+    if whole:
+        return Stored(value.storage, (1, 1, 1, prod(value.shape)), (0, 0, 0, 1), value.offset)
+    # Views of more than four axes are images with extents of 1 between.
+    axes = [(e, s) for e, s in zip(value.shape, value.strides, strict=True) if e != 1]
+    assert len(axes) <= 4
+    shape, strides = (tuple(numbers) for numbers in zip(*axes, strict=True))
+    return Stored(value.storage, shape, strides, value.offset)
 
 
 def _image(value: Lazy | Pending, target: Stored) -> tuple[Lazy, Stored]:

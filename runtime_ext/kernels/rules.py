@@ -42,8 +42,8 @@ def convolution(planner: Planner, var: Any, call: Any) -> bool:
     """relax.nn.conv2d with constant weights."""
     attrs = call.attrs
     weight = planner.constant(call.args[1])
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-    if weight < 0 or layouts != ("NCHW", "OIHW"):
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
+    if weight < 0 or layouts != ("NCHW", "OIHW", "NCHW"):
         return False
     out, per_group, kh, kw = static_shape(call.args[1].ty)
     groups = int(attrs.groups)
@@ -84,8 +84,8 @@ def transposed_convolution(planner: Planner, var: Any, call: Any) -> bool:
     """relax.nn.conv2d_transpose: a convolution that makes all phases of a stride at once."""
     attrs = call.attrs
     weight = planner.constant(call.args[1])
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-    if weight < 0 or layouts != ("NCHW", "IOHW"):
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
+    if weight < 0 or layouts != ("NCHW", "IOHW", "NCHW"):
         return False
     result, strides = static_shape(var.ty), _pair(attrs.strides)
     whole = all(extent % s == 0 for extent, s in zip(result[2:], strides, strict=True))
@@ -138,7 +138,7 @@ def product(planner: Planner, var: Any, call: Any) -> bool:
 def pool(planner: Planner, var: Any, call: Any) -> bool:
     """relax.nn.max_pool2d and relax.nn.avg_pool2d."""
     attrs = call.attrs
-    if str(attrs.layout) != "NCHW":
+    if (str(attrs.layout), str(attrs.out_layout)) != ("NCHW", "NCHW"):
         return False
     kind = "max" if call.op.name == "relax.nn.max_pool2d" else "mean"
     value = planner.value(call.args[0])

@@ -132,13 +132,14 @@ def strided_slice(planner: Planner, var: Any, call: Any) -> bool:
     result = static_shape(var.ty)
     for axis, begin, step in zip(axes, begins, steps, strict=True):
         axis %= len(result)
-        begin = begin + value.shape[axis] if begin < 0 else begin
+        extent = value.shape[axis]
+        begin = max(0, min(begin + extent if begin < 0 else begin, extent))
         if isinstance(value, Widened) and axis == 1 and step == 1:
             shifted = _shifted(value, begin, result[axis])
             if shifted is not None:
                 value = shifted
                 continue
-        value = narrow(planner, value, axis, min(begin, value.shape[axis]), result[axis], step)
+        value = narrow(planner, value, axis, begin, result[axis], step)
     if not isinstance(value, Stored) and value.home is None:
         value.home = planner.home(var)
     planner.bind(var, value)

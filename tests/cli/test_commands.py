@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,28 @@ def test_schedule_prints_a_table_and_draws(tmp_path: Path) -> None:
     assert "conv_5 → conv_6" in found.stdout
     assert "5 stages" in found.stdout
     assert b"<svg" in (tmp_path / "s.svg").read_bytes()
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> None:
+    sketch = GraphSketch()
+    sketch.op("relu", 0)
+    sketch.operators[0] = replace(sketch.operators[0], name="a[bold]b:smile:")
+    path = tmp_path / "m[red].json"
+    graph = replace(sketch.graph(), name="m[red]")
+    path.write_text(json.dumps(graph.to_json()))
+    table = tvm_ios("schedule", path).stdout
+    assert "a[bold]b:smile:" in table
+    assert "m[red]: ios-both" in table
+    assert "m[red]" in tvm_ios("stats", path).stdout
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize("model", ["squeezenet", "m.onnx"])
+def test_a_model_is_no_executable_yet(command: str, model: str) -> None:
+    sentence = tvm_ios(command, model).sentence
+    assert sentence.startswith(
+        f"{model} is a model: `tvm-ios optimize {model}` makes the executable"
+    )
 
 
 def test_a_graph_file_is_scheduled(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import typer
 from command_line import tvm_ios
 
+import tvm_ios as package
 from tvm_ios import zoo
 from tvm_ios.cli import app
 from tvm_ios.cli.completion import (
@@ -27,6 +28,11 @@ COMMANDS = typer.main.get_group(app).commands
 
 def test_every_command_has_a_page() -> None:
     assert set(COMMANDS) == set(PAGES)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    found = tvm_ios("--version")
+    assert (found.code, found.stdout) == (0, f"tvm-ios {package.__version__}\n")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -11,14 +11,14 @@ from rich.progress import track
 
 from .models import write_sound_files
 from .runner import run_case, run_cases
-from .targets import TARGETS
+from .targets import EVERY_TARGET
 
 
 def _main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
-    parser.add_argument("--target", choices=list(TARGETS), action="append")
+    parser.add_argument("--target", choices=list(EVERY_TARGET), action="append")
     parser.add_argument("--only", metavar="TARGET:NUMBER", help="one case, in this process")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -28,7 +28,7 @@ def _main() -> int:
             target, _, number = options.only.partition(":")
             print(*run_case(target, int(number), sound))
             return 0
-        targets = options.target or list(TARGETS)
+        targets = options.target or list(EVERY_TARGET)
         cases = [(targets[i % len(targets)], options.seed + i) for i in range(options.cases)]
         bar = iter(track(range(len(cases)), "cases"))
         report = run_cases(cases, sound, done=lambda: next(bar, None))

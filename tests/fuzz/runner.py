@@ -59,16 +59,16 @@ def run_case(
 ) -> tuple[str, str]:
     """One case in this process: its outcome, and the sentence or traceback.
 
-    ``more`` are targets besides :data:`targets.TARGETS`.
+    ``more`` are targets besides :data:`targets.EVERY_TARGET`.
     """
     from tvm_ios.errors import UserError
 
-    from .targets import TARGETS, generator
+    from .targets import EVERY_TARGET, generator
 
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         room = Path(name)
         try:
-            {**TARGETS, **(more or {})}[target](sound, room, generator(target, number))
+            {**EVERY_TARGET, **(more or {})}[target](sound, room, generator(target, number))
         except (UserError, OSError) as error:
             text = str(error)
             left = [f.name for f in room.iterdir() if f.name == "result" or f.name[0] == "."]

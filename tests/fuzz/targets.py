@@ -34,6 +34,7 @@ from .mutators import (
     damage_message,
     disarrange_json,
 )
+from .networks import network
 
 #: The part of models that can be read which are compiled and run.
 BUILT = 0.04
@@ -169,6 +170,9 @@ TARGETS: dict[str, Target] = {
     "device": device_file,
     "blocks": block_file,
 }
+
+#: Also those whose files are sound, and whose results are compared.
+EVERY_TARGET: dict[str, Target] = {**TARGETS, "network": network}
 
 
 def _damaged_onnx(path: Path, random: Random) -> bytes:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from . import networks
 from .models import write_sound_files
 from .runner import Report, run_case, run_cases
 from .targets import TARGETS
@@ -44,6 +45,29 @@ def test_two_thousand_models_schedules_and_executables(sound: Path) -> None:
     report = run_cases(many, sound)
     assert not report.failures, "\n".join(report.failures)
     assert sum(report.counts.values()) == len(many)
+
+
+def check_networks(count: int, first: int, sound: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    report = run_cases([("network", first + i) for i in range(count)], sound)
+    assert not report.failures, "\n".join(report.failures)
+    assert report.counts["network", "success"] > count // 2
+
+
+def test_random_networks_compute_what_onnxruntime_does(sound: Path) -> None:
+    check_networks(5, 0, sound)
+
+
+@pytest.mark.slow
+def test_many_random_networks_compute_what_onnxruntime_does(sound: Path) -> None:
+    check_networks(400, 1_000_000, sound)
+
+
+def test_wrong_results_are_seen(sound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "_TOLERANCE", -1.0)
+    outcome, text = run_case("network", 0, sound)
+    assert outcome == "exception"
+    assert "of the largest element" in text
 
 
 def _crash(*_: object) -> None:

@@ -24,6 +24,7 @@ from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.built_model import BuiltModel
+from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.kernels.library import KernelCompiler
 from runtime_ext.machine import host_target
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
@@ -36,6 +37,7 @@ from tvm_ios.search.lazy import Budget
 
 op = relax.op
 Array = np.ndarray[Any, Any]
+INF = float("inf")
 Scheduler = Callable[[Prepared], Schedule]
 
 SCHEDULERS: dict[str, Scheduler] = {
@@ -179,8 +181,49 @@ def _only_a_reshape(s: RelaxSketch, x: Any) -> Any:
     return s.emit(op.reshape(x, (1, 6, 8, 8)))
 
 
+def _of_other_types(s: RelaxSketch, x: Any) -> Any:
+    """Images of integers and halves, cut, joined and returned in parts."""
+    whole = s.emit(op.astype(s.emit(op.multiply(x, relax.const(3.0, "float32"))), "int32"))
+    parts = s.emit(op.split(whole, 2, axis=1))
+    first, last = (s.emit(relax.TupleGetItem(parts, i)) for i in (0, 1))
+    half = s.emit(op.astype(s.emit(op.nn.relu(x)), "float16"))
+    half = s.emit(op.nn.max_pool2d(s.emit(op.add(half, half)), (2, 2)))
+    widened = s.emit(
+        op.matmul(half, s.emit(op.permute_dims(half, [0, 1, 3, 2])), out_dtype="float32")
+    )
+    return s.emit(op.concat([last, first], axis=1)), first, half, widened
+
+
+def _five_axes(s: RelaxSketch, x: Any) -> Any:
+    """An image lies with its channels innermost, also where it has an axis more."""
+    y = s.emit(op.expand_dims(s.emit(op.concat([s.conv(x, 4), s.conv(x, 3)], axis=1)), [2]))
+    return s.emit(op.mean(y, [-1, 0], keepdims=True))
+
+
+def _sorted(s: RelaxSketch, x: Any) -> Any:
+    rows = s.emit(op.reshape(x, (6, 64)))
+    best = s.emit(op.topk(rows, 3, axis=1, ret_type="both", dtype="int64"))
+    values, indices = (s.emit(relax.TupleGetItem(best, i)) for i in (0, 1))
+    return values, indices, s.emit(op.cumsum(rows, axis=1)), s.emit(op.sort(rows, axis=-1))
+
+
+def _reading_numbers(s: RelaxSketch, x: Any) -> Any:
+    half, second = relax.const(0.5, "float32"), relax.const(1, "int64")
+    mask = s.emit(op.greater(x, half))
+    chosen = s.emit(op.where(mask, x, half))
+    low, high = (s.emit(op.where(mask, x, relax.const(b, "float32"))) for b in (-INF, INF))
+    masked = s.emit(op.maximum(s.emit(op.minimum(high, relax.const(2.0, "float32"))), low))
+    return chosen, s.emit(op.take(chosen, second, axis=2)), masked
+
+
+def _cut_from_before_the_first(s: RelaxSketch, x: Any) -> Any:
+    y = s.emit(op.strided_slice(x, [2, 3], [-20, -3], [-2, 20], [2, 1]))
+    return s.emit(op.nn.relu(y)), s.emit(op.strided_slice(x, [1], [-1], [-20], [-2]))
+
+
 BODIES = {f.__name__: f for f in (_pass_through, _inner, _fields, _scalars, _norms)}
-BODIES |= {f.__name__: f for f in (_only_a_reshape, wide)}
+BODIES |= {f.__name__: f for f in (_of_other_types, _five_axes, _sorted, _reading_numbers)}
+BODIES |= {f.__name__: f for f in (_cut_from_before_the_first, _only_a_reshape, wide)}
 
 
 @pytest.mark.parametrize("case", BODIES)
@@ -290,6 +333,17 @@ def test_a_unit_of_tir_is_refused_by_name() -> None:
         build(made, lanes=LANES)
     with pytest.raises(ModuleError, match="calls the TIR function 'tile'"):
         IOSSchedule(options=MeasuringOptions(lanes=LANES))(module)
+
+
+def test_an_operator_without_a_kernel_is_refused_by_name() -> None:
+    """TVM does not lower it either."""
+
+    def body(s: RelaxSketch, x: Any) -> Any:
+        return s.emit(op.nn.conv2d(x, s.normal(4, 6, 3, 3), out_layout="NHWC"))
+
+    made = IOSSchedule("sequential")(module_of([(1, 6, 8, 8)], body))
+    with pytest.raises(NoKernelError, match=r"there is no kernel for relax\.nn\.conv2d, which TVM"):
+        build(made, lanes=LANES)
 
 
 def test_a_constant_output_is_refused() -> None:

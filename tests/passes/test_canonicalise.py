@@ -10,8 +10,11 @@ import tvm
 from onnx_sketch import Sketch, relative_error
 from relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
 from tvm import relax
+from tvm.relax.dpl import is_op, wildcard
 from tvm.relax.frontend.onnx import from_onnx
 
+from relay_passes.prepare import prepare
+from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.fold_constants import FoldSmallConstants, constant
 
@@ -41,6 +44,15 @@ FOLDED: dict[str, Any] = {
     "transpose": lambda s, c: op.permute_dims(op.reshape(c, (2, 3, 4)), [2, 0, 1]),
     "reverse": lambda s, c: op.permute_dims(op.squeeze(op.expand_dims(c, [0]), [0])),
     "choice": lambda s, c: op.where(op.isnan(c), s.normal(4, 6), c),
+    "half": lambda s, c: op.astype(op.astype(c, "float16"), "float32"),
+    "rows": lambda s, c: op.take(c, relax.const([[2, 0], [5, 1]], "int64"), axis=1),
+    "last row": lambda s, c: op.take(c, relax.const(-1, "int64"), axis=0, mode="wrap"),
+    "slice": lambda s, c: op.strided_slice(c, [1, 0], [-4, 0], [6, 9], [2, 1]),
+    "join": lambda s, c: op.concat([c, s.normal(2, 6)], axis=0),
+    "created": lambda s, c: op.add(op.add(op.zeros((4, 6), "float32"), op.ones_like(c)), c),
+    "full": lambda s, c: op.add(op.full((4, 6), relax.const(0.5), "float32"), c),
+    "range": lambda s, c: op.add(op.arange(1, 13, 2, "float32"), c),
+    "extents": lambda s, c: op.astype(op.shape_to_tensor(op.shape_of(c)), "float32"),
 }
 
 
@@ -65,6 +77,20 @@ def test_folding_leaves_variables_and_unknown_operators() -> None:
 
     module = relax.transform.Normalize()(module_of([(4,)], body))
     assert operators(FoldSmallConstants()(module)) == operators(module)
+
+
+def test_a_number_stays_one() -> None:
+    two = relax.const(2.0, "float32")
+    module = module_of([(4,)], lambda s, x: s.emit(op.multiply(x, s.emit(op.add(two, two)))))
+    (product,) = (b.value for b in canonicalise(module)["main"].body.blocks[0].bindings[:1])
+    assert tuple(product.args[1].ty.shape) == ()
+
+
+def test_rows_out_of_bounds_are_left_to_tvm() -> None:
+    rows = relax.const(np.array([-1, 4], "int64"))
+    module = module_of([], lambda s: s.emit(op.take(s.normal(4, 6), rows, axis=0)))
+    module = relax.transform.Normalize()(module)
+    assert operators(FoldSmallConstants()(module)) == ["relax.take"]
 
 
 def test_a_constant_keeps_its_bits() -> None:
@@ -93,6 +119,42 @@ def test_other_functions_stay() -> None:
     assert "relax.nn.batch_norm" not in operators(canonical)
 
 
+@pytest.mark.parametrize("private", [True, False])
+def test_functions_that_main_calls_are_put_into_it(private: bool) -> None:
+    inner = module_of([(2, 4)], lambda s, x: s.emit(op.exp(s.emit(op.nn.relu(x)))))["main"]
+    builder = relax.BlockBuilder()
+    inner = inner.without_attr("global_symbol")
+    inner = inner if private else inner.with_attr("global_symbol", "inner")
+    called = builder.add_func(inner, "inner")
+    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.Call(called, [builder.emit(relax.Call(called, [x]))]))
+            y = builder.emit_output(builder.emit(op.add(y, x)))
+        builder.emit_func_output(y)
+    module = builder.finalize()
+    canonical = canonicalise(module)
+    assert operators(canonical) == [*["relax.nn.relu", "relax.exp"] * 2, "relax.add"]
+    inputs = inputs_of(module)
+    assert relative_error(run(canonical, inputs), run(module, inputs)) == 0
+
+
+def test_operators_that_were_fused_stand_alone_again() -> None:
+    def body(s: RelaxSketch, x: Any) -> Any:
+        return s.emit(op.nn.relu(s.conv(x, 4)))
+
+    module = module_of([(1, 3, 8, 8)], body)
+    pattern = is_op("relax.nn.relu")(is_op("relax.nn.conv2d")(wildcard(), wildcard()))
+    fused = relax.transform.FuseOpsByPattern([("mine.conv", pattern)])(module)
+    assert operators(fused) == []
+    assert operators(canonicalise(fused)) == ["relax.nn.conv2d", "relax.nn.relu"]
+    elsewhere = relax.transform.FuseOpsByPattern([("mine.conv", pattern)], annotate_codegen=True)(
+        module
+    )
+    with pytest.raises(DialectError, match="which is made by another code generator"):
+        prepare(elsewhere)
+
+
 def test_equal_operators_are_kept_apart() -> None:
     def body(s: RelaxSketch, x: Any) -> Any:
         pools = [s.emit(op.nn.avg_pool2d(x, (3, 3), padding=1)) for _ in range(2)]
@@ -100,6 +162,28 @@ def test_equal_operators_are_kept_apart() -> None:
 
     module = module_of([(1, 3, 8, 8)], body)
     assert operators(canonicalise(module)).count("relax.nn.avg_pool2d") == 2
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_choice_of_indices_is_only_dropped_where_it_guards_them(guarded: bool) -> None:
+    """The importer's guard adds the extent of the axis to negative indices."""
+    below, more = (0, 8) if guarded else (3, 2)
+
+    def body(s: RelaxSketch, x: Any) -> Any:
+        rows = s.emit(op.floor(s.const([0, 2, 5, -1 if guarded else 4])))
+        rows = s.emit(op.astype(rows, "int64"))
+        moved = op.add(rows, relax.const(more, "int64"))
+        choice = op.where(op.less(rows, relax.const(below, "int64")), moved, rows)
+        return s.emit(op.take(x, s.emit(choice), axis=0))
+
+    module = module_of([(8, 3)], body)
+    canonical = canonicalise(module)
+    assert ("relax.where" in operators(canonical)) is not guarded
+    values = [binding.value for binding in canonical["main"].body.blocks[0].bindings]
+    (take,) = (v for v in values if isinstance(v, relax.Call) and v.op.name == "relax.take")
+    assert take.attrs.mode == "wrap"
+    inputs = inputs_of(module)
+    assert relative_error(run(canonical, inputs), run(module, inputs)) == 0
 
 
 def test_an_onnx_dropout_and_identity_disappear() -> None:

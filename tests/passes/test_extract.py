@@ -137,6 +137,40 @@ def test_tuples_that_cannot_be_scheduled(body: Any, sentence: str) -> None:
         prepare(module_of([(1, 6, 4, 4)], body))
 
 
+def _no_elements(s: RelaxSketch, x: Any) -> Any:
+    none = s.emit(op.strided_slice(x, [1], [2], [2]))
+    return s.emit(op.concat([none, x], axis=1))
+
+
+def test_tensors_without_elements_are_refused_by_name() -> None:
+    with pytest.raises(DialectError, match=r"value 'lv' of shape \[1, 0, 4, 4\] has no elements"):
+        prepare(module_of([(1, 6, 4, 4)], _no_elements))
+
+
+def test_what_does_more_than_compute_is_refused_by_name() -> None:
+    sketch = RelaxSketch((2, 4))
+    with sketch.builder.function("main", sketch.inputs, pure=False):
+        sketch.emit(op.print(sketch.inputs[0], format="{}"))
+        sketch.builder.emit_func_output(sketch.emit(op.nn.relu(sketch.inputs[0])))
+    module = sketch.builder.finalize()
+    with pytest.raises(DialectError, match=r"main calls relax\.print, which does more"):
+        prepare(module)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_only_looks_like_a_local_response_norm_is_none(same: bool) -> None:
+    def body(s: RelaxSketch, x: Any, y: Any) -> Any:
+        product = s.emit(op.multiply(x, x if same else y))
+        window = {"padding": (1, 0, 0), "count_include_pad": True}
+        pooled = s.emit(op.nn.avg_pool3d(s.emit(op.expand_dims(product, 1)), (3, 1, 1), **window))
+        scaled = s.emit(op.multiply(s.emit(op.squeeze(pooled, [1])), relax.const(0.1, "float32")))
+        shifted = s.emit(op.add(scaled, relax.const(1.0, "float32")))
+        return s.emit(op.divide(x, s.emit(op.power(shifted, relax.const(0.75, "float32")))))
+
+    graph = extract(canonicalise(module_of([(1, 6, 4, 4), (1, 6, 4, 4)], body))).graph
+    assert ("lrn" in [operator.kind for operator in graph.operators]) == same
+
+
 def test_dynamic_shapes_are_refused_by_name() -> None:
     sketch = Sketch("N", 3, 8, 8)
     model = sketch.model(sketch.op("Relu", sketch.conv("x", 3, 4)))

@@ -37,6 +37,8 @@ FOLDS: dict[str, Body] = {
         _concat(s, s.conv(x, 3), _concat(s, s.conv(x, 2), s.conv(x, 4, (3, 1))))
     ),
     "one_channel": lambda s, x: s.norm(s.bias(s.conv(x, 1))),
+    "without_scale": lambda s, x: s.norm(s.conv(x, 6), scale=False),
+    "without_center": lambda s, x: s.norm(s.conv(x, 6), center=False),
 }
 
 

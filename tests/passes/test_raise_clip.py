@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 from onnx_sketch import Sketch, relative_error
 from onnx_sketch import run as run_onnxruntime
 from relax_sketch import RelaxSketch, module_of, operators, run
@@ -13,9 +14,14 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.extract import extract
+from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.raise_clip import RaiseClip
+from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.onnx_simplify import simplify
 
 SHAPE = (1, 3, 8, 8)
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 @pytest.mark.parametrize("bounds", [(-0.5, 1.0), (0.5, None), (None, -0.25)])
@@ -28,6 +34,24 @@ def test_raises_a_clip(bounds: tuple[float | None, float | None]) -> None:
     raised = canonicalise(module)
     assert operators(raised) == ["relax.clip"]
     assert [v.name_hint for v in raised.get_global_vars()] == ["main"]
+    x = np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32)
+    assert relative_error(run(raised, [x]), run_onnxruntime(model)) == 0
+
+
+@pytest.mark.parametrize("bounds", [(0, None), (None, 2), (-1, 1)])
+def test_bounds_of_integers_are_integers(bounds: tuple[int | None, int | None]) -> None:
+    sketch = Sketch(*SHAPE)
+    whole = sketch.op("Cast", sketch.op("Mul", "x", sketch.const(np.float32(3))), to=INT64)
+    inputs = ["" if b is None else sketch.const(np.int64(b)) for b in bounds]
+    model = sketch.model(sketch.op("Cast", sketch.op("Clip", whole, *inputs), to=FLOAT))
+    simple = simplify(model)
+    raised = import_onnx(simple)
+    assert "relax.call_tir" not in operators(raised)
+    ours, theirs = (
+        [dict(operator.attrs) for operator in graph.operators if operator.kind == "clip"]
+        for graph in (extract(raised).graph, graph_from_onnx(simple))
+    )
+    assert ours == theirs
     x = np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32)
     assert relative_error(run(raised, [x]), run_onnxruntime(model)) == 0
 

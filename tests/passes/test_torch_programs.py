@@ -130,6 +130,21 @@ def test_rows_are_taken_from_both_ends(tmp_path: Path) -> None:
     assert close(found, Rows()(data))
 
 
+def test_a_program_with_a_state_is_refused(tmp_path: Path) -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("runs", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.runs.add_(1)
+            return x * self.runs
+
+    path = save(Counter(), (random(2, 3),), tmp_path / "m.pt2")
+    with pytest.raises(ModelError, match="changes its buffer 'runs' whenever it runs"):
+        load_model(path)
+
+
 def test_a_row_that_is_masked_whole_gives_zeros(tmp_path: Path) -> None:
     query, mask = random(1, 2, 4, 8), torch.zeros(1, 1, 4, 4)
     mask[..., 0, :] = -torch.inf

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+import tvm_ios
 from tvm_ios.cli.bench import bench
 from tvm_ios.cli.bundle import bundle
 from tvm_ios.cli.doctor import doctor
@@ -26,6 +29,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tvm-ios {tvm_ios.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and leave."
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
 COMMANDS = (models, stats, schedule, optimize, run, memory, explain, bench, doctor, tune, bundle)
 for command in COMMANDS:
     add_command(app, command)

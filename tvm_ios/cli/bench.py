@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.completion import complete_model, complete_runners
@@ -197,7 +198,7 @@ def _print(document: dict[str, Any]) -> None:
             ratio = network["ratio"].get(name)
             is_reference = name == network["reference"]
             table.add_row(
-                f"{network['model']} (batch {network['batch']})" if place == 0 else "",
+                f"{escape(network['model'])} (batch {network['batch']})" if place == 0 else "",
                 f"ours ({network['kept']})" if name == "ours" else name,
                 f"{latency:.3f} ms",
                 "" if ratio is None else f"{ratio['median']:.3f}",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from tvm_ios.cli.output import (
     Batch,
@@ -181,7 +182,7 @@ def _json(done: BundleSummary) -> dict[str, Any]:
 def _print(done: BundleSummary) -> None:
     out = console()
     out.print(
-        f"[bold]{done.model}[/bold]: {done.units} units, {done.kernels} kernels, "
+        f"[bold]{escape(done.model)}[/bold]: {done.units} units, {done.kernels} kernels, "
         f"{done.merges} of {done.merge_candidates} merge candidates, {done.fused} stages as one "
         f"kernel, {done.nbytes / 2**20:.1f} MiB"
     )
@@ -192,4 +193,4 @@ def _print(done: BundleSummary) -> None:
         )
     if done.glibc:
         out.print(f"runs with glibc {done.glibc} or newer")
-    out.print(f"there: python {done.path}/run.py")
+    out.print(escape(f"there: python {done.path}/run.py"))

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def explain(
     from runtime_ext.explain import explain as find_out
     from tvm_ios.plot import plot_blocks, require_picture, save_picture
 
+    refuse_models(executable)
     if plot is not None:
         require_picture(plot)
     found = find_out(executable, repeat)
@@ -112,9 +115,9 @@ def _print(path: Path, found: Explanation) -> None:
 
     out = console()
     out.print(
-        f"[bold]{path}[/bold]: {found.policy}, {len(found.names)} units on {found.lanes} lanes, "
-        f"{found.latency * 1e3:.3f} ms; this machine reaches {found.peaks.flops / 1e9:.0f} GFLOP/s "
-        f"and {found.peaks.bandwidth / 1e9:.1f} GB/s on them"
+        f"[bold]{escape(str(path))}[/bold]: {found.policy}, {len(found.names)} units on "
+        f"{found.lanes} lanes, {found.latency * 1e3:.3f} ms; this machine reaches "
+        f"{found.peaks.flops / 1e9:.0f} GFLOP/s and {found.peaks.bandwidth / 1e9:.1f} GB/s on them"
     )
     out.print(
         f"tensors between units share {found.arena / 2**20:.2f} MiB, apart they would take "
@@ -159,7 +162,7 @@ def _hot_table(found: Explanation) -> Table:
         count = len(row.units)
         speed = row.flops_per_second
         table.add_row(
-            found.names[row.units[0]] + (f" x {count}" if count > 1 else ""),
+            escape(found.names[row.units[0]]) + (f" x {count}" if count > 1 else ""),
             f"{row.seconds * 1e3:.3f}",
             f"{row.share:.0%}",
             "-" if speed is None else f"{speed / 1e9:.0f}",
@@ -180,7 +183,7 @@ def _print_advice(found: Explanation) -> None:
             "about that: repeat it when nothing else runs, or with a larger --repeat[/yellow]"
         )
     overall, *advice = found.advice
-    out.print(f"[bold]{overall}[/bold]")
+    out.print(f"[bold]{escape(overall)}[/bold]")
     said = {overall}
     slowest = sorted(
         zip(found.blocks, advice, range(len(advice)), strict=True), key=lambda b: -b[0].seconds
@@ -188,4 +191,4 @@ def _print_advice(found: Explanation) -> None:
     for region, sentence, number in slowest[:3]:
         if sentence not in said:
             share = region.seconds / sum(block.seconds for block in found.blocks)
-            out.print(f"block {number} ({share:.0%} of the time): {sentence}")
+            out.print(f"block {number} ({share:.0%} of the time): {escape(sentence)}")

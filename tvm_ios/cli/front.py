@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.byte_sizes import kib
@@ -35,7 +36,7 @@ def print_front(
             }
         )
         return
-    title = f"{graph.name}: {policy}, latency against memory"
+    title = f"{escape(graph.name)}: {policy}, latency against memory"
     table = Table("latency", "to the fastest", "memory KiB", "stages", title=title)
     for column in table.columns:
         column.justify = "right"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.byte_sizes import kib
@@ -148,7 +149,7 @@ def _print(
 ) -> None:
     table = Table(
         "scheduler", "peak KiB", "arena KiB", "seconds", "operators", "fused", "proof",
-        title=graph.name,
+        title=escape(graph.name),
     )  # fmt: skip
     for column in table.columns[1:-1]:
         column.justify = "right"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.completion import complete_cost
@@ -188,7 +189,7 @@ def _show_compiled(done: Compiled, as_json: bool) -> None:
         print_json({**found, **about, "executable": str(done.executable)})
         return
     out = console()
-    table = Table("policy", "stages", "expected", title=f"{done.model} for {done.target}")
+    table = Table("policy", "stages", "expected", title=f"{escape(done.model)} for {done.target}")
     for row in rows:
         style = "bold green" if row["policy"] == done.kept else ""
         table.add_row(
@@ -196,7 +197,7 @@ def _show_compiled(done: Compiled, as_json: bool) -> None:
         )
     out.print(table)
     out.print(f"[yellow]{done.not_measured}[/yellow]")
-    out.print(f"executable: {done.executable}")
+    out.print(escape(f"executable: {done.executable}"))
 
 
 def _beside_tvm(ratio: PairedRatio | None) -> str:
@@ -256,7 +257,7 @@ def _json(done: Optimized) -> dict[str, Any]:
 def _print(done: Optimized) -> None:
     out = console()
     out.print(
-        f"[bold]{done.model}[/bold]: {done.operators} operators in {done.units} units, "
+        f"[bold]{escape(done.model)}[/bold]: {done.operators} operators in {done.units} units, "
         f"{done.blocks} blocks ({done.blocks_searched} different)"
     )
     spent = "" if done.complete else " (the budget was spent before the proof)"
@@ -303,4 +304,4 @@ def _print(done: Optimized) -> None:
             f"[yellow]TVM's own build is {'faster' if tvm.low > 1 else 'as fast'} on this model: "
             "use it, or tune the kernels[/yellow]"
         )
-    out.print(f"executable: {done.executable}  (tvm-ios run {done.executable})")
+    out.print(escape(f"executable: {done.executable}  (tvm-ios run {done.executable})"))

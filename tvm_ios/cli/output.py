@@ -12,6 +12,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tvm_ios import interrupts
@@ -93,14 +94,17 @@ def print_json(data: Any) -> None:
 
 
 def console() -> Console:
-    """Where tables go; a file or a pipe has no width of its own to cut them to."""
-    found = Console()
-    return found if found.is_terminal else Console(width=120)
+    """Where tables go; a file or a pipe has no width of its own to cut them to.
+
+    Names are a model's own, and may hold what would be markup: they are printed through ``escape``.
+    """
+    found = Console(emoji=False)
+    return found if found.is_terminal else Console(width=120, emoji=False)
 
 
 def left_out_text(reasons: Sequence[str]) -> str:
     """How many programs could not be built, and why the first could not."""
-    return f"{len(reasons)} programs left out that cannot be built: {reasons[0]}"
+    return escape(f"{len(reasons)} programs left out that cannot be built: {reasons[0]}")
 
 
 @contextmanager

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.array_files import read_arrays, write_arrays
+from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 from tvm_ios.files import require_writable
 
@@ -22,7 +24,9 @@ def run(
     inputs: Annotated[
         Path | None, typer.Option("--input", help="An .npz with one array an input.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of random inputs, where --input is not given.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of random inputs, where --input is not given.")
+    ] = 0,
     output: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs to time.")] = 10,
     as_json: Json = False,
@@ -34,6 +38,7 @@ def run(
     """
     from runtime_ext.executable import load
 
+    refuse_models(executable)
     if output is not None:
         require_writable(output)
     session = load(executable).session()
@@ -60,10 +65,10 @@ def run(
         }
         print_json({"latency_ms": latency, "outputs": digests})
         return
-    table = Table("output", "shape", "type", "smallest", "largest", title=str(executable))
+    table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
     for name, array in results.items():
         shape = "x".join(map(str, array.shape))
-        table.add_row(name, shape, str(array.dtype), *_range(array))
+        table.add_row(escape(name), shape, str(array.dtype), *_range(array))
     console().print(table)
     console().print(
         f"latency of {repeat} runs: median {latency['median']:.3f} ms, "
@@ -72,4 +77,6 @@ def run(
 
 
 def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
+    if not array.size:
+        return "", ""
     return f"{float(array.min()):.6g}", f"{float(array.max()):.6g}"

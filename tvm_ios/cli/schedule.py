@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.byte_sizes import kib
@@ -265,7 +266,9 @@ def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> 
 def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
     from tvm_ios.search.stage_memory import stages_peak
 
-    table = Table("stage", "strategy", "groups", "latency", title=f"{graph.name}: {made.policy}")
+    table = Table(
+        "stage", "strategy", "groups", "latency", title=f"{escape(graph.name)}: {made.policy}"
+    )
     latencies = made.latencies or (float("nan"),) * len(made.stages)
     for number, (stage, seconds) in enumerate(zip(made.stages, latencies, strict=True)):
         between = ", " if stage.strategy is Strategy.CO_SCHEDULE else " → "
@@ -273,7 +276,7 @@ def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
             between.join(graph.operators[unit].name for unit in group) for group in stage.groups
         )
         latency = f"{seconds * 1e6:.1f} µs" if made.latencies else ""
-        table.add_row(str(number), stage.strategy.value, groups, latency)
+        table.add_row(str(number), stage.strategy.value, escape(groups), latency)
     out = console()
     out.print(table)
     if made.instances is not None:
@@ -295,7 +298,7 @@ def _split(graph: OpGraph, plan: InstancePlan) -> Table:
         lanes = sorted({p.lane for p in plan.order if p.subgraph == number and p.lane is not None})
         table.add_row(
             str(number),
-            " → ".join(graph.operators[unit].name for unit in subgraph.units),
+            escape(" → ".join(graph.operators[unit].name for unit in subgraph.units)),
             str(subgraph.factor),
             ", ".join(map(str, lanes)) or "all",
         )

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.output import (
@@ -121,7 +122,7 @@ def stats(
         )
         return
     table = Table(
-        "block", "operators n", "width d", "states", "transitions", "schedules", title=name
+        "block", "operators n", "width d", "states", "transitions", "schedules", title=escape(name)
     )
     for number, c in enumerate(counts):
         table.add_row(

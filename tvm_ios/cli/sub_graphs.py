@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.byte_sizes import kib
@@ -42,13 +43,13 @@ def print_sub_graphs(graph: OpGraph, capacity: int, lanes: int, as_json: bool) -
         print_json({**about, "subgraphs": found, "instances": len(instances)})
         return
     table = Table("sub-graph", "units", "first", "last", "instances", "of axis", "peak of one")
-    table.title = f"{units.name}, batch {units.batch}, {lanes} lanes, {kib(capacity)} KiB"
+    table.title = f"{escape(units.name)}, batch {units.batch}, {lanes} lanes, {kib(capacity)} KiB"
     for number, (names, factor, axis, peak) in enumerate(rows):
         table.add_row(
             str(number),
             str(len(names)),
-            names[0],
-            names[-1],
+            escape(names[0]),
+            escape(names[-1]),
             str(factor),
             "" if axis is None else str(axis),
             f"{kib(peak)} KiB",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -198,7 +199,7 @@ def _print(done: TuningResult, of: str) -> None:
     table = Table("kernel", "weight", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials")
     for row in done.kernels:
         table.add_row(
-            row.task.text,
+            escape(row.task.text),
             str(row.task.weight) if row.task.weight else f"merge of {row.task.merged}",
             "-" if row.default is None else f"{row.default * 1e3:.4f}",
             f"{row.best * 1e3:.4f}",
@@ -211,7 +212,7 @@ def _print(done: TuningResult, of: str) -> None:
     new = sum(row.new_trials for row in done.kernels)
     known = sum(row.trials for row in done.kernels) - new
     out.print(
-        f"{done.model}: {done.default * 1e3:.3f} ms with default kernels, "
+        f"{escape(done.model)}: {done.default * 1e3:.3f} ms with default kernels, "
         f"[bold green]{done.tuned * 1e3:.3f} ms[/bold green] with tuned ones (sum of its units, "
         "one after another)"
     )
@@ -223,4 +224,6 @@ def _print(done: TuningResult, of: str) -> None:
         out.print(f"[yellow]{done.missing} operators of the model are not in the log[/yellow]")
     rest = f"; {done.untouched} merge candidates were left" if done.untouched else ""
     out.print(f"{new} trials in {done.seconds:.0f} s, {known} were in the log before{rest}")
-    out.print(f"tuning log: {done.log}  (tvm-ios optimize {done.model}{of} --log {done.log})")
+    out.print(
+        escape(f"tuning log: {done.log}  (tvm-ios optimize {done.model}{of} --log {done.log})")
+    )
