@@ -50,8 +50,8 @@ POLICIES = (
 #: All that can be measured on this machine's CPU.
 MEASURED_POLICIES = (*POLICIES, GRAPHTURBO, HOLISTIC)
 
-#: Those whose schedules need no profiles of kernels.
-_UNPLACED = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
+#: Those that place no tiles.
+_UNPLACED = tuple(p for p in MEASURED_POLICIES if p not in ("rammer", "ios-holistic"))
 
 
 def optimize(

@@ -15,7 +15,7 @@ from tvm import relax
 from relay_passes.graphturbo_policy import graphturbo_policy, unroll_subgraphs
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
-from relay_passes.relax.unroll import unroll_instances
+from relay_passes.unroll import unroll_instances
 from runtime_ext.build import build
 from tvm_ios.arena.check import check_regions
 from tvm_ios.graphturbo.grouping import SubGraph, group
@@ -146,9 +146,7 @@ def networks(draw: st.DrawFn) -> Any:
 @given(module=networks(), capacity=st.sampled_from((600, 1500, 3000)))
 def test_any_windows(module: Any, capacity: int) -> None:
     prepared, instances = instances_of(module, capacity)
-    unrolled = unroll_instances(
-        prepared.module, prepared.outliner.extraction, instances, range(len(instances))
-    )
+    unrolled = unroll_instances(prepared, instances, range(len(instances)))
     for found, expected in zip(run(unrolled), run(module), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
