@@ -96,9 +96,19 @@ def chain(sketch: RelaxSketch, x: Any) -> Any:
     return x
 
 
+def sliced(x: Any, rng: np.random.Generator) -> Any:
+    """Some channels, rows or columns, or all images, perhaps from the last to the first."""
+    shape = [int(extent) for extent in x.ty.shape]
+    axis = int(rng.integers(4))
+    extent, step = shape[axis], int(rng.choice([-2, -1, 1, 2] if axis else [-1, 1]))
+    left_out = int(rng.integers(2)) if axis and extent > 4 else 0
+    first, end = (left_out, extent) if step > 0 else (extent - 1 - left_out, -extent - 1)
+    return relax.op.strided_slice(x, [axis], [first], [end], [step])
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> Any:
-    """A module of windows of any kernel, stride, padding and dilation, of sums and joins."""
+    """A module of windows of any kernel, stride, padding and dilation, of sums, joins, slices."""
     batch, height = draw(st.sampled_from((1, 2))), draw(st.integers(9, 20))
     choices = [draw(st.integers(0, 10_000)) for _ in range(draw(st.integers(2, 5)))]
 
@@ -107,7 +117,9 @@ def networks(draw: st.DrawFn) -> Any:
         for choice in choices:
             rng = np.random.default_rng(choice)
             x = values[-1 - int(rng.integers(min(2, len(values))))]
-            kind = rng.choice(["conv", "conv", "depthwise", "max", "mean", "add", "concat", "relu"])
+            kind = rng.choice(
+                ["conv", "conv", "depthwise", "max", "mean", "add", "concat", "relu", "slice"]
+            )
             k = [int(n) for n in rng.integers(1, 4, 2)]
             pads = [int(rng.integers(k[i % 2])) for i in range(4)]
             strides = [int(n) for n in rng.integers(1, 3, 2)]
@@ -129,6 +141,8 @@ def networks(draw: st.DrawFn) -> Any:
             elif kind == "mean":
                 included = bool(rng.integers(2))
                 call = relax.op.nn.avg_pool2d(x, k, count_include_pad=included, **windows)
+            elif kind == "slice":
+                call = sliced(x, rng)
             elif kind == "add" and int(other.ty.shape[1]) == channels:
                 call = relax.op.add(x, other)
             elif kind == "concat":
