@@ -302,11 +302,12 @@ def load_operators(
     random_weights: int | None = None,
     shapes: Shapes | None = None,
     batch: int | None = None,
+    dialect: str = "relax",
 ) -> OpGraph:
     """The graph of operators of any model, before units are formed; else as :func:`load_units`."""
-    if not form_of(model).needs_tvm:
+    if dialect == "relax" and not form_of(model).needs_tvm:
         return models.load_operators(model, random_weights, shapes, batch)
-    return _prepared(model, random_weights, shapes, batch).outliner.extraction.graph
+    return _prepared(model, random_weights, shapes, batch, dialect).outliner.extraction.graph
 
 
 def _prepared(
@@ -314,7 +315,7 @@ def _prepared(
     random_weights: int | None,
     shapes: Shapes | None,
     batch: int | None,
-    dialect: str = "relax",
+    dialect: str,
 ) -> Prepared:
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare
