@@ -28,6 +28,7 @@ class GraphTurboPartition:
     private function of a part of the batch with the attribute ``graphturbo.subgraph``; ``main``
     calls it once for each instance, in the order of the least fast memory; the module attribute
     ``graphturbo.partition`` holds factors and order. A module that has it is returned as it is.
+    Of Relay's executors the virtual machine calls such functions.
 
     Parameters
     ----------
