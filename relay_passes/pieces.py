@@ -28,8 +28,8 @@ class Pieces:
         self._values = values
         self._given = dict(zip(self._graph.inputs, given, strict=True))
         self._made: dict[tuple[int, int], Any] = {}
-        #: Whole tensors, for those that read them whole on all lanes.
-        self._whole: dict[int, Any] = {}
+        #: What is read on all lanes, by tensor and box.
+        self._shared: dict[tuple[int, Box], Any] = {}
 
     def put(self, number: int, tensor: int, value: Any, held: Box, name: str = "") -> None:
         """An instance has made a box of a tensor, of which its own piece is kept."""
@@ -40,9 +40,10 @@ class Pieces:
         """What an instance reads of a tensor."""
         instance = self._instances.instances[number]
         if self._instances.subgraphs[instance.subgraph].split is None:
-            if tensor not in self._whole:
-                self._whole[tensor] = self._read(number, tensor, name)
-            return self._whole[tensor]
+            key = tensor, instance.needs[tensor]
+            if key not in self._shared:
+                self._shared[key] = self._read(number, tensor, name)
+            return self._shared[key]
         return self._read(number, tensor, name)
 
     def _read(self, number: int, tensor: int, name: str) -> Any:

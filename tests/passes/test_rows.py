@@ -106,6 +106,20 @@ def sliced(x: Any, rng: np.random.Generator) -> Any:
     return relax.op.strided_slice(x, [axis], [first], [end], [step])
 
 
+def test_units_on_all_lanes_that_read_more_and_less_of_a_tensor() -> None:
+    def body(sketch: RelaxSketch, x: Any) -> Any:
+        part = sketch.emit(relax.op.strided_slice(x, [2], [7], [-10], [-2]))
+        return part, sketch.emit(relax.op.add(x, x))
+
+    module = module_of([(2, 2, 9, 7)], body)
+    prepared = prepare(module)
+    layers = unit_layers(prepared.outliner.extraction.graph, prepared.units)
+    instances = split_into_instances(layers, [SubGraph(1 << unit, None) for unit in range(2)])
+    unrolled = unroll_instances(prepared, instances, range(2))
+    for found, expected in zip(run(unrolled), run(module), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> Any:
     """A module of windows of any kernel, stride, padding and dilation, of sums, joins, slices."""
