@@ -17,6 +17,7 @@ from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule
 
 if TYPE_CHECKING:
+    from relay_passes.emitter import Body
     from relay_passes.measuring_options import MeasuringOptions
     from relay_passes.tuning_result import TuningResult
     from tvm_ios.models import Shapes
@@ -46,6 +47,9 @@ class Dialect:
         them.
     outline
         The module, given an outliner and a schedule, with ``main`` calling units in its order.
+    rewrite_main
+        Of a canonical module, its extraction and a body the module whose ``main`` is what the body
+        writes, with the same parameters.
     attribute
         A string as this TVM wants it for an attribute of a module.
     import_onnx
@@ -70,6 +74,7 @@ class Dialect:
     outliner: Callable[[Any, OpGraph], Any]
     for_target: Callable[[Any, MeasuringOptions], Any]
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
+    rewrite_main: Callable[[tvm.IRModule, Any, Body], tvm.IRModule]
     attribute: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-import tvm_ffi
 
-from relay_passes.relax.canonicalise import canonicalise
-from relay_passes.relax.extract import extract
-from relay_passes.relax.instances import PARTITION, outline_instances
+from relay_passes.dialect import dialect_of
+from relay_passes.ios_schedule import let_pass
+from relay_passes.subgraph_functions import PARTITION, outline_instances
 from runtime_ext.cpu_hierarchy import cpu_hierarchy
 from runtime_ext.machine import available_lanes
 from tvm_ios.errors import UserError
@@ -25,10 +24,11 @@ from tvm_ios.memory_hierarchy import MemoryHierarchy, load_hierarchy
 class GraphTurboPartition:
     """Partition ``main`` into coarse sub-graphs and split these along the batch (GraphTurbo).
 
-    The result is a valid Relax module that computes the same: each sub-graph is a private
-    function of a part of the batch with the attribute ``graphturbo.subgraph``; ``main`` calls it
-    once for each instance, in the order of the least fast memory; the module attribute
+    The result is a valid module of the same dialect that computes the same: each sub-graph is a
+    private function of a part of the batch with the attribute ``graphturbo.subgraph``; ``main``
+    calls it once for each instance, in the order of the least fast memory; the module attribute
     ``graphturbo.partition`` holds factors and order. A module that has it is returned as it is.
+    Of Relay's executors the virtual machine calls such functions.
 
     Parameters
     ----------
@@ -55,8 +55,7 @@ class GraphTurboPartition:
         try:
             return self._partition(mod)
         except UserError as error:
-            # Or TVM's pass manager would make a RuntimeError of what it does not know.
-            tvm_ffi.register_error(type(error))
+            let_pass(type(error))
             raise
 
     def _partition(self, module: tvm.IRModule) -> tvm.IRModule:
@@ -64,13 +63,14 @@ class GraphTurboPartition:
         capacity = self.capacity or (
             device.local_buffer if device.name == "cpu" else device.cluster_local_buffer
         )
-        canonical = canonicalise(module)
-        extraction = extract(canonical)
+        dialect = dialect_of(module)
+        canonical = dialect.canonicalise(module)
+        extraction = dialect.extract(canonical, "model")
         layers = form_layers(extraction.graph)
         splitter = Splitter(layers, capacity, device.cores, axes=(0,))
         instances = split_into_instances(layers, group(splitter))
         best = order_instances(instances, exact=False)[0]
-        return outline_instances(canonical, extraction, instances, best.order)
+        return outline_instances(dialect, canonical, extraction, instances, best.order)
 
     def _hierarchy(self) -> MemoryHierarchy:
         if isinstance(self.device, MemoryHierarchy):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from relay_passes.dialect import DialectError
+from relay_passes.merged_part import merged_units
 from relay_passes.prepare import Prepared, prepare_canonical
+from relay_passes.unroll import unroll_instances
 from tvm_ios.graphturbo.planned import planned_instances
 from tvm_ios.graphturbo.unrolled_names import Origin, origin, unrolled_units
 from tvm_ios.graphturbo.unrolled_stages import unrolled_schedule
@@ -28,24 +30,17 @@ def unroll_schedule(prepared: Prepared, schedule: Schedule) -> tuple[Prepared, S
         If instances run in an order that their data forbids, or are no equal parts, or units
         are to be merged that cannot be.
     DialectError
-        If the module is one of Relay.
+        If an operator has extents written down that no part of it has.
     """
-    if prepared.dialect.name != "relax":
-        raise DialectError(
-            f"the schedule runs instances, which modules of {prepared.dialect.name.capitalize()} "
-            "cannot: import the model as Relax, or search with another policy"
-        )
-    # Where TVM has no Relax, schedules without instances must work.
-    from relay_passes.relax.merged_part import merged_units
-    from relay_passes.relax.unroll import unroll_instances
-
     extraction = prepared.outliner.extraction
     planned = planned_instances(extraction.graph, prepared.units, schedule)
     merged = [merged_units(prepared.outliner, units) for units in planned.merged(schedule)]
     instances, order = planned.instances, planned.order
-    module = unroll_instances(prepared.module, extraction, instances, order, merged)
+    module = unroll_instances(prepared, instances, order, merged)
     unrolled = prepare_canonical(module, extraction.graph.name, unrolled_units)
-    operators = unrolled.outliner.extraction.graph.operators
+    extraction = unrolled.outliner.extraction
+    unrolled = replace(unrolled, outliner=prepared.outliner.of(extraction, unrolled.units))
+    operators = extraction.graph.operators
     origins = [
         _origin([origin(operators[member].name) for member in unit.members])
         for unit in unrolled.units.operators

@@ -30,9 +30,9 @@ from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of, wit
 from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
 
 if TYPE_CHECKING:
-    from relay_passes.measured import MeasuredSearch
+    from relay_passes.module_search import ModuleSearch
 
-#: What ``holistic`` chooses from, block by block, beside instances.
+#: What ``holistic`` chooses from, block by block, beside instances; the last two place tiles.
 _OTHERS = ("sequential", "greedy", "ios-both", "rammer", "ios-holistic")
 
 #: The one of these whose merged convolutions are tried inside instances.
@@ -54,7 +54,7 @@ class InstanceSearch:
         Compiles its units, and finds the schedules of the other policies.
     """
 
-    def __init__(self, search: MeasuredSearch) -> None:
+    def __init__(self, search: ModuleSearch) -> None:
         self._search = search
         self._built: dict[Schedule, BuiltModel] = {}
         self._split: dict[_Split, Schedule | None] = {}
@@ -72,8 +72,10 @@ class InstanceSearch:
     def holistic(self) -> tuple[Schedule, LazyStatistics]:
         """The best of all policies between any two places where they have done the same units."""
         watch = _Watch(self._search)
-        found = [self._search.schedule(policy)[0] for policy in _OTHERS]
-        merging = found[_OTHERS.index(_MERGES)]
+        places = self._search.prepared.dialect.places_tiles
+        others = _OTHERS if places else _OTHERS[: _OTHERS.index(_MERGES) + 1]
+        found = [self._search.schedule(policy)[0] for policy in others]
+        merging = found[others.index(_MERGES)]
         splits = self._splits(watch)
         found += splits + [by_sub_graph(schedule) for schedule in splits]
         merged = [with_merges(schedule, merging) for schedule in splits]
@@ -270,7 +272,7 @@ def _differences(ends: Sequence[float]) -> list[float]:
 class _Watch:
     """What a search took."""
 
-    def __init__(self, search: MeasuredSearch) -> None:
+    def __init__(self, search: ModuleSearch) -> None:
         self._limit = search.options.budget.time_limit
         self._blocks = len(search.blocks)
         self._begin = time.perf_counter()

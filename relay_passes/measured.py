@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.module_search import ModuleSearch
 from relay_passes.prepare import Prepared, apply_schedule
@@ -17,11 +15,6 @@ from runtime_ext.log_use import LogUse
 from runtime_ext.measure import Progress
 from runtime_ext.scheduled_module import reject_tir
 from tvm_ios.schedule import Schedule
-from tvm_ios.search.lazy import LazyStatistics
-from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
-
-if TYPE_CHECKING:
-    from relay_passes.instance_search import InstanceSearch
 
 
 class MeasuredSearch(ModuleSearch):
@@ -40,8 +33,6 @@ class MeasuredSearch(ModuleSearch):
         )
         self.compiler, self.executor = self.backend.compiler, self.backend.executor
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
-        self._found: dict[tuple[str, int | None], tuple[Schedule, LazyStatistics | None]] = {}
-        self._instances: InstanceSearch | None = None
         self.memory = arrange(prepared.units, functions)
         super().__init__(
             prepared,
@@ -53,33 +44,6 @@ class MeasuredSearch(ModuleSearch):
             parts=self.memory.parts,
             choose_forms=options.database is not None or self.backend.cudnn,
         )
-
-    def schedule(
-        self, policy: str, memory_budget: int | None = None
-    ) -> tuple[Schedule, LazyStatistics | None]:
-        """The schedule of a policy, found once; see :meth:`StageSearch.schedule`.
-
-        Raises
-        ------
-        SearchError
-            If the policy is unknown, or runs instances and the target is no CPU.
-        """
-        key = (policy, memory_budget)
-        if key not in self._found:
-            self._found[key] = self._schedule(policy, memory_budget)
-        return self._found[key]
-
-    def _schedule(
-        self, policy: str, memory_budget: int | None
-    ) -> tuple[Schedule, LazyStatistics | None]:
-        if policy not in (GRAPHTURBO, HOLISTIC) or self.executor != "native":
-            return super().schedule(policy, memory_budget)
-        from relay_passes.instance_search import InstanceSearch
-
-        if self._instances is None:
-            self._instances = InstanceSearch(self)
-        instances = self._instances
-        return instances.graphturbo() if policy == GRAPHTURBO else instances.holistic()
 
     def source(self, units: tuple[int, ...]) -> UnitSource:
         """The function and layouts of a unit, or of merged ones."""

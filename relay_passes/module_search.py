@@ -21,9 +21,12 @@ from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.program_builder import NO_PARTS
 from tvm_ios.schedule import Schedule
+from tvm_ios.search.lazy import LazyStatistics
 from tvm_ios.search.network import SearchStatistics
+from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
 
 if TYPE_CHECKING:
+    from relay_passes.instance_search import InstanceSearch
     from runtime_ext.log_use import LogUse
     from tvm_ios.program import Part
 
@@ -71,8 +74,37 @@ class ModuleSearch(StageSearch):
         self.target = target
         self._header = LogHeader(device.name, str(target), tvm.__version__)
         timer = StageTimer(prepared.units, self.source, kernels, device, self._log(), parts)
+        self._found: dict[tuple[str, int | None], tuple[Schedule, LazyStatistics | None]] = {}
+        self._instances: InstanceSearch | None = None
         blocks = cut_blocks(prepared.units, options.max_block)
         super().__init__(timer, blocks, options, progress, choose_forms=choose_forms)
+
+    def schedule(
+        self, policy: str, memory_budget: int | None = None
+    ) -> tuple[Schedule, LazyStatistics | None]:
+        """The schedule of a policy, found once; see :meth:`StageSearch.schedule`.
+
+        Raises
+        ------
+        SearchError
+            If the policy is unknown, or runs instances and the target is no CPU.
+        """
+        key = (policy, memory_budget)
+        if key not in self._found:
+            self._found[key] = self._schedule(policy, memory_budget)
+        return self._found[key]
+
+    def _schedule(
+        self, policy: str, memory_budget: int | None
+    ) -> tuple[Schedule, LazyStatistics | None]:
+        if policy not in (GRAPHTURBO, HOLISTIC) or self.executor != "native":
+            return super().schedule(policy, memory_budget)
+        from relay_passes.instance_search import InstanceSearch
+
+        if self._instances is None:
+            self._instances = InstanceSearch(self)
+        instances = self._instances
+        return instances.graphturbo() if policy == GRAPHTURBO else instances.holistic()
 
     def recorded(
         self, policy: str, log: Path, memory_budget: int | None = None

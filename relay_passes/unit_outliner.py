@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from tvm_ios.graph import OpGraph
 from tvm_ios.merge_rule import MergePlan, plan_merge
+from tvm_ios.merged_weights import merged_weights
 from tvm_ios.schedule import ScheduleError
 
 Array = np.ndarray[Any, Any]
@@ -62,6 +63,10 @@ class UnitOutliner(Generic[Made]):
         self._origin = tuple(number[tensor.name] for tensor in units.tensors)
         self._made: dict[tuple[int, ...], Made] = {}
 
+    def of(self, extraction: Any, units: OpGraph) -> Self:
+        """The same choices for another module."""
+        return type(self)(extraction, units)
+
     def value(self, tensor: int) -> Any:
         """The expression behind a tensor of the graph of units."""
         return self.extraction.values[self._origin[tensor]]
@@ -85,7 +90,7 @@ class UnitOutliner(Generic[Made]):
             plan, operators = self.merge_plan(key), [self.units.operators[unit] for unit in key]
             outputs = tuple(op.outputs[0] for op in operators)
             name = "+".join(op.name for op in operators)
-            weights = self.weights_to_merge(plan)
+            weights = self.stacked_weights(plan)
             self._made[key] = self._merge(plan, operators[0].inputs[0], weights, outputs, name)
         return self._made[key]
 
@@ -103,9 +108,10 @@ class UnitOutliner(Generic[Made]):
             raise ScheduleError(f"the units {names} cannot be merged into one convolution")
         return plan
 
-    def weights_to_merge(self, plan: MergePlan) -> list[list[Array]]:
-        """For each unit its kernel (O, I, kh, kw), and its bias if it has one."""
-        return [[self._array(c) for c in self.unit(unit).constants] for unit in plan.units]
+    def stacked_weights(self, plan: MergePlan) -> tuple[Any, Any]:
+        """The kernel and the bias of the merged convolution, constants of the dialect."""
+        weights = [[self._array(c) for c in self.unit(unit).constants] for unit in plan.units]
+        return self._constants(*merged_weights(plan, weights))
 
     def _interface(self, unit: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tensors that are parameters of a unit: data and constants."""
@@ -123,8 +129,12 @@ class UnitOutliner(Generic[Made]):
         """The dialect's type of a parameter."""
         raise NotImplementedError
 
-    def _array(self, constant: Any) -> Array:
+    def _array(self, value: Any) -> Array:
         """The value of a constant of the dialect."""
+        raise NotImplementedError
+
+    def _constants(self, kernel: Array, bias: Array) -> tuple[Any, Any]:
+        """What :func:`tvm_ios.merged_weights.merged_weights` returns, as the dialect has it."""
         raise NotImplementedError
 
     def _outline(self, unit: int) -> Made:
@@ -134,7 +144,7 @@ class UnitOutliner(Generic[Made]):
         self,
         plan: MergePlan,
         data: int,
-        weights: Sequence[Sequence[Array]],
+        weights: tuple[Any, Any],
         outputs: tuple[int, ...],
         name: str,
     ) -> Made:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 from runtime_ext.hardware import Cache, caches, megahertz
-from runtime_ext.peak import measured_peak
+from runtime_ext.machine import instruction_level
 from tvm_ios.memory_hierarchy import MemoryHierarchy
 
 #: Bytes that a core's caches give in a cycle where nobody says more: a vector, a quarter of one.
 _L2_BYTES, _L3_BYTES = 64, 16
 _L2, _L3 = 1 << 20, 8 << 20
+#: What else a core does in a cycle, where this TVM has no kernels to measure it with: bytes of
+#: memory, and FLOPs of two units of multiply-adds by instruction-set level.
+_MEMORY_BYTES, _FLOPS, _SCALAR_FLOPS = 4, {"x86-64-v4": 64, "x86-64-v3": 32}, 16
 
 
 def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
     """One cluster of so many cores: a core's own L2 is its local buffer, L3 the global one.
 
-    The peak and the memory's bandwidth are measured, which takes about a second.
+    The peak and the memory's bandwidth are measured, which takes about a second, or assumed with a
+    TVM up to 0.19, that of Relay.
 
     Parameters
     ----------
@@ -22,8 +28,20 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
         Cores that run side by side.
     """
     found = {cache.level: cache for cache in caches()}
-    peak = measured_peak(lanes)
     hertz = (megahertz() or 2000.0) * 1e6
+    if importlib.util.find_spec("tvm.tirx"):
+        from runtime_ext.peak import measured_peak
+
+        peak = measured_peak(lanes)
+        flops, bandwidth = peak.gflops * 1e9, peak.gbps * 1e9
+        of_flops, of_bandwidth = "measured: multiply-adds in registers", "measured: a triad"
+    else:
+        each = _FLOPS.get(instruction_level(), _SCALAR_FLOPS)
+        flops, bandwidth = each * hertz * lanes, _MEMORY_BYTES * hertz * lanes
+        of_flops, of_bandwidth = (
+            f"assumed: {n} {what} a cycle and core"
+            for n, what in ((each, "FLOPs"), (_MEMORY_BYTES, "bytes"))
+        )
     local, of_local = _size(found.get(2), _L2)
     shared, of_shared = _size(found.get(3), _L3)
     return MemoryHierarchy(
@@ -34,10 +52,10 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
         compute_units=1,
         local_buffer=local,
         global_buffer=shared,
-        memory_bandwidth=peak.gbps * 1e9,
+        memory_bandwidth=bandwidth,
         global_bandwidth=_L3_BYTES * hertz * lanes,
         local_bandwidth=_L2_BYTES * hertz * lanes,
-        peak_flops=peak.gflops * 1e9,
+        peak_flops=flops,
         kernel_overhead=0.5e-6,
         sources={
             "clusters": "read: one process",
@@ -45,10 +63,10 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
             "compute_units": "assumed: vector units are not told apart",
             "local_buffer": of_local,
             "global_buffer": of_shared,
-            "memory_bandwidth": "measured: a triad",
+            "memory_bandwidth": of_bandwidth,
             "global_bandwidth": f"assumed: {_L3_BYTES} bytes a cycle and core",
             "local_bandwidth": f"assumed: {_L2_BYTES} bytes a cycle and core",
-            "peak_flops": "measured: multiply-adds in registers",
+            "peak_flops": of_flops,
             "kernel_overhead": "assumed: a step of a lane and a wait",
         },
     )

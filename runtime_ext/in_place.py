@@ -56,8 +56,8 @@ class Arrangement:
 def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
     """Lay the tensors of a graph of units out.
 
-    Slices are ranges of channels of images whose channels are innermost, or of any axis that has
-    nothing but extents of 1 before it in memory, so that they are contiguous.
+    Slices are ranges of channels or of rows of images whose channels are innermost, or of any axis
+    that has nothing but extents of 1 before it in memory, so that they are contiguous.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> 
     order = orders[output]
     before = _PHYSICAL[order].index(axis)
     contiguous = prod(physical_shape(made.shape, order)[:before]) == 1
-    if not contiguous and (order, axis) != (NHWC, 1):
+    if not contiguous and (order != NHWC or axis not in (1, 2)):
         return None
     data = [t for t in op.inputs if not graph.tensors[t].constant]
     where = dict(zip(function.params, data, strict=False))

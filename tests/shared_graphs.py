@@ -12,8 +12,9 @@ from onnx_sketch import Sketch
 from relay_passes import MemorySchedule
 from relay_passes.prepare import apply_schedule, prepare
 from tvm_ios.graph import OpGraph
+from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
 from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule import UNROLLED_FROM, Schedule, Stage, Strategy
 from tvm_ios.units import form_units
 
 #: The numbers of the units that a call computes, and its stage and group.
@@ -36,16 +37,20 @@ class SharedGraph:
         Of its schedule.
     by_memory
         Whether ``MemorySchedule`` has to find them, given the same stages in the units' order.
+    instances
+        What the schedule runs in instances, of which ``main`` then calls the units.
     """
 
     model: Any
     kinds: tuple[str, ...]
     stages: tuple[Stage, ...]
     by_memory: bool = False
+    instances: InstancePlan | None = None
 
     def schedule(self, units: OpGraph) -> Schedule:
         """The schedule, for the units that a dialect formed."""
-        return Schedule(units.fingerprint, self.stages, "by hand")
+        made = Schedule(units.fingerprint, self.stages, "by hand", batch=units.batch)
+        return replace(made, instances=self.instances)
 
     def scheduled(self, import_onnx: Callable[[Any], Any]) -> tuple[OpGraph, Any]:
         """The units and the scheduled module, by a dialect's importer."""
@@ -71,6 +76,10 @@ class SharedGraph:
             (tuple(number[name] for name in names.split("+")), stage, group)
             for names, stage, group in calls
         ]
+
+    def require_unrolled(self, attribute: str) -> None:
+        """The schedule of the units of instances says which one it was made of."""
+        assert unnamed(json.dumps(json.loads(attribute)[UNROLLED_FROM])) == self.attribute()
 
     def places(self) -> list[Place]:
         """The calls of ``main``, in order."""
@@ -143,6 +152,26 @@ def _wide_then_narrow() -> SharedGraph:
         by_memory=True,
     )
 
+
+def _stacked(batch: int) -> Any:
+    """A model of two convolutions, one after another."""
+    sketch = Sketch(batch, 3, 8, 8)
+    inner = sketch.op("Relu", sketch.conv("x", 3, 4))
+    return sketch.model(sketch.op("Relu", sketch.conv(inner, 4, 6)))
+
+
+#: Rows of one image in two parts, the second one first.
+SPLIT_GRAPH = SharedGraph(
+    _stacked(1),
+    ("conv2d+relu", "conv2d+relu"),
+    tuple(_concurrent((unit,)) for unit in range(2)),
+    instances=InstancePlan(
+        (SplitSubGraph((0, 1), 2, (2,)),), (PlacedInstance(0, 1, 0), PlacedInstance(0, 0, 1))
+    ),
+)
+
+#: Of two images, one of which takes 3,328 bytes at its peak.
+PARTITIONED_MODEL, PARTITION_CAPACITY = _stacked(2), 3_328
 
 SHARED_GRAPHS = {
     "concurrent": _branches(_concurrent((0,), (1,)), _concurrent((2,))),

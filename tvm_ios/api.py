@@ -50,8 +50,8 @@ POLICIES = (
 #: All that can be measured on this machine's CPU.
 MEASURED_POLICIES = (*POLICIES, GRAPHTURBO, HOLISTIC)
 
-#: Those whose schedules need no profiles of kernels.
-_UNPLACED = ("sequential", "greedy", "ios-merge", "ios-parallel", "ios-both")
+#: Those that place no tiles.
+_UNPLACED = tuple(p for p in MEASURED_POLICIES if p not in ("rammer", "ios-holistic"))
 
 
 def optimize(
@@ -302,11 +302,12 @@ def load_operators(
     random_weights: int | None = None,
     shapes: Shapes | None = None,
     batch: int | None = None,
+    dialect: str = "relax",
 ) -> OpGraph:
     """The graph of operators of any model, before units are formed; else as :func:`load_units`."""
-    if not form_of(model).needs_tvm:
+    if dialect == "relax" and not form_of(model).needs_tvm:
         return models.load_operators(model, random_weights, shapes, batch)
-    return _prepared(model, random_weights, shapes, batch).outliner.extraction.graph
+    return _prepared(model, random_weights, shapes, batch, dialect).outliner.extraction.graph
 
 
 def _prepared(
@@ -314,7 +315,7 @@ def _prepared(
     random_weights: int | None,
     shapes: Shapes | None,
     batch: int | None,
-    dialect: str = "relax",
+    dialect: str,
 ) -> Prepared:
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare

@@ -9,6 +9,7 @@ import tvm
 
 from relay_passes.dialect import Dialect
 from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.emitter import rewrite_main
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.outline import Outliner, outline
@@ -50,6 +51,7 @@ DIALECT = Dialect(
     # Layouts are chosen when the module is built.
     for_target=lambda outliner, _: outliner,
     outline=outline,
+    rewrite_main=rewrite_main,
     attribute=str,
     import_onnx=import_onnx,
     import_saved=import_saved,

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from relay_passes.relax.fold_constants import constant
 from tvm_ios.merge_rule import MergePlan
-from tvm_ios.merged_weights import Array, merged_weights
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": relax.op.nn.relu,
@@ -19,10 +17,8 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def emit_merged(
-    plan: MergePlan, data_type: Any, weights: Sequence[Sequence[Array]]
-) -> tuple[relax.Function, tuple[Any, ...]]:
-    """A private function and the constants of its parameters after the first.
+def emit_merged(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> relax.Function:
+    """A private function of the data and the weights.
 
     Parameters
     ----------
@@ -31,13 +27,11 @@ def emit_merged(
     data_type
         Relax type of the data that all read, NCHW.
     weights
-        For each unit its kernel (O, I, kh, kw), and its bias if it has one.
+        The stacked kernel and bias.
     """
-    stacked, bias = (constant(array) for array in merged_weights(plan, weights))
-    constants = (stacked, bias)
     parameters = [
         relax.Var("p0", data_type),
-        *(relax.Var(f"p{i}", value.ty) for i, value in enumerate(constants, 1)),
+        *(relax.Var(f"p{i}", value.ty) for i, value in enumerate(weights, 1)),
     ]
     builder = relax.BlockBuilder()
     attributes = {"num_input": 1}
@@ -46,7 +40,7 @@ def emit_merged(
             outputs = emit_stacked(builder, plan, parameters[0], parameters[1:])
             result = builder.emit_output(relax.Tuple(outputs))
         variable = builder.emit_func_output(result)
-    return builder.finalize()[variable], constants
+    return builder.finalize()[variable]
 
 
 def emit_stacked(

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.relax.bindings import leaves, substitute
+from relay_passes.relax.fold_constants import constant
 from relay_passes.relax.lrn import emit_lrn
 from relay_passes.relax.merge import emit_merged
 from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
@@ -23,19 +24,22 @@ class Outliner(UnitOutliner[UnitFunction]):
     def _type(self, tensor: int) -> Any:
         return self.value(tensor).ty
 
-    def _array(self, constant: Any) -> Array:
-        return constant.value.numpy()
+    def _array(self, value: Any) -> Array:
+        return value.value.numpy()
+
+    def _constants(self, kernel: Array, bias: Array) -> tuple[Any, Any]:
+        return constant(kernel), constant(bias)
 
     def _merge(
         self,
         plan: MergePlan,
         data: int,
-        weights: Sequence[Sequence[Array]],
+        weights: tuple[Any, Any],
         outputs: tuple[int, ...],
         name: str,
     ) -> UnitFunction:
-        function, constants = emit_merged(plan, self._type(data), weights)
-        return UnitFunction(function, (data,), constants, outputs, name)
+        function = emit_merged(plan, self._type(data), weights)
+        return UnitFunction(function, (data,), weights, outputs, name)
 
     def _outline(self, unit: int) -> UnitFunction:
         op = self.units.operators[unit]

@@ -49,7 +49,7 @@ class MeasuredRelaySearch(ModuleSearch):
     def schedule(
         self, policy: str, memory_budget: int | None = None
     ) -> tuple[Schedule, LazyStatistics | None]:
-        """The schedule of a policy; see :meth:`runtime_ext.stage_search.StageSearch.schedule`.
+        """The schedule of a policy; see :meth:`relay_passes.module_search.ModuleSearch.schedule`.
 
         Raises
         ------

@@ -8,22 +8,17 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
-from relay_passes.relay.expressions import constant
 from tvm_ios.merge_rule import MergePlan
-from tvm_ios.merged_weights import Array, merged_weights
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "none": lambda data: data,
     "relu": relay.nn.relu,
     "sigmoid": relay.sigmoid,
     "tanh": relay.tanh,
 }
 
 
-def merged_function(
-    plan: MergePlan, data_type: Any, weights: Sequence[Sequence[Array]]
-) -> tuple[relay.Function, tuple[Any, ...]]:
-    """A function and the constants of its parameters after the first.
+def merged_function(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> relay.Function:
+    """A function of the data and the weights.
 
     Parameters
     ----------
@@ -32,33 +27,61 @@ def merged_function(
     data_type
         Relay type of the data that all read, NCHW.
     weights
-        For each unit its kernel (O, I, kh, kw), and its bias if it has one.
+        The stacked kernel and bias.
     """
-    kernel, bias = merged_weights(plan, weights)
-    constants = (constant(kernel), constant(bias.reshape(-1, 1, 1)))
     parameters = [
         relay.Var("p0", data_type),
         *(
             relay.var(f"p{i}", shape=c.data.shape, dtype=c.data.dtype)
-            for i, c in enumerate(constants, 1)
+            for i, c in enumerate(weights, 1)
         ),
     ]
-    y = relay.nn.conv2d(
-        parameters[0],
-        parameters[1],
-        strides=plan.strides,
-        padding=plan.pads,
-        dilation=plan.dilations,
-        channels=kernel.shape[0],
-        kernel_size=plan.kernel,
+    return relay.Function(parameters, relay.Tuple(stacked(plan, parameters[0], parameters[1:])))
+
+
+def stacked(
+    plan: MergePlan,
+    data: Any,
+    weights: Sequence[Any],
+    pads: Sequence[int] | None = None,
+    emit: Callable[[Any], Any] = lambda call: call,
+) -> list[Any]:
+    """One convolution for all units, and the fields of the split of its result.
+
+    Parameters
+    ----------
+    plan
+        Which units.
+    data, weights
+        What all read; the stacked kernel and bias.
+    pads
+        Other ones than the plan's: top, left, bottom, right.
+    emit
+        Gets every call and returns what stands for it.
+    """
+
+    def activated(kind: str, value: Any) -> Any:
+        return value if kind == "none" else emit(_ACTIVATIONS[kind](value))
+
+    y = emit(
+        relay.nn.conv2d(
+            data,
+            weights[0],
+            strides=plan.strides,
+            padding=pads or plan.pads,
+            dilation=plan.dilations,
+            channels=sum(plan.out_channels),
+            kernel_size=plan.kernel,
+        )
     )
-    y = relay.add(y, parameters[2])
+    y = emit(relay.add(y, weights[1]))
     shared = len(set(plan.activations)) == 1
     if shared:
-        y = _ACTIVATIONS[plan.activations[0]](y)
+        y = activated(plan.activations[0], y)
     cuts = np.cumsum(plan.out_channels)[:-1].tolist()
-    outputs = list(relay.split(y, cuts, axis=1))
+    parts = emit(relay.split(y, cuts, axis=1).tuple_value)
+    outputs = [relay.TupleGetItem(parts, place) for place in range(len(plan.units))]
     if not shared:
         pairs = zip(plan.activations, outputs, strict=True)
-        outputs = [_ACTIVATIONS[name](output) for name, output in pairs]
-    return relay.Function(parameters, relay.Tuple(outputs)), constants
+        outputs = [activated(kind, output) for kind, output in pairs]
+    return outputs

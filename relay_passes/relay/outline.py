@@ -11,13 +11,16 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relay_passes.relay.expressions import post_order, substitute, with_main
+from relay_passes.relay.calls import emit_calls
+from relay_passes.relay.expressions import constant, post_order, substitute, with_main
+from relay_passes.relay.extract import Extraction
 from relay_passes.relay.kernels import RelayUnitFunction, kernel_calls
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.merge import merged_function
 from relay_passes.relay.transforms import Border, Transform
 from relay_passes.unit_outliner import Array, UnitOutliner
 from runtime_ext.ir_form import CALLS
+from tvm_ios.graph import OpGraph
 from tvm_ios.merge_rule import MergePlan
 from tvm_ios.schedule import Schedule, Strategy
 
@@ -52,19 +55,28 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
         results: dict[int, Transform] = {t: None for t in self.units.outputs if t in made}
         return alter_layouts(called, inputs, results, self.layouts)
 
-    def _array(self, constant: Any) -> Array:
-        return constant.data.numpy()
+    def of(self, extraction: Extraction, units: OpGraph) -> Outliner:
+        """The same choices for another module."""
+        made = Outliner(extraction, units)
+        made.layouts = self.layouts
+        return made
+
+    def _array(self, value: Any) -> Array:
+        return value.data.numpy()
+
+    def _constants(self, kernel: Array, bias: Array) -> tuple[Any, Any]:
+        return constant(kernel), constant(bias[0])
 
     def _merge(
         self,
         plan: MergePlan,
         data: int,
-        weights: Sequence[Sequence[Array]],
+        weights: tuple[Any, Any],
         outputs: tuple[int, ...],
         name: str,
     ) -> RelayUnitFunction:
-        function, constants = merged_function(plan, self._type(data), weights)
-        return RelayUnitFunction(function, (data,), constants, outputs, name)
+        function = merged_function(plan, self._type(data), weights)
+        return RelayUnitFunction(function, (data,), weights, outputs, name)
 
     def _type(self, tensor: int) -> relay.TensorType:
         found = self.extraction.graph.tensors[self._origin[tensor]]
@@ -79,35 +91,12 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
         parameters = [relay.Var(f"p{i}", self._type(t)) for i, t in enumerate(read)]
         made = dict(zip((self._origin[t] for t in read), parameters, strict=True))
         for member in op.members:
-            self._emit(member, made)
+            emit_calls(self.extraction, member, made)
         results = [made[self._origin[t]] for t in op.outputs]
         body = results[0] if len(results) == 1 else relay.Tuple(results)
         values = tuple(self.value(t) for t in constants)
         function = relay.Function(parameters, body)
         return RelayUnitFunction(function, data, values, op.outputs, op.name)
-
-    def _emit(self, member: int, made: dict[int, Any]) -> None:
-        """Emit an operator; ``made`` maps the extraction's tensors to expressions of the unit."""
-        operator = self.extraction.graph.operators[member]
-        inner: dict[Any, Any] = {}
-
-        def new(old: Any) -> Any:
-            if old in inner:
-                return inner[old]
-            number = self.extraction.number.get(old)
-            if number in made:
-                return made[number]
-            if isinstance(old, relay.Tuple):
-                return relay.Tuple([new(field) for field in old.fields])
-            return old
-
-        for call in self.extraction.calls[member]:
-            arguments = [new(argument) for argument in call.args]
-            inner[call] = relay.Call(call.op, arguments, call.attrs, call.type_args)
-        last = self.extraction.calls[member][-1]
-        result, several = inner[last], isinstance(last.checked_type, relay.TupleType)
-        for place, tensor in enumerate(operator.outputs):
-            made[tensor] = relay.TupleGetItem(result, place) if several else result
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:

@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 
 from runtime_ext.buffers import content_key
+from runtime_ext.build import require_lanes
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.executable import PACKAGES
 from runtime_ext.ir_form import CALLS, OUTPUT_NAMES, SCHEDULE, ModuleError
@@ -19,9 +20,9 @@ from runtime_ext.relay.in_place import concatenations, lay_in_place
 from runtime_ext.relay.library import build_library, host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.session import ports
-from tvm_ios.arena.planner import plan_memory
+from tvm_ios.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.lower import lower_stages
-from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.schedule import UNROLLED_FROM, Stage, Strategy
 
 
 def build(
@@ -51,6 +52,8 @@ def build(
     ------
     ModuleError
         If the module carries no schedule, or a later pass changed its calls.
+    ScheduleError
+        If it has placed instances on more lanes.
     TuningLogError
         If the log cannot be used.
     """
@@ -58,6 +61,8 @@ def build(
     if SCHEDULE not in attributes or CALLS not in attributes:
         raise ModuleError("the module has no schedule: run IOSSchedule() on it first")
     lanes = lanes or available_lanes()
+    schedule = json.loads(str(attributes[SCHEDULE]))
+    require_lanes(schedule, lanes)
     target = tvm.target.Target(target or host_target(lanes))
     tuned = read_autotvm_log(log, target) if log else None
     library = build_library(module, target, log=tuned)
@@ -86,12 +91,13 @@ def build(
     names = names or [f"output{place}" for place in range(len(graph.outputs))]
     return BuiltModel(
         program=program,
-        memory=plan_memory(program),
+        # As in the build of Relax modules.
+        memory=plan_lane_memory(program) if UNROLLED_FROM in schedule else plan_memory(program),
         kernels=replace(library, sliced=memory.sliced),
         constants={keys[name]: value for name, value in weights.items()},
         inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
         outputs=ports(program, graph, graph.outputs, names),
-        schedule=json.loads(str(attributes[SCHEDULE])),
+        schedule=schedule,
         packages=PACKAGES[-1:],
     )
 

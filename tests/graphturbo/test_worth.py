@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, Sketch, networks
@@ -61,11 +62,12 @@ def test_rows_are_split_where_tensors_travel() -> None:
     # Read once, written once to the shared cache, which counts twice, and both once in between.
     expected = (1 + 2) * 16_384 * 4e-9 + 2 * (1 + 2) * 16_384 * 1e-9
     assert expected <= choice.seconds <= 1.1 * expected
-    assert choice.layer_by_layer == 3 * (1 + 2) * 16_384 * 4e-9
+    arithmetic = sum(op.flops for op in poolings(512).operators) / DEVICE.peak_flops
+    assert choice.layer_by_layer == pytest.approx(3 * (1 + 2) * 16_384 * 4e-9 + arithmetic)
 
 
-def test_rows_of_several_images_are_copied_once_more() -> None:
-    layers = form_layers(poolings(256, batch=2))
+def test_rows_of_several_images_are_as_good_as_images() -> None:
+    layers = form_layers(poolings(192, batch=2))
     (result,) = layers.graph.outputs
     worth = Worth(layers, DEVICE)
     rows, images = (
@@ -74,16 +76,18 @@ def test_rows_of_several_images_are_copied_once_more() -> None:
         )
         for axis in (2, 0)
     )
-    assert rows > images + (1 + 2) * 16_384 * 4e-9
+    # But for the rows at the border, which both parts make.
+    assert images < rows <= 1.05 * images
 
 
-def test_nothing_is_split_where_caches_do_not_matter() -> None:
+def test_only_traffic_is_gained() -> None:
     flat = replace(DEVICE, memory_bandwidth=1e9, global_bandwidth=1e9)
-    slow = replace(DEVICE, peak_flops=1e6)
-    for device in (flat, slow):
-        choice = choose(poolings(512), device)
-        assert [s.split for s in choice.subgraphs] == [None] * len(choice.subgraphs)
-        assert choice.seconds == choice.layer_by_layer
+    choice = choose(poolings(512), flat)
+    assert [s.split for s in choice.subgraphs] == [None] * len(choice.subgraphs)
+    assert choice.seconds == choice.layer_by_layer
+    fast, slow = (choose(poolings(512), replace(DEVICE, peak_flops=p)) for p in (1e12, 1e6))
+    assert slow.layer_by_layer - slow.seconds <= fast.layer_by_layer - fast.seconds
+    assert slow.layer_by_layer / slow.seconds <= 1.01
 
 
 def test_a_lane_without_work_beside_it_is_not_worth_it() -> None:

@@ -27,22 +27,26 @@ IMAGES += ("padded output", "lrn", "mean", "sum and activation", "split", "slice
 MATRICES = ("pooled logits", "flattened", "softmax", "batched product", "layer norm")
 
 
-def sliced(function: Any, orders: tuple[str, ...]) -> tuple[Layout, ...]:
-    """Each tensor of a unit as a range of channels, or of what else is contiguous in memory."""
+def sliced(function: Any, orders: tuple[str, ...], of_images: int = 1) -> tuple[Layout, ...]:
+    """Each tensor of a unit as a range of channels, or of what else is contiguous in memory.
+
+    ``of_images`` is the axis of images: 1 for channels, or 2 for rows.
+    """
     count = int(function.attrs["num_input"])
     kinds = [p.ty for p in function.params[:count]] + tensor_types(function.ret_ty)
     layouts: list[Layout] = []
     for number, (kind, order) in enumerate(zip(kinds, orders, strict=True)):
         shape = shape_of(kind)
-        axis = 1 if order == "NHWC" or shape[0] == 1 else 0
+        axis = of_images if order == "NHWC" else int(shape[0] == 1)
         layouts.append(Slice(order, axis, 3 + number, shape[axis] + 5 + 2 * number))
     return tuple(layouts)
 
 
+@pytest.mark.parametrize("axis", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", IMAGES)
-def test_images(name: str, kernels_folder: Path) -> None:
+def test_images(name: str, axis: int, kernels_folder: Path) -> None:
     function, tensors, _ = CASES[name]
-    check(str(kernels_folder), function, sliced(function, ("NHWC",) * tensors))
+    check(str(kernels_folder), function, sliced(function, ("NHWC",) * tensors, axis))
 
 
 @pytest.mark.parametrize("name", MATRICES)

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import gc
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 import tvm
-from relax_sketch import module_of, pyramid, run
+from relax_sketch import RelaxSketch, module_of, pyramid, run
 from tvm import relax
 
 from relay_passes.graphturbo_partition import GraphTurboPartition
-from relay_passes.relax.instances import PARTITION, SUBGRAPH
+from relay_passes.subgraph_functions import PARTITION, SUBGRAPH
 from tvm_ios.errors import UserError
 from tvm_ios.memory_hierarchy import load_hierarchy
 
@@ -44,6 +46,21 @@ def test_main_calls_a_function_for_each_instance(module: tvm.IRModule) -> None:
     assert calls == [subgraph for subgraph, _ in partition["order"]]
 
 
+def test_instances_that_read_other_images_have_functions_of_their_own() -> None:
+    def body(sketch: RelaxSketch, x: Any) -> Any:
+        """Images and those from the other end, in one sub-graph: half of each are others."""
+        flipped = sketch.emit(relax.op.strided_slice(x, [0], [3], [-5], [-1]))
+        return sketch.emit(relax.op.nn.relu(sketch.emit(relax.op.subtract(x, flipped))))
+
+    module = module_of([(4, 3, 4, 4)], body)
+    partitioned = GraphTurboPartition("stcp920", capacity=1600)(module)
+    assert json.loads(str(partitioned.attrs[PARTITION]))["factors"] == [2]
+    names = {v.name_hint for v in partitioned.get_global_vars()}
+    assert names == {"main", "subgraph_0", "subgraph_0_1"}
+    for found, expected in zip(run(partitioned), run(module), strict=True):
+        np.testing.assert_allclose(found, expected)
+
+
 def test_it_is_idempotent_and_leaves_its_argument_alone(module: tvm.IRModule) -> None:
     before = module.script()
     once = GraphTurboPartition("stcp920", capacity=7000)(module)
@@ -63,6 +80,16 @@ def test_what_is_refused(module: tvm.IRModule) -> None:
         GraphTurboPartition(capacity=0)
     with pytest.raises(UserError, match="use a100"):
         GraphTurboPartition("tpu")(module)
-    written = module_of([(8, 3)], lambda s, x: s.emit(relax.op.add(x, s.normal(8, 3))))
     with pytest.raises(UserError, match="batch"):
-        GraphTurboPartition("stcp920", capacity=40)(written)
+        GraphTurboPartition("stcp920", capacity=40)(batch_written_down())
+
+
+def test_a_refusal_is_all_that_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError):
+        GraphTurboPartition("stcp920", capacity=40)(batch_written_down())
+    gc.collect()
+    assert capfd.readouterr().err == ""
+
+
+def batch_written_down() -> tvm.IRModule:
+    return module_of([(8, 3)], lambda s, x: s.emit(relax.op.add(x, s.normal(8, 3))))

@@ -9,7 +9,6 @@ from tvm import relax
 
 from relay_passes.graphturbo_policy import Unrolled, graphturbo_policy
 from relay_passes.prepare import apply_schedule, prepare
-from relay_passes.relax.unroll import rebatch
 from runtime_ext.build import build
 from runtime_ext.in_place import arrange
 from runtime_ext.scheduled_module import read_scheduled_module
@@ -69,15 +68,3 @@ def test_every_lane_runs_its_instances_alone_and_in_order() -> None:
     assert found.planned.instances is not None
     lanes = [place.lane for place in found.planned.instances.order]
     assert lanes.count(0) == lanes.count(1) > 0
-
-
-def test_a_module_for_more_images() -> None:
-    single = prepare(module_of([(1, 3, 8, 8)], pyramid(1)))
-    wide = rebatch(single.module, single.outliner.extraction, 4)
-    (image,) = inputs_of(single.module)
-    images = np.concatenate([image, 2 * image, -image, image * image])
-    found = run(wide, [images])
-    for number in range(4):
-        expected = run(single.module, [images[number : number + 1]])
-        for a, b in zip(found, expected, strict=True):
-            np.testing.assert_allclose(a[number : number + 1], b, rtol=1e-4, atol=1e-4)

@@ -109,6 +109,18 @@ def of_many_rows(s: RelaxSketch, x: Any) -> Any:
     return s.conv(cat(s, pixels(s, x, 16), s.conv(x, 16, (1, 1)), axis=2), 8)
 
 
+def rows_of_several_images(s: RelaxSketch, x: Any) -> Any:
+    """Those of one image do not follow those of the image before; some are read by themselves."""
+    narrow, wide = pixels(s, x, 16), relu(s, s.conv(x, 16))
+    deep = s.conv(narrow, 16, groups=16)
+    total = s.emit(op.add(narrow, wide))
+    pool = s.emit(op.nn.max_pool2d(wide, (3, 3), padding=(1, 1, 1, 1)))
+    tall = cat(s, narrow, total, deep, wide, pool, axis=2)
+    flat = s.emit(op.reshape(narrow, (2, 16 * 64)))
+    read = [s.emit(op.tanh(wide)), s.emit(op.exp(flat)), pixels(s, total, 8)]
+    return s.conv(tall, 8), pixels(s, tall, 8), *read
+
+
 def vectors(s: RelaxSketch, x: Any) -> Any:
     parts = [s.emit(op.matmul(x, s.normal(12, n))) for n in (5, 16, 3)]
     joined = cat(s, relu(s, parts[0]), parts[1], s.emit(op.nn.softmax(parts[2])), axis=1)
@@ -204,6 +216,7 @@ BODIES: dict[Callable[..., Any], tuple[tuple[int, ...], int]] = {
     all_before: (IMAGE, 0),
     inside_another: (IMAGE, 0),
     of_many_rows: (IMAGE, 0),
+    rows_of_several_images: ((2, 6, 8, 8), 0),
     vectors: ((1, 12), 0),
     sequences: ((1, 4, 8), 0),
     a_graph_output: (IMAGE, 0),

@@ -215,6 +215,20 @@ def test_refuses_stages_across_a_border(prepared: Prepared) -> None:
         apply_schedule(prepared, replace(made, stages=everything))
 
 
+def test_slices_from_the_last_to_the_first() -> None:
+    def flipped(sketch: RelaxSketch, x: Any) -> Any:
+        """An instance reads images of the other end, and rows up to the first."""
+        begins, ends, steps = [3, 7, 6], [-5, -9, 1], [-1, -2, -1]
+        moved = sketch.emit(relax.op.strided_slice(x, [0, 2, 3], begins, ends, steps))
+        return sketch.emit(relax.op.nn.relu(sketch.conv(moved, 4)))
+
+    module = module_of([(4, 3, 8, 8)], flipped)
+    prepared = prepare(module)
+    made = graphturbo(prepared, capacity=1)
+    assert made.instances is not None
+    require_equal(module, apply_schedule(prepared, made), run(module))
+
+
 def test_a_padding_of_which_less_is_needed() -> None:
     def shifted(sketch: RelaxSketch, x: Any) -> Any:
         """Rows and columns that a stride skips are padded on and cut off again."""

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import tvm
 from ir_text import filecheck
-from shared_graphs import SHARED_GRAPHS
+from shared_graphs import PARTITION_CAPACITY, PARTITIONED_MODEL, SHARED_GRAPHS, SPLIT_GRAPH
 
+from relay_passes import GraphTurboPartition
 from relay_passes.relax.bindings import bindings_of
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.ir_form import GROUP, SCHEDULE, STAGE, UNIT
@@ -126,3 +127,51 @@ def test_the_order_of_least_memory(tmp_path: Path) -> None:
     CHECK-NEXT: f32(1, 17, 8, 8) = cls.unit_3([[FIRST]], [[NARROW]])
     """
     filecheck(scheduled("memory"), checks, tmp_path)
+
+
+def test_rows_of_an_image_on_two_lanes(tmp_path: Path) -> None:
+    """Each part has the padding of its own border, and one row more than the next layer makes."""
+    checks = """
+    CHECK: def unit_0(p0: f32(1, 3, 8, 8), p1: f32(4, 3, 3, 3)) -> f32(1, 4, 5, 8):
+    CHECK-NEXT: R.func_attr({"ios.group": 0, "ios.stage": 0,
+    CHECK: f32(1, 3, 6, 8) = R.strided_slice(p0, (2,), (2,), (8,)
+    CHECK: R.nn.conv2d({{.*}}, p1, strides=[1, 1], padding=[0, 1, 1, 1]
+    CHECK: def unit_1(p0: f32(1, 4, 5, 8), p1: f32(6, 4, 3, 3)) -> f32(1, 6, 4, 8):
+    CHECK: R.nn.conv2d(p0, p1, strides=[1, 1], padding=[0, 1, 1, 1]
+    CHECK: def unit_2(p0: f32(1, 3, 8, 8), p1: f32(4, 3, 3, 3)) -> f32(1, 4, 5, 8):
+    CHECK-NEXT: R.func_attr({"ios.group": 1, "ios.stage": 0,
+    CHECK: R.nn.conv2d({{.*}}, p1, strides=[1, 1], padding=[1, 1, 0, 1]
+    CHECK: def unit_3(p0: f32(1, 4, 5, 8), p1: f32(6, 4, 3, 3)) -> f32(1, 6, 4, 8):
+    CHECK: R.nn.conv2d(p0, p1, strides=[1, 1], padding=[1, 1, 0, 1]
+    CHECK: def unit_4(p0: f32(1, 6, 4, 8), p1: f32(1, 6, 4, 8)) -> f32(1, 6, 8, 8):
+    CHECK: R.concat((p0, p1), axis=2)
+    CHECK: def main(
+    CHECK: [[INNER:lv[0-9]*]]: f32(1, 4, 5, 8) = cls.unit_0(x, const)
+    CHECK-NEXT: [[SECOND:lv[0-9]*]]: f32(1, 6, 4, 8) = cls.unit_1([[INNER]], const)
+    CHECK-NEXT: [[OTHER:lv[0-9]*]]: f32(1, 4, 5, 8) = cls.unit_2(x, const)
+    CHECK-NEXT: [[FIRST:lv[0-9]*]]: f32(1, 6, 4, 8) = cls.unit_3([[OTHER]], const)
+    CHECK-NEXT: f32(1, 6, 8, 8) = cls.unit_4([[FIRST]], [[SECOND]])
+    """
+    module = SPLIT_GRAPH.scheduled(import_onnx)[1]
+    SPLIT_GRAPH.require_unrolled(str(module.attrs[SCHEDULE]))
+    filecheck(module, checks, tmp_path)
+
+
+def test_a_sub_graph_of_a_batch(tmp_path: Path) -> None:
+    checks = """
+    CHECK: "graphturbo.partition": {{.*}}factors{{.*}}[2]{{.*}}order{{.*}}[0, 1], [0, 0]
+    CHECK: def subgraph_0(p0: f32(1, 3, 8, 8), p1: f32(4, 3, 3, 3), p2: f32(6, 4, 3, 3))
+    CHECK: R.func_attr({"graphturbo.subgraph": 0, "num_input": 1})
+    CHECK: R.nn.conv2d(p0, p1
+    CHECK: R.nn.relu(
+    CHECK: R.nn.conv2d({{.*}}, p2
+    CHECK: R.nn.relu(
+    CHECK: def main(x: f32(2, 3, 8, 8)) -> f32(2, 6, 8, 8):
+    CHECK: [[B:lv[0-9]*]]: f32(1, 3, 8, 8) = R.strided_slice(x, (0,), (1,), (2,)
+    CHECK-NEXT: [[SECOND:lv[0-9]*]]: f32(1, 6, 8, 8) = cls.subgraph_0([[B]], const, const)
+    CHECK-NEXT: [[A:lv[0-9]*]]: f32(1, 3, 8, 8) = R.strided_slice(x, (0,), (0,), (1,)
+    CHECK-NEXT: [[FIRST:lv[0-9]*]]: f32(1, 6, 8, 8) = cls.subgraph_0([[A]], const, const)
+    CHECK-NEXT: R.concat(([[FIRST]], [[SECOND]]), axis=0)
+    """
+    partition = GraphTurboPartition("stcp920", capacity=PARTITION_CAPACITY)
+    filecheck(partition(import_onnx(PARTITIONED_MODEL)), checks, tmp_path)

@@ -15,7 +15,7 @@ from tvm import relax
 from relay_passes.graphturbo_policy import graphturbo_policy, unroll_subgraphs
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
-from relay_passes.relax.unroll import unroll_instances
+from relay_passes.unroll import unroll_instances
 from runtime_ext.build import build
 from tvm_ios.arena.check import check_regions
 from tvm_ios.graphturbo.grouping import SubGraph, group
@@ -96,9 +96,33 @@ def chain(sketch: RelaxSketch, x: Any) -> Any:
     return x
 
 
+def sliced(x: Any, rng: np.random.Generator) -> Any:
+    """Some channels, rows or columns, or all images, perhaps from the last to the first."""
+    shape = [int(extent) for extent in x.ty.shape]
+    axis = int(rng.integers(4))
+    extent, step = shape[axis], int(rng.choice([-2, -1, 1, 2] if axis else [-1, 1]))
+    left_out = int(rng.integers(2)) if axis and extent > 4 else 0
+    first, end = (left_out, extent) if step > 0 else (extent - 1 - left_out, -extent - 1)
+    return relax.op.strided_slice(x, [axis], [first], [end], [step])
+
+
+def test_units_on_all_lanes_that_read_more_and_less_of_a_tensor() -> None:
+    def body(sketch: RelaxSketch, x: Any) -> Any:
+        part = sketch.emit(relax.op.strided_slice(x, [2], [7], [-10], [-2]))
+        return part, sketch.emit(relax.op.add(x, x))
+
+    module = module_of([(2, 2, 9, 7)], body)
+    prepared = prepare(module)
+    layers = unit_layers(prepared.outliner.extraction.graph, prepared.units)
+    instances = split_into_instances(layers, [SubGraph(1 << unit, None) for unit in range(2)])
+    unrolled = unroll_instances(prepared, instances, range(2))
+    for found, expected in zip(run(unrolled), run(module), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> Any:
-    """A module of windows of any kernel, stride, padding and dilation, of sums and joins."""
+    """A module of windows of any kernel, stride, padding and dilation, of sums, joins, slices."""
     batch, height = draw(st.sampled_from((1, 2))), draw(st.integers(9, 20))
     choices = [draw(st.integers(0, 10_000)) for _ in range(draw(st.integers(2, 5)))]
 
@@ -107,7 +131,9 @@ def networks(draw: st.DrawFn) -> Any:
         for choice in choices:
             rng = np.random.default_rng(choice)
             x = values[-1 - int(rng.integers(min(2, len(values))))]
-            kind = rng.choice(["conv", "conv", "depthwise", "max", "mean", "add", "concat", "relu"])
+            kind = rng.choice(
+                ["conv", "conv", "depthwise", "max", "mean", "add", "concat", "relu", "slice"]
+            )
             k = [int(n) for n in rng.integers(1, 4, 2)]
             pads = [int(rng.integers(k[i % 2])) for i in range(4)]
             strides = [int(n) for n in rng.integers(1, 3, 2)]
@@ -129,6 +155,8 @@ def networks(draw: st.DrawFn) -> Any:
             elif kind == "mean":
                 included = bool(rng.integers(2))
                 call = relax.op.nn.avg_pool2d(x, k, count_include_pad=included, **windows)
+            elif kind == "slice":
+                call = sliced(x, rng)
             elif kind == "add" and int(other.ty.shape[1]) == channels:
                 call = relax.op.add(x, other)
             elif kind == "concat":
@@ -146,9 +174,7 @@ def networks(draw: st.DrawFn) -> Any:
 @given(module=networks(), capacity=st.sampled_from((600, 1500, 3000)))
 def test_any_windows(module: Any, capacity: int) -> None:
     prepared, instances = instances_of(module, capacity)
-    unrolled = unroll_instances(
-        prepared.module, prepared.outliner.extraction, instances, range(len(instances))
-    )
+    unrolled = unroll_instances(prepared, instances, range(len(instances)))
     for found, expected in zip(run(unrolled), run(module), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 

@@ -13,11 +13,11 @@ _TENSOR = re.compile(r"Tensor\[\(([^()]*)\), float32\]")
 _CONSTANT = re.compile(r"meta\[relay\.Constant\]\[\d+\]")
 
 
-def filecheck(module: tvm.IRModule, checks: str, folder: Path) -> None:
-    """Fail unless the text of ``main`` has what the ``CHECK`` lines say.
+def filecheck(module: tvm.IRModule, checks: str, folder: Path, function: str = "main") -> None:
+    """Fail unless the text of a function has what the ``CHECK`` lines say.
 
     Types are shortened to ``f32(1, 3, 8, 8)`` and constants to ``const``, for legibility.
     """
-    text = _COMMENT.sub("", module["main"].astext(show_meta_data=False))
+    text = _COMMENT.sub("", module[function].astext(show_meta_data=False))
     text = _TENSOR.sub(lambda found: f"f32({found[1].rstrip(',')})", text)
     check_text(_CONSTANT.sub("const", text), checks, folder)

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import tvm
 from relay_text import filecheck
-from shared_graphs import SHARED_GRAPHS
+from shared_graphs import PARTITION_CAPACITY, PARTITIONED_MODEL, SHARED_GRAPHS, SPLIT_GRAPH
 
+from relay_passes import GraphTurboPartition
 from relay_passes.relay.importer import import_onnx
+from relay_passes.subgraph_functions import PARTITION, SUBGRAPH
 from runtime_ext.ir_form import CALLS, SCHEDULE
 
 
@@ -105,3 +107,55 @@ def test_the_order_of_least_memory(tmp_path: Path) -> None:
     CHECK: let %Concat_0_1: f32(1, 17, 8, 8) = {{%[0-9]+}}([[ALL]])
     """
     filecheck(scheduled("memory"), checks, tmp_path)
+
+
+def test_rows_of_an_image_on_two_lanes(tmp_path: Path) -> None:
+    """Each part has the padding of its own border, and one row more than the next layer makes."""
+    checks = """
+    CHECK: [[CUT:%[0-9]+]] = fn ({{.*}}Primitive=1) -> f32(1, 3, 6, 8)
+    CHECK-NEXT: strided_slice({{.*}}begin=[2], end=[8], strides=[1], axes=[2])
+    CHECK: let [[ROWS:%.*]]: f32(1, 3, 6, 8) = [[CUT]](%x)
+    CHECK: nn.conv2d({{.*}}, padding=[0, 1, 1, 1], channels=4, kernel_size=[3, 3])
+    CHECK-NEXT: nn.relu(
+    CHECK: let [[INNER:%.*]]: f32(1, 4, 5, 8) = {{%[0-9]+}}([[ROWS]], const)
+    CHECK: nn.conv2d({{.*}}, padding=[0, 1, 1, 1], channels=6, kernel_size=[3, 3])
+    CHECK-NEXT: nn.relu(
+    CHECK: let [[SECOND:%.*]]: f32(1, 6, 4, 8) = {{%[0-9]+}}([[INNER]], const)
+    CHECK: strided_slice({{.*}}begin=[0], end=[6], strides=[1], axes=[2])
+    CHECK: nn.conv2d({{.*}}, padding=[1, 1, 0, 1], channels=4, kernel_size=[3, 3])
+    CHECK: nn.conv2d({{.*}}, padding=[1, 1, 0, 1], channels=6, kernel_size=[3, 3])
+    CHECK: let [[FIRST:%.*]]: f32(1, 6, 4, 8) =
+    CHECK: concatenate({{.*}}, axis=2)
+    CHECK: f32(1, 6, 8, 8) = {{%[0-9]+}}([[FIRST]], [[SECOND]])
+    """
+    module = SPLIT_GRAPH.scheduled(import_onnx)[1]
+    SPLIT_GRAPH.require_unrolled(str(module.attrs[SCHEDULE]))
+    filecheck(module, checks, tmp_path)
+    calls = dict.fromkeys(tuple(call[1:]) for call in json.loads(str(module.attrs[CALLS])))
+    assert list(calls) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_sub_graph_of_a_batch(tmp_path: Path) -> None:
+    checks = """
+    CHECK: fn (%x: f32(2, 3, 8, 8)) -> f32(2, 6, 8, 8) {
+    CHECK-NEXT: [[B:%[0-9]+]] = strided_slice(%x, begin=[1], end=[2], strides=[1], axes=[0])
+    CHECK-NEXT: let [[SECOND:%.*]]: f32(1, 6, 8, 8) = @subgraph_0([[B]], const, const)
+    CHECK-NEXT: [[A:%[0-9]+]] = strided_slice(%x, begin=[0], end=[1], strides=[1], axes=[0])
+    CHECK-NEXT: let [[FIRST:%.*]]: f32(1, 6, 8, 8) = @subgraph_0([[A]], const, const)
+    CHECK-NEXT: [[BOTH:%[0-9]+]] = ([[FIRST]], [[SECOND]])
+    CHECK-NEXT: concatenate([[BOTH]])
+    """
+    partition = GraphTurboPartition("stcp920", capacity=PARTITION_CAPACITY)
+    module = partition(import_onnx(PARTITIONED_MODEL))
+    assert json.loads(str(module.attrs[PARTITION])) == {"factors": [2], "order": [[0, 1], [0, 0]]}
+    filecheck(module, checks, tmp_path)
+    function = module["subgraph_0"]
+    assert int(function.attrs[SUBGRAPH]) == 0
+    checks = """
+    CHECK: fn (%p0: f32(1, 3, 8, 8), %p1: f32(4, 3, 3, 3), %p2: f32(6, 4, 3, 3)
+    CHECK: nn.conv2d(%p0, %p1
+    CHECK-NEXT: nn.relu(
+    CHECK-NEXT: nn.conv2d({{.*}}, %p2
+    CHECK-NEXT: nn.relu(
+    """
+    filecheck(module, checks, tmp_path, "subgraph_0")

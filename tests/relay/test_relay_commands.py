@@ -29,7 +29,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.mark.parametrize("arguments", [["stats"], ["schedule", "--policy", "ios-both"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["stats"], ["stats", "--policy", "graphturbo"], ["schedule", "--policy", "ios-both"]],
+    ids=" ".join,
+)
 def test_both_ways_of_reading_a_model_say_the_same(arguments: list[str], model: Path) -> None:
     name, *options = arguments
     with_tvm = command(name, model, *options, *RELAY, "--json")

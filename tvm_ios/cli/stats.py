@@ -86,7 +86,7 @@ def stats(
         require_known([policy], [GRAPHTURBO], "--policy")
         size = bytes_of(capacity, "--capacity")
         assert size is not None
-        graph = load_operators(model, shapes=fixed, batch=batch)
+        graph = load_operators(model, shapes=fixed, batch=batch, dialect=dialect.value)
         return print_sub_graphs(graph, size, lanes or available_lanes(), as_json)
     if form_of(model) is Form.BARE and not fixed and batch is None:
         name, blocks = load_blocks(model, max_block)

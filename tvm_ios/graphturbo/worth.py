@@ -27,13 +27,12 @@ _USABLE = 0.5
 class Worth:
     """Predicted seconds of sub-graphs on the lanes of a CPU.
 
-    A layer takes as long as its arithmetic at the peak or its traffic, whichever is longer. Layer
-    by layer what it reads and makes comes from where all of that has room: the lanes' own caches,
-    the shared one, or main memory. Inside an instance it comes from where the peak of the instance
-    has room; only what the sub-graph reads and makes lies where the whole tensors have. Rows of
-    several images are no run of memory, so results that are cut so are copied once more. Every
-    lane reads all weights of a layer, and reads them again for each of its instances, from the
-    shared cache if those of the whole graph fit it.
+    A layer takes the time of its arithmetic at the peak and that of its traffic, one after the
+    other: kernels prefetch nothing, and a core looks some hundred instructions ahead. What a layer
+    reads and makes comes from where all of that has room, of all lanes together: the lanes' own
+    caches, the shared one, or main memory; what a split sub-graph reads and makes lies where the
+    whole tensors have room. Every lane reads all weights of a layer, and reads them again for each
+    of its instances, from the shared cache if those of the whole graph fit it.
 
     Attributes
     ----------
@@ -56,7 +55,7 @@ class Worth:
         """
         seconds = 0.0
         for layer, flops, boxes in self._steps(subgraph, whole_part(self.layers, subgraph)):
-            rate = self._rate(sum(nbytes(self.layers, t, box) for t, box in boxes.items()))
+            rate = self._rate(self._footprint(boxes))
             seconds += self._seconds(layer, flops, boxes, dict.fromkeys(boxes, rate), 1)
             seconds += _STARTS * self.device.kernel_overhead
         return seconds
@@ -79,16 +78,11 @@ class Worth:
         busy = [0.0] * lanes
         for number in range(factor):
             work = part_of(self.layers, mask, subgraph.split.owned(graph, number))
-            rates = dict.fromkeys(work.boxes, self._rate(work.peak * lanes)) | border
-            busy[number * lanes // factor] += sum(
-                self._seconds(layer, flops, boxes, rates, lanes) + self.device.kernel_overhead
-                for layer, flops, boxes in self._steps(mask, work)
-            )
-        return max(busy) + sum(
-            graph.tensors[t].nbytes * (1 + _WRITES) / border[t]
-            for t, axis in subgraph.split.axes.items()
-            if math.prod(graph.tensors[t].shape[: min(axis, 1)]) > 1
-        )
+            for layer, flops, boxes in self._steps(mask, work):
+                rates = dict.fromkeys(boxes, self._rate(self._footprint(boxes) * lanes))
+                seconds = self._seconds(layer, flops, boxes, rates | border, lanes)
+                busy[number * lanes // factor] += seconds + self.device.kernel_overhead
+        return max(busy)
 
     def _steps(self, subgraph: int, work: Part) -> Iterator[tuple[int, float, Mapping[int, Box]]]:
         """The layers, their FLOPs, and the boxes that they read and make."""
@@ -97,6 +91,9 @@ class Worth:
             if made:
                 read, flops = self.layers.needs(layer, made)
                 yield layer, flops, {**read, **made}
+
+    def _footprint(self, boxes: Mapping[int, Box]) -> int:
+        return sum(nbytes(self.layers, tensor, box) for tensor, box in boxes.items())
 
     def _seconds(
         self,
@@ -113,7 +110,7 @@ class Worth:
             for t, box in boxes.items()
         )
         weights = self.layers.weight_bytes[layer] * self.device.cores / self._weights_rate
-        return max(flops / self.device.peak_flops * fraction, traffic * fraction + weights)
+        return (flops / self.device.peak_flops + traffic) * fraction + weights
 
     @cached_property
     def _weights_rate(self) -> float:

@@ -43,8 +43,7 @@ def strategies_of(policy: str) -> frozenset[Strategy]:
     if policy in (GRAPHTURBO, HOLISTIC):
         raise SearchError(
             f"the policy {policy!r} compares whole programs, which only measuring on this "
-            "machine's CPU does, of models that TVM reads as Relax: give --cost measured, or "
-            "choose ios-both"
+            "machine's CPU does: give --cost measured, or choose ios-both"
         )
     if policy not in POLICIES:
         raise SearchError(

@@ -6,22 +6,20 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, cast
 
-from tvm import relax
-
-from relay_passes.relax.bindings import DialectError, static_shape
-from relay_passes.relax.extract import Extraction
-from relay_passes.relax.resized import emit_resized
+from relay_passes.dialect import DialectError
+from relay_passes.emitter import Emitter
+from tvm_ios.graph import OpGraph
 from tvm_ios.graphturbo.access import needed
 from tvm_ios.graphturbo.box import Box, extents, hull, whole
 
 
 def emit_part(
-    builder: relax.BlockBuilder,
-    extraction: Extraction,
+    emitter: Emitter,
+    graph: OpGraph,
     op: int,
     made: dict[int, Any],
     boxes: Mapping[int, Box],
-    prefix: str | None = None,
+    prefix: str = "",
 ) -> None:
     """Emit an operator for boxes of its results, from what of its inputs is there.
 
@@ -30,10 +28,12 @@ def emit_part(
 
     Parameters
     ----------
-    builder, extraction, op
-        Which operator, and where to.
+    emitter
+        Where to.
+    graph, op
+        Which operator, of the extraction.
     made
-        Maps tensors of the extraction to the builder's values; gets the operator's results.
+        Maps tensors to the emitter's values; gets the operator's results.
     boxes
         What of each tensor these values are, and the results are to be; a constant is whole,
         and if it is a parameter it cannot be cut.
@@ -45,7 +45,6 @@ def emit_part(
     DialectError
         If the operator has extents written down that this cannot change.
     """
-    graph = extraction.graph
     operator = graph.operators[op]
     wanted = {t: boxes[t] for t in operator.outputs if t in boxes}
     if not wanted:
@@ -53,49 +52,45 @@ def emit_part(
     if operator.kind == "slice":
         # What is there is cut and sliced at once.
         (read,), (tensor,) = operator.inputs, operator.outputs
-        box = _read(extraction, op, wanted)[read]
+        box = reads(graph, op, wanted)[read]
         axes, along = (cast(tuple[int, ...], operator.attrs[name]) for name in ("axes", "steps"))
-        (binding,) = extraction.bindings[op]
-        name = "" if prefix is None else f"{prefix}{binding.var.name}"
-        steps = dict(zip(axes, along, strict=True))
-        made[tensor] = cut(builder, made[read], _held(extraction, boxes, read), box, name, steps)
+        name, steps = f"{prefix}{operator.name}", dict(zip(axes, along, strict=True))
+        made[tensor] = cut(emitter, made[read], held_of(graph, boxes, read), box, name, steps)
         return
     inputs = dict(made)
-    for tensor, box in _read(extraction, op, wanted).items():
-        held = _held(extraction, boxes, tensor)
+    for tensor, box in reads(graph, op, wanted).items():
+        held = held_of(graph, boxes, tensor)
         if box == held:
             continue
-        described = graph.tensors[tensor]
-        if described.constant:
-            if isinstance(made[tensor], relax.Var):
-                raise _written_down(extraction, next(iter(wanted)))
+        if graph.tensors[tensor].constant:
             at = tuple(slice(begin, end) for begin, end in box)
-            inputs[tensor] = relax.const(made[tensor].value.numpy()[at], described.dtype)
+            inputs[tensor] = emitter.constant_part(made[tensor], at)
+            if inputs[tensor] is None:
+                raise _written_down(graph, next(iter(wanted)))
         else:
-            name = "" if prefix is None else f"{prefix}cut"
-            inputs[tensor] = cut(builder, made[tensor], held, box, name)
+            inputs[tensor] = cut(emitter, made[tensor], held, box, f"{prefix}cut")
     shapes = {t: extents(box) for t, box in wanted.items()}
     pads = None
     if operator.kind in _WINDOWED:
         ((tensor, box),) = wanted.items()
         if box[2:] != whole(graph.tensors[tensor].shape)[2:]:
-            pads = _pads(extraction, op, box)
+            pads = _pads(graph, op, box)
     if operator.kind == "pad":
         ((tensor, box),) = wanted.items()
-        pads = _pad_widths(extraction, op, box)
+        pads = _pad_widths(graph, op, box)
     if operator.kind == "reshape":
         (tensor,) = wanted
-        if prod(static_shape(inputs[operator.inputs[0]])) != prod(shapes[tensor]):
-            raise _written_down(extraction, tensor)
-    emit_resized(builder, extraction, op, inputs, shapes.__getitem__, prefix, pads)
+        if prod(emitter.shape(inputs[operator.inputs[0]])) != prod(shapes[tensor]):
+            raise _written_down(graph, tensor)
+    emitter.operator(op, inputs, shapes, prefix, pads)
     for tensor, shape in shapes.items():
-        if static_shape(inputs[tensor]) != shape:
-            raise _written_down(extraction, tensor)
+        if emitter.shape(inputs[tensor]) != shape:
+            raise _written_down(graph, tensor)
         made[tensor] = inputs[tensor]
 
 
 def cut(
-    builder: relax.BlockBuilder,
+    emitter: Emitter,
     value: Any,
     held: Box,
     box: Box,
@@ -121,36 +116,38 @@ def cut(
             begins.append(end - 1 - first)
             # The place before the first one is counted from behind.
             ends.append(begin - 1 - first if begin > first else first - last - 1)
-    along = [steps.get(axis, 1) for axis in axes] if steps else None
-    return builder.emit(relax.op.strided_slice(value, axes, begins, ends, along), name)
+    along = [steps.get(axis, 1) for axis in axes]
+    return emitter.sliced(value, axes, begins, ends, along, name)
 
 
-def _held(extraction: Extraction, boxes: Mapping[int, Box], tensor: int) -> Box:
-    described = extraction.graph.tensors[tensor]
+def held_of(graph: OpGraph, boxes: Mapping[int, Box], tensor: int) -> Box:
+    """What is there of a tensor to be read: all of a constant."""
+    described = graph.tensors[tensor]
     return whole(described.shape) if described.constant else boxes[tensor]
 
 
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 
 
-def _read(extraction: Extraction, op: int, wanted: Mapping[int, Box]) -> dict[int, Box]:
-    operator = extraction.graph.operators[op]
+def reads(graph: OpGraph, op: int, wanted: Mapping[int, Box]) -> dict[int, Box]:
+    """What an operator reads of its inputs for boxes of its results."""
+    operator = graph.operators[op]
     found: dict[int, Box] = {}
     for position, tensor in enumerate(operator.outputs):
         if tensor not in wanted:
             continue
-        needs = needed(extraction.graph, op, position, wanted[tensor])
+        needs = needed(graph, op, position, wanted[tensor])
         for read, box in zip(operator.inputs, needs, strict=True):
             if box is None:
-                raise _written_down(extraction, tensor)
+                raise _written_down(graph, tensor)
             found[read] = hull(found.get(read), box)
     return found
 
 
-def _pads(extraction: Extraction, op: int, box: Box) -> list[int]:
+def _pads(graph: OpGraph, op: int, box: Box) -> list[int]:
     """What of the padding the windows of a box see: top, left, bottom, right."""
-    operator = extraction.graph.operators[op]
-    shapes = [extraction.graph.tensors[t].shape for t in operator.inputs]
+    operator = graph.operators[op]
+    shapes = [graph.tensors[t].shape for t in operator.inputs]
     strides, pads, dilations, kernel = (
         cast(tuple[int, ...], operator.attrs.get(name))
         for name in ("strides", "pads", "dilations", "kernel")
@@ -159,11 +156,11 @@ def _pads(extraction: Extraction, op: int, box: Box) -> list[int]:
     return pads_of(box, shapes[0][2:], *window)
 
 
-def _pad_widths(extraction: Extraction, op: int, box: Box) -> list[int]:
+def _pad_widths(graph: OpGraph, op: int, box: Box) -> list[int]:
     """What of a padding lies in a box of its result: before and after, axis by axis."""
-    operator = extraction.graph.operators[op]
+    operator = graph.operators[op]
     before = cast(tuple[int, ...], operator.attrs["pads"])
-    extents = extraction.graph.tensors[operator.inputs[0]].shape
+    extents = graph.tensors[operator.inputs[0]].shape
     return [
         width
         for (begin, end), pad, extent in zip(box, before, extents, strict=False)
@@ -198,8 +195,8 @@ def pads_of(
     return [*before, *after]
 
 
-def _written_down(extraction: Extraction, tensor: int) -> DialectError:
-    name = extraction.graph.tensors[tensor].name
+def _written_down(graph: OpGraph, tensor: int) -> DialectError:
+    name = graph.tensors[tensor].name
     return DialectError(
         f"the batch of tensor {name!r} is written down in an operator "
         "before it: export the model with the batch as a dynamic dimension"

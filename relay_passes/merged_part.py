@@ -6,18 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import relax
-
-from relay_passes.relax.fold_constants import constant
-from relay_passes.relax.merge import emit_stacked
-from relay_passes.relax.outline import Outliner
-from relay_passes.relax.part import cut, pads_of
+from relay_passes.emitter import Emitter
+from relay_passes.part import cut, pads_of
+from relay_passes.unit_outliner import UnitOutliner
 from tvm_ios.graphturbo.box import Box, hull, whole
 from tvm_ios.graphturbo.footprint import tensor_boxes
 from tvm_ios.graphturbo.instances import Instances
 from tvm_ios.graphturbo.layers import Layers
 from tvm_ios.merge_rule import MergePlan
-from tvm_ios.merged_weights import merged_weights
 from tvm_ios.schedule import ScheduleError
 
 
@@ -41,7 +37,7 @@ class MergedUnits:
     weights: tuple[Any, Any]
 
 
-def merged_units(outliner: Outliner, members: Sequence[int]) -> MergedUnits:
+def merged_units(outliner: UnitOutliner[Any], members: Sequence[int]) -> MergedUnits:
     """The units of a merge stage.
 
     Raises
@@ -52,12 +48,11 @@ def merged_units(outliner: Outliner, members: Sequence[int]) -> MergedUnits:
     plan = outliner.merge_plan(members)
     operators = [outliner.units.operators[unit] for unit in plan.units]
     number = outliner.extraction.number
-    stacked, bias = merged_weights(plan, outliner.weights_to_merge(plan))
     return MergedUnits(
         plan,
         number[outliner.value(operators[0].inputs[0])],
         tuple(number[outliner.value(op.outputs[0])] for op in operators),
-        (constant(stacked), constant(bias)),
+        outliner.stacked_weights(plan),
     )
 
 
@@ -86,7 +81,7 @@ def require_same_rows(instances: Instances, merged: MergedUnits) -> None:
 
 
 def emit_merged_part(
-    builder: relax.BlockBuilder,
+    emitter: Emitter,
     layers: Layers,
     merged: MergedUnits,
     made: dict[int, Any],
@@ -97,8 +92,8 @@ def emit_merged_part(
 
     Parameters
     ----------
-    builder, made, boxes, prefix
-        As of :func:`relay_passes.relax.part.emit_part`.
+    emitter, made, boxes, prefix
+        As of :func:`relay_passes.part.emit_part`.
     layers, merged
         Of the graph, and which units.
     """
@@ -110,11 +105,10 @@ def emit_merged_part(
     for unit, tensor, box in zip(plan.units, merged.outputs, held, strict=True):
         need = hull(need, layers.needs(unit, {tensor: box})[0][merged.data])
     assert need is not None
-    data = cut(builder, made[merged.data], boxes[merged.data], need, f"{prefix}cut")
+    data = cut(emitter, made[merged.data], boxes[merged.data], need, f"{prefix}cut")
     pads = None
     if held[0][2:] != whole(tensors[merged.outputs[0]].shape)[2:]:
         extents = tensors[merged.data].shape[2:]
         pads = pads_of(held[0], extents, plan.kernel, plan.strides, plan.pads, plan.dilations)
-    name = f"{prefix}merged"
-    outputs = emit_stacked(builder, plan, data, merged.weights, pads=pads, name=name)
+    outputs = emitter.stacked(plan, data, merged.weights, pads, f"{prefix}merged")
     made.update(zip(merged.outputs, outputs, strict=True))

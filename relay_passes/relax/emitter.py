@@ -1,0 +1,167 @@
+"""Operators written into a new ``main`` of Relax; see :class:`relay_passes.emitter.Emitter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relay_passes.emitter import Body, Kind
+from relay_passes.relax.bindings import leaves, static_shape, substitute
+from relay_passes.relax.extract import Extraction
+from relay_passes.relax.lrn import emit_lrn
+from relay_passes.relax.merge import emit_stacked
+from tvm_ios.merge_rule import MergePlan
+
+
+def rewrite_main(module: tvm.IRModule, extraction: Extraction, body: Body) -> tvm.IRModule:
+    """The module with another ``main`` of the same parameters and the results of a body."""
+    old = module["main"]
+    others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
+    builder = relax.BlockBuilder(tvm.IRModule(others))
+    parameters = [relax.Var(p.name, p.ty) for p in old.params]
+    attributes = dict(old.attrs.items()) if old.attrs else None
+    several = isinstance(old.ret_ty, relax.TupleType)
+    with _function(builder, "main", parameters, attributes):
+        with builder.dataflow():
+            results = body(RelaxEmitter(builder, extraction), parameters)
+            result = builder.emit_output(relax.Tuple(results) if several else results[0])
+        builder.emit_func_output(result)
+    return tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
+
+
+class RelaxEmitter:
+    """Writes operators of an extraction through a builder."""
+
+    def __init__(self, builder: relax.BlockBuilder, extraction: Extraction) -> None:
+        self._builder = builder
+        self._extraction = extraction
+
+    def operator(
+        self,
+        op: int,
+        made: dict[int, Any],
+        shapes: Mapping[int, Sequence[int]],
+        prefix: str = "",
+        pads: Sequence[int] | None = None,
+    ) -> None:
+        """Write an operator for inputs of other extents than it was written for."""
+        operator = self._extraction.graph.operators[op]
+        if operator.kind == "lrn":
+            made[operator.outputs[0]] = emit_lrn(
+                self._builder, made[operator.inputs[0]], operator.attrs, f"{prefix}{operator.name}"
+            )
+            return
+        number = self._extraction.number
+        inner: dict[Any, Any] = {}
+        for binding in self._extraction.bindings[op]:
+            replacement = dict(inner)
+            for leaf in leaves(binding.value):
+                if number.get(leaf) in made:
+                    replacement[leaf] = made[number[leaf]]
+            value = substitute(binding.value, replacement)
+            if operator.kind == "reshape":
+                value = relax.op.reshape(value.args[0], list(shapes[operator.outputs[0]]))
+            if pads is not None:
+                value = _padded(value, pads)
+            result = self._builder.emit(value, f"{prefix}{binding.var.name}")
+            inner[binding.var] = result
+            if binding.var in number:
+                made[number[binding.var]] = result
+
+    def sliced(
+        self,
+        value: Any,
+        axes: Sequence[int],
+        begins: Sequence[int],
+        ends: Sequence[int],
+        steps: Sequence[int],
+        name: str = "",
+    ) -> Any:
+        """Ranges of some axes of a value."""
+        strides = list(steps) if set(steps) != {1} else None
+        call = relax.op.strided_slice(value, list(axes), list(begins), list(ends), strides)
+        return self._builder.emit(call, name)
+
+    def joined(self, values: Sequence[Any], axis: int, name: str = "") -> Any:
+        """Values joined along an axis."""
+        return self._builder.emit(relax.op.concat(list(values), axis=axis), name)
+
+    def stacked(
+        self,
+        plan: MergePlan,
+        data: Any,
+        weights: tuple[Any, Any],
+        pads: Sequence[int] | None = None,
+        name: str = "",
+    ) -> list[Any]:
+        """One convolution for several units, and what each of them makes."""
+        return emit_stacked(self._builder, plan, data, weights, pads=pads, name=name)
+
+    def constant_part(self, value: Any, at: tuple[slice, ...]) -> Any | None:
+        """Some elements of a constant; None of a parameter."""
+        if isinstance(value, relax.Var):
+            return None
+        array = value.value.numpy()[at]
+        return relax.const(array, str(array.dtype))
+
+    def shape(self, value: Any) -> tuple[int, ...]:
+        """The extents of a value."""
+        return static_shape(value)
+
+    def function(
+        self,
+        name: str,
+        attributes: Mapping[str, int],
+        data: Sequence[Kind],
+        constants: Sequence[int],
+        body: Body,
+    ) -> Any:
+        """A private function beside ``main``."""
+        types = [relax.TensorType(list(shape), dtype) for shape, dtype in data]
+        types += [self._extraction.values[tensor].ty for tensor in constants]
+        parameters = [relax.Var(f"p{place}", kind) for place, kind in enumerate(types)]
+        builder = relax.BlockBuilder()
+        with _function(builder, name, parameters, dict(attributes), private=True):
+            with builder.dataflow():
+                made = body(RelaxEmitter(builder, self._extraction), parameters)
+                result = builder.emit_output(made[0] if len(made) == 1 else relax.Tuple(made))
+            variable = builder.emit_func_output(result)
+        return self._builder.add_func(builder.finalize()[variable], name)
+
+    def call(self, function: Any, arguments: Sequence[Any], results: int) -> list[Any]:
+        """So many results of a function."""
+        whole = self._builder.emit(relax.Call(function, list(arguments)))
+        if results == 1:
+            return [whole]
+        return [self._builder.emit(relax.TupleGetItem(whole, field)) for field in range(results)]
+
+
+@contextmanager
+def _function(
+    builder: relax.BlockBuilder,
+    name: str,
+    parameters: list[relax.Var],
+    attributes: dict[str, Any] | None,
+    *,
+    private: bool = False,
+) -> Iterator[None]:
+    """A function that is being built, and ended where that fails: TVM warns of open blocks."""
+    with builder.function(name, parameters, attrs=attributes, private=private):
+        try:
+            yield
+        except BaseException:
+            builder.emit_func_output(relax.Tuple([]))
+            raise
+
+
+def _padded(call: relax.Call, pads: Sequence[int]) -> relax.Call:
+    """A convolution, a pooling or a padding with other pads."""
+    kind = type(call.attrs).__tvm_ffi_type_info__
+    attributes = {item.name: getattr(call.attrs, item.name) for item in kind.fields}
+    name = "pad_width" if "pad_width" in attributes else "padding"
+    changed = tvm.ir.make_node(kind.type_key, **attributes | {name: list(pads)})
+    return relax.Call(call.op, call.args, changed, call.ty_args)

@@ -1,0 +1,52 @@
+"""An operator's calls, written again on other arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import relay
+
+from relay_passes.relay.extract import Extraction
+
+#: Of a call and its new arguments what stands for it.
+Rewrite = Callable[[relay.Call, Sequence[Any]], Any]
+
+
+def same_call(call: relay.Call, arguments: Sequence[Any]) -> relay.Call:
+    """The call on other arguments."""
+    return relay.Call(call.op, arguments, call.attrs, call.type_args)
+
+
+def emit_calls(
+    extraction: Extraction, op: int, made: dict[int, Any], rewrite: Rewrite = same_call
+) -> None:
+    """Write an operator.
+
+    Parameters
+    ----------
+    extraction, op
+        Which operator.
+    made
+        Maps tensors of the extraction to expressions; gets the operator's results.
+    rewrite
+        Called with the calls in order.
+    """
+    inner: dict[Any, Any] = {}
+
+    def new(old: Any) -> Any:
+        if old in inner:
+            return inner[old]
+        number = extraction.number.get(old)
+        if number in made:
+            return made[number]
+        if isinstance(old, relay.Tuple):
+            return relay.Tuple([new(field) for field in old.fields])
+        return old
+
+    for call in extraction.calls[op]:
+        inner[call] = rewrite(call, [new(argument) for argument in call.args])
+    last = extraction.calls[op][-1]
+    result, several = inner[last], isinstance(last.checked_type, relay.TupleType)
+    for place, tensor in enumerate(extraction.graph.operators[op].outputs):
+        made[tensor] = relay.TupleGetItem(result, place) if several else result

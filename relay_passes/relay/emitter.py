@@ -1,0 +1,173 @@
+"""Operators written into a new ``main`` of Relay; see :class:`relay_passes.emitter.Emitter`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relay_passes.emitter import Body, Kind
+from relay_passes.relay.calls import emit_calls, same_call
+from relay_passes.relay.expressions import (
+    constant,
+    constant_value,
+    operator_name,
+    shape_of_type,
+    static_shape,
+    with_functions,
+    with_main,
+)
+from relay_passes.relay.extract import Extraction
+from relay_passes.relay.merge import stacked
+from tvm_ios.merge_rule import MergePlan
+
+#: What pads, and which of its attributes are kept.
+_WINDOW = ("strides", "dilation", "layout", "out_layout", "ceil_mode", "pool_size")
+_PADDED = {
+    "nn.conv2d": ("strides", "dilation", "groups", "channels", "kernel_size", "out_dtype"),
+    "nn.max_pool2d": _WINDOW,
+    "nn.avg_pool2d": (*_WINDOW, "count_include_pad"),
+}
+
+
+def rewrite_main(module: tvm.IRModule, extraction: Extraction, body: Body) -> tvm.IRModule:
+    """The module with another ``main`` of the same parameters and the results of a body."""
+    old = module["main"]
+    emitter = RelayEmitter(extraction)
+    results = body(emitter, old.params)
+    whole = relay.Tuple(list(results)) if isinstance(old.body, relay.Tuple) else results[0]
+    # Only let keeps an order.
+    for variable, call in reversed(emitter.calls):
+        whole = relay.Let(variable, call, whole)
+    main = relay.Function(old.params, whole, None, old.type_params, old.attrs)
+    functions = {**dict(module.functions.items()), **emitter.functions}
+    return with_main(with_functions(module, functions), main)
+
+
+class RelayEmitter:
+    """Writes operators of an extraction as expressions, whose spans have their names.
+
+    Attributes
+    ----------
+    functions
+        Beside ``main``.
+    calls
+        Of these, in order, and the variables that they are bound to.
+    """
+
+    def __init__(self, extraction: Extraction) -> None:
+        self.functions: dict[relay.GlobalVar, relay.Function] = {}
+        self.calls: list[tuple[relay.Var, relay.Call]] = []
+        self._extraction = extraction
+
+    def operator(
+        self,
+        op: int,
+        made: dict[int, Any],
+        shapes: Mapping[int, Sequence[int]],
+        prefix: str = "",
+        pads: Sequence[int] | None = None,
+    ) -> None:
+        """Write an operator for inputs of other extents than it was written for."""
+        operator, calls = self._extraction.graph.operators[op], self._extraction.calls[op]
+
+        def resized(call: relay.Call, arguments: Sequence[Any]) -> Any:
+            value = same_call(call, arguments)
+            if operator.kind == "reshape" or operator_name(call) == "reshape":
+                # What is reshaped before or after a product keeps its last axes.
+                last = call is calls[-1]
+                shape = shapes[operator.outputs[0]] if last else (-1, *static_shape(call)[1:])
+                value = relay.reshape(arguments[0], list(shape))
+            elif pads is not None:
+                value = _padded(value, pads)
+            return _named(f"{prefix}{operator.name}", value)
+
+        emit_calls(self._extraction, op, made, resized)
+
+    def sliced(
+        self,
+        value: Any,
+        axes: Sequence[int],
+        begins: Sequence[int],
+        ends: Sequence[int],
+        steps: Sequence[int],
+        name: str = "",
+    ) -> Any:
+        """Ranges of some axes of a value."""
+        ranges = (list(begins), list(ends), list(steps), list(axes))
+        return _named(name, relay.strided_slice(value, *ranges))
+
+    def joined(self, values: Sequence[Any], axis: int, name: str = "") -> Any:
+        """Values joined along an axis."""
+        return _named(name, relay.concatenate(list(values), axis))
+
+    def stacked(
+        self,
+        plan: MergePlan,
+        data: Any,
+        weights: tuple[Any, Any],
+        pads: Sequence[int] | None = None,
+        name: str = "",
+    ) -> list[Any]:
+        """One convolution for several units, and what each of them makes."""
+        return stacked(plan, data, weights, pads, partial(_named, name))
+
+    def constant_part(self, value: Any, at: tuple[slice, ...]) -> Any | None:
+        """Some elements of a constant; None of a parameter."""
+        array = constant_value(value)
+        return None if array is None else constant(array[at])
+
+    def shape(self, value: Any) -> tuple[int, ...]:
+        """The extents of a value."""
+        return shape_of_type(relay.transform.InferTypeLocal(value), "a part")
+
+    def function(
+        self,
+        name: str,
+        attributes: Mapping[str, int],
+        data: Sequence[Kind],
+        constants: Sequence[int],
+        body: Body,
+    ) -> Any:
+        """A private function beside ``main``."""
+        types = [relay.TensorType(shape, dtype) for shape, dtype in data]
+        types += [self._extraction.values[tensor].checked_type for tensor in constants]
+        parameters = [relay.Var(f"p{place}", kind) for place, kind in enumerate(types)]
+        results = body(RelayEmitter(self._extraction), parameters)
+        whole = results[0] if len(results) == 1 else relay.Tuple(list(results))
+        function = relay.Function(parameters, whole, relay.transform.InferTypeLocal(whole))
+        for key, value in attributes.items():
+            function = function.with_attr(key, tvm.tir.IntImm("int64", value))
+        variable = relay.GlobalVar(name)
+        self.functions[variable] = function
+        return variable
+
+    def call(self, function: Any, arguments: Sequence[Any], results: int) -> list[Any]:
+        """So many results of a function."""
+        kind = self.functions[function].ret_type
+        variable = relay.Var(f"{function.name_hint}_{len(self.calls)}", kind)
+        self.calls.append((variable, relay.Call(function, list(arguments))))
+        if results == 1:
+            return [variable]
+        return [relay.TupleGetItem(variable, field) for field in range(results)]
+
+
+def _named(name: str, call: relay.Call) -> relay.Call:
+    """A call with its type, and with a name that extraction will find."""
+    span = tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0) if name else None
+    made = relay.Call(call.op, call.args, call.attrs, call.type_args, span)
+    relay.transform.InferTypeLocal(made)
+    return made
+
+
+def _padded(call: relay.Call, pads: Sequence[int]) -> relay.Call:
+    """A convolution, a pooling or a padding with other pads."""
+    name = operator_name(call)
+    if name == "nn.pad":
+        widths = list(zip(pads[::2], pads[1::2], strict=True))
+        return relay.nn.pad(call.args[0], widths, call.args[1], call.attrs.pad_mode)
+    kept = {key: call.attrs[key] for key in _PADDED[name]}
+    return getattr(relay.nn, name.removeprefix("nn."))(*call.args, padding=list(pads), **kept)
