@@ -21,7 +21,7 @@ from relay_passes.load import LoadedModel
 from relay_passes.measured import MeasuredSearch
 from relay_passes.merge_candidates import merge_candidates
 from relay_passes.relax.redraw import redraw_weights
-from relay_passes.tvm_peer import compile_tvm_peer
+from relay_passes.tvm_peer import compile_tvm_peer, gpu_compilers
 from runtime_ext.buffers import content_key
 from runtime_ext.bundle.contents import (
     KERNELS,
@@ -167,6 +167,9 @@ def write_bundle(
         raise BundleError(
             "TVM's own build computes in float32, not in float16: leave out --with-tvm"
         )
+    if with_tvm and search.backend.executor == "cuda":
+        # Before minutes of compiling.
+        gpu_compilers()
     graph, outliner = search.graph, search.prepared.outliner
     merges = _merges(search)
     chosen = sorted(merges, key=lambda units: (len(units), _flops(graph, units)))[:max_merges]
