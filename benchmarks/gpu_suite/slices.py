@@ -19,7 +19,7 @@ SMALL = "inception_block"
 CPU_NETWORKS = ("squeezenet", "randwire")
 LANES = (1, 2, 4, 8, 16)
 
-_POLICIES = "sequential,greedy,ios-merge,ios-parallel,ios-both,rammer,ios-holistic"
+POLICIES = "sequential,greedy,ios-merge,ios-parallel,ios-both,rammer,ios-holistic"
 _CPU_POLICIES = "sequential,greedy,ios-both,rammer,ios-holistic"
 _PEERS = "tvm,torch,torch-nhwc,torch-graph,torch-graph-nhwc,onnxruntime,onnxruntime-graph"
 _CPU_PEERS = "tvm,torch,torch-nhwc,onnxruntime"
@@ -138,7 +138,7 @@ def parts_of(which: Slice, work: Path, seconds: float) -> list[Part]:
     compiled = "torch-compile"
     if (which.network, which.batch) in _AUTOTUNED:
         compiled += ",torch-max-autotune"
-    first = Part("search", ("--policy", _POLICIES, *search))
+    first = Part("search", ("--policy", POLICIES, *search))
     ours = _ours(results)
     if not ours:
         return [first]

@@ -292,11 +292,16 @@ def by_cudnn() -> None:
     from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role
 
     call = convolution((1, 4, 6, 6), 8)
-    roles = (Role.INPUT, Role.INPUT, Role.OUTPUT)
+    image, weight, result = buffers_of(call)
+    buffers = (
+        Buffer("x", image, Role.INPUT),
+        Buffer("w", weight, Role.INPUT),
+        Buffer("y", result, Role.OUTPUT),
+    )
     program = Program(
         ((Launch(0, (0, 1, 2), 0, 1, 0),),),
         ("convolution",),
-        tuple(Buffer(f"b{n}", t, r) for n, (t, r) in enumerate(zip(buffers_of(call), roles, strict=False))),
+        buffers,
         ("unit",),
         (KernelUse(1, 3, (2,)),),
     )

@@ -76,6 +76,12 @@ CALL(cuGetProcAddress_v2, const char* symbol, void** function, int, uint64_t, in
   return *function == nullptr ? kNotFound : kSuccess;
 }
 
+// NVRTC asks for tables that nobody has described, and does without.
+CALL(cuGetExportTable, const void** table, const void*) {
+  *table = nullptr;
+  return kNotFound;
+}
+
 CALL(cuDriverGetVersion, int* version) {
   *version = 13000;
   return kSuccess;
