@@ -172,6 +172,15 @@ CALL(cuMemcpyDtoHAsync_v2, uintptr_t target, uintptr_t source, size_t nbytes, vo
   return append(stream, [=] { return copy(target, source, nbytes, source); });
 }
 
+CALL(cuMemcpyDtoDAsync_v2, uintptr_t target, uintptr_t source, size_t nbytes, void* queue) {
+  IN_CONTEXT;
+  GET(Stream, stream, queue);
+  return append(stream, [=] {
+    if (!within(state().memory, source, nbytes)) return kIllegalAddress;
+    return copy(target, source, nbytes, target);
+  });
+}
+
 CALL(cuMemsetD8Async, uintptr_t target, unsigned char value, size_t nbytes, void* queue) {
   IN_CONTEXT;
   GET(Stream, stream, queue);
