@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +91,25 @@ def weights_as_parameters(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Arra
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs)), weights
 
 
-def _compile_for_gpu(module: tvm.IRModule, target: Any, library: Path) -> None:
-    nvcc = find_nvcc()
-    compiler = os.environ.get("CXX") or shutil.which("g++")
+def gpu_compilers() -> tuple[str, str]:
+    """The paths of nvcc and of a C++ compiler.
+
+    Raises
+    ------
+    UserError
+        If one of them is not here.
+    """
+    nvcc, compiler = find_nvcc(), os.environ.get("CXX") or shutil.which("g++")
     if nvcc is None or compiler is None:
         raise UserError(
             "TVM's own build for a GPU is compiled by CUDA's nvcc and g++, and one of them is "
             "not here: install CUDA's toolkit, or leave out --with-tvm"
         )
+    return nvcc, compiler
+
+
+def _compile_for_gpu(module: tvm.IRModule, target: Any, library: Path) -> None:
+    nvcc, compiler = gpu_compilers()
     toolkit = Path(nvcc).resolve().parents[1]
     with temporary_folder() as folder:
         driver = folder / "driver"
@@ -119,21 +131,38 @@ def _compile_for_gpu(module: tvm.IRModule, target: Any, library: Path) -> None:
             text=True,
         )
     if done.returncode:
-        last = [f"it ended with {done.returncode}", *done.stderr.strip().splitlines()][-1]
-        raise UserError(f"TVM's own build for {target} failed: {last}; or leave out --with-tvm")
+        raise UserError(
+            f"TVM's own build for {target} failed: {_last_line(done)}; or leave out --with-tvm"
+        )
 
 
 def _write_driver(path: Path, compiler: str) -> None:
     """A library with all that TVM's CUDA runtime wants of NVIDIA's driver, which is not there."""
-    (runtime,) = (Path(tvm.__file__).parent / "lib").glob("libtvm_runtime_cuda.so")
-    listed = subprocess.run(
-        ["nm", "-D", "--undefined-only", str(runtime)], capture_output=True, text=True, check=True
-    )
-    names = [line.split()[-1].partition("@")[0] for line in listed.stdout.splitlines()]
+    runtime = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
+    listed = _said(["nm", "-D", "--undefined-only", str(runtime)])
+    names = [line.split()[-1].partition("@")[0] for line in listed.splitlines()]
     wanted = [name for name in names if name.startswith("cu") and not name.startswith("cuda")]
     text = "".join(f"int {name}(void) {{ return {_NO_DEVICE}; }}\n" for name in wanted)
-    command = [compiler, "-x", "c", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(path)]
-    subprocess.run([*command, "-"], input=text, text=True, check=True)
+    soname = f"-Wl,-soname,{path.name}"
+    _said([compiler, "-x", "c", "-shared", "-fPIC", soname, "-o", str(path), "-"], text)
+
+
+def _said(command: Sequence[str], given: str = "") -> str:
+    """What a program writes."""
+    failed = f"TVM's own build for a GPU is compiled with {command[0]}, which"
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True)
+    except OSError as error:
+        raise UserError(
+            f"{failed} cannot be run ({error.strerror}): install it, or leave out --with-tvm"
+        ) from error
+    if done.returncode:
+        raise UserError(f"{failed} failed: {_last_line(done)}; mend it, or leave out --with-tvm")
+    return done.stdout
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return [f"it ended with {done.returncode}", *done.stderr.strip().splitlines()][-1]
 
 
 def _main(module: str, target: str, library: str) -> None:

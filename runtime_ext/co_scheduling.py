@@ -11,7 +11,7 @@ from tvm_ios.search.rprogram import RProgram
 def can_co_schedule(timer: StageTimer, units: Sequence[int]) -> bool:
     """Whether a co-scheduled stage of some units, in their usual form, can be built here."""
     fuser = timer.kernels.fuser
-    return fuser is None or fuser.can_fuse({u: timer.generated(u).code for u in units})
+    return fuser is None or fuser.can_fuse({u: timer.generated((u,)).code for u in units})
 
 
 def can_run(timer: StageTimer, program: RProgram) -> bool:

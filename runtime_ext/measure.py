@@ -123,7 +123,7 @@ class StageTimer:
             if used.key not in self._forms:
                 self._compile_rkernels((unit,), None)
             forms = self._forms[used.key]
-            usual = self.generated(unit).key
+            usual = self.generated((unit,)).key
             names = sorted(forms, key=lambda name: forms[name].key != usual)
             self._rkernels[used.key] = tuple(self._rkernel(unit, n, forms[n]) for n in names)
         return self._rkernels[used.key]
@@ -212,15 +212,21 @@ class StageTimer:
             self._compile([units], None)
         return self._compiled[units]
 
-    def generated(self, unit: int) -> CompiledUnit:
-        """The code of a unit that calls no kernel library."""
-        self.compiled((unit,))
-        return self._generated[unit,]
+    def generated(self, units: tuple[int, ...]) -> CompiledUnit:
+        """The code of one unit, or of several merged ones, that calls no kernel library."""
+        self.compiled(units)
+        return self._generated[units]
 
     def with_libraries(self, schedule: Schedule) -> Schedule:
         """A schedule that names the kernel library of each unit for which that is the fastest."""
-        units = (u for s in schedule.stages if s.strategy is Strategy.CONCURRENT for u in s.units)
-        called = {u: library for u in units if (library := self.compiled((u,)).library)}
+        pieces: list[tuple[int, ...]] = []
+        for stage in schedule.stages:
+            if stage.strategy is Strategy.CONCURRENT:
+                pieces += [(unit,) for unit in stage.units]
+            elif stage.strategy is Strategy.MERGE:
+                pieces.append(tuple(sorted(stage.units)))
+        libraries = {units: self.compiled(units).library for units in pieces}
+        called = {u: library for units, library in libraries.items() if library for u in units}
         return replace(schedule, kernels={**schedule.kernels, **called}) if called else schedule
 
     def _compile(self, wanted: Sequence[tuple[int, ...]], progress: Progress | None) -> None:
@@ -235,11 +241,9 @@ class StageTimer:
             forms = made[str(i)]
             own = [form for form in forms if not form.library]
             self._compiled[units] = self._generated[units] = own[0]
-            # A schedule cannot say that a library computes what is merged.
-            ways = forms if len(units) == 1 else own
-            if len(ways) > 1:
-                seconds = {form.key: self._seconds(units, form) for form in ways}
-                fastest = min(ways, key=lambda form: seconds[form.key])
+            if len(forms) > 1:
+                seconds = {form.key: self._seconds(units, form) for form in forms}
+                fastest = min(forms, key=lambda form: seconds[form.key])
                 self._compiled[units] = fastest
                 self._generated[units] = min(own, key=lambda form: seconds[form.key])
                 self.kernels.keep(forms, self._generated[units])

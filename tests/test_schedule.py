@@ -178,6 +178,7 @@ def test_json_there_and_back(tmp_path: Path) -> None:
 def test_kernels_are_optional_and_come_back(tmp_path: Path) -> None:
     graph, made = full()
     assert "kernels" not in made.to_json(graph), "files are as before there were any"
+    replace(made, kernels={1: "cudnn", 2: "cudnn"}).validate(graph)
     chosen = replace(made, kernels={3: "coarse", 0: "fine"})
     chosen.validate(graph)
     chosen.save(tmp_path / "schedule.json", graph)
@@ -194,11 +195,11 @@ def test_kernels_are_optional_and_come_back(tmp_path: Path) -> None:
     [
         ({4: "fine"}, "names a kernel of unit 4, which does not exist"),
         ({-1: "fine"}, "names a kernel of unit -1, which does not exist"),
-        ({2: "fine"}, "unit 'tanh2' is merged and cannot have a kernel of its own"),
+        ({2: "fine"}, "'exp1' and 'tanh2' are merged, and the schedule names different kernels"),
         ({0: ""}, "the kernel of unit 'relu0' has no name"),
     ],
 )
-def test_kernels_are_of_units_that_are_not_merged(kernels: dict[int, str], sentence: str) -> None:
+def test_kernels_are_of_units_that_there_are(kernels: dict[int, str], sentence: str) -> None:
     graph, made = full()
     with pytest.raises(ScheduleError, match=sentence):
         replace(made, kernels=kernels).validate(graph)

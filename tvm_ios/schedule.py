@@ -84,7 +84,7 @@ class Schedule:
         Expected seconds a stage, or empty.
     kernels
         For each unit that does not run in its usual way the name of its
-        :class:`~tvm_ios.rkernel.RKernel`.
+        :class:`~tvm_ios.rkernel.RKernel`; merged units have one together, named for each.
     placements
         For the number of each co-scheduled stage, and no other, where its rTasks run.
     unit_latencies
@@ -178,17 +178,25 @@ class Schedule:
             raise ScheduleError(f"stage {position} {fault}")
 
     def _validate_kernels(self, graph: OpGraph) -> None:
-        merged = {unit for s in self.stages if s.strategy is Strategy.MERGE for unit in s.units}
         for unit, kernel in self.kernels.items():
             if not 0 <= unit < len(graph):
                 raise ScheduleError(
                     f"the schedule names a kernel of unit {unit}, which does not exist"
                 )
             name = graph.operators[unit].name
-            if unit in merged:
-                raise ScheduleError(f"unit {name!r} is merged and cannot have a kernel of its own")
             if not kernel:
                 raise ScheduleError(f"the kernel of unit {name!r} has no name")
+        for stage in self.stages:
+            if stage.strategy is not Strategy.MERGE:
+                continue
+            first, *others = stage.units
+            for other in others:
+                if self.kernels.get(first) != self.kernels.get(other):
+                    a, b = (graph.operators[unit].name for unit in (first, other))
+                    raise ScheduleError(
+                        f"units {a!r} and {b!r} are merged, and the schedule names different "
+                        "kernels for them"
+                    )
 
     @staticmethod
     def _validate_stage(graph: OpGraph, position: int, stage: Stage, done: int) -> None:

@@ -18,9 +18,11 @@ from gpu_suite.command import Failed, Late, output_of
 from gpu_suite.record import Record, open_record, restore_state, this_machine
 from gpu_suite.slices import Kind, Part, Slice, parts_of
 
-#: In a suite's folder: bundles packed, and unpacked; wheels; TVM's runtime libraries; checks.
-BUNDLES, WORK, WHEELS, CHECKS = "bundles", "work", "wheels", "checks"
+#: In a suite's folder: bundles packed, and unpacked; what they share, our code; wheels; checks.
+BUNDLES, WORK, PACKAGES, WHEELS, CHECKS = "bundles", "work", "packages", "wheels", "checks"
 TVM_RUNTIME = "tvm-runtime.tar.xz"
+#: Parts that other frameworks may spoil.
+_OTHERS = {"peers", "warps", "compiled"}
 #: Of a slice, what nobody has begun.
 _REST = "the rest"
 
@@ -62,7 +64,8 @@ def measure_slices(
         record.slices[which.key] = made
         record.write()
         record.write_state(suite / WORK)
-        if which.comes_first and made.get("failed") and not keep_going:
+        ours = made.get("failed", {}).keys() - _OTHERS
+        if which.comes_first and ours and not keep_going:
             print(f"gpu.py: {which.key} failed, see above; --keep-going goes on", file=sys.stderr)
             break
     return record
@@ -124,8 +127,7 @@ def _keep(made: dict[str, Any], name: str, run: Callable[[], dict[str, Any]]) ->
 
 
 def _run_part(suite: Path, bundle: Path, part: Part, end: float) -> dict[str, Any]:
-    paths = [*_site(suite), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {"PYTHONPATH": os.pathsep.join(paths), **part.environment}
+    environment = {"PYTHONPATH": _paths(suite / PACKAGES, *_site(suite)), **part.environment}
     text = output_of([sys.executable, bundle / "run.py", *part.options], end, environment)
     return json.loads(text.splitlines()[-1])
 
@@ -138,7 +140,7 @@ def _run_checks(suite: Path, end: float) -> dict[str, Any]:
         options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
         command = [sys.executable, "-m", "pytest", *options, f"--junit-xml={report}", folder]
         try:
-            output_of(command, end, {"PYTHONPATH": str(folder)})
+            output_of(command, end, {"PYTHONPATH": _paths(suite / PACKAGES, folder)})
         except Failed as error:
             # Tests that fail are in the report.
             if not report.exists():
@@ -181,7 +183,12 @@ def _unpacked(suite: Path, record: Record, which: Slice) -> Path | None:
     return bundle if bundle.exists() else None
 
 
-def _site(suite: Path) -> list[str]:
+def _paths(*folders: Path) -> str:
+    """Where Python finds modules: in some folders before all that it has."""
+    return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _site(suite: Path) -> list[Path]:
     """A folder of what CPUs and TVM's own build need, if it was prepared for this Python."""
     here = f"-cp{sys.version_info.major}{sys.version_info.minor}-"
     wheels = list((suite / WHEELS).glob("*.whl"))
@@ -197,7 +204,7 @@ def _site(suite: Path) -> list[str]:
             with tarfile.open(suite / TVM_RUNTIME) as packed:
                 packed.extractall(made, filter="data")
             os.rename(made, site)
-    return [str(site)]
+    return [site]
 
 
 def _made(folder: Path) -> Path:

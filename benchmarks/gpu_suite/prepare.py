@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -13,8 +14,10 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from gpu_suite.measure import BUNDLES, CHECKS, TVM_RUNTIME, WHEELS, WORK
+from gpu_suite.measure import BUNDLES, CHECKS, PACKAGES, TVM_RUNTIME, WHEELS, WORK
 from gpu_suite.slices import LANES, Kind, Slice
+from runtime_ext.bundle.contents import ABOUT, FORMAT, VERSION
+from tvm_ios.json_text import json_object
 
 _ROOT = Path(__file__).parents[2]
 #: What the GPU machine lacks, which has a bare Python.
@@ -22,11 +25,13 @@ _PACKAGE = "apache-tvm-ffi"
 #: Of glibc; pip takes them by their exact names.
 _PLATFORMS = ("2_17", "2_24", "2_28", "2_34")
 _TVM_LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_cuda.so")
-#: Of them the tests run on a GPU, with what they need beside them.
-_TESTS = ("test_on_gpu.py", "nvrtc_kernels.py")
+#: The tests that run on a GPU, and what they need beside them.
+_TESTS = ("test_on_gpu.py", "convolutions.py", "nvrtc_kernels.py")
 #: Of what is copied.
 _MOST_BYTES = 64 << 20
 _STREAMS = 8
+#: After the name of what is being written.
+_NEW = ".new"
 
 
 def prepare_suite(
@@ -34,18 +39,24 @@ def prepare_suite(
 ) -> None:
     """Make what is not there yet, and print how large everything is.
 
+    It may be killed at any time: bundles that are whole stay, and so do compiled kernels. Our code
+    lies beside the bundles, once, and is always that of now.
+
     Parameters
     ----------
     suite
         The folder.
     slices
-        Whose bundles.
+        Whose bundles, in this order.
     arch, cpu_arch
         Of the GPU, and of the CPU beside it.
     python
         The version there, such as ``3.12``: tvm-ffi is made for one.
     """
-    (suite / BUNDLES).mkdir(parents=True, exist_ok=True)
+    bundles = suite / BUNDLES
+    bundles.mkdir(parents=True, exist_ok=True)
+    for cut_short in bundles.glob(f"*{_NEW}"):
+        cut_short.unlink()
     shutil.copyfile(_ROOT / "benchmarks" / "gpu.py", suite / "gpu.py")
     shutil.copytree(
         Path(__file__).parent,
@@ -53,47 +64,85 @@ def prepare_suite(
         dirs_exist_ok=True,
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    _copy_checks(suite / CHECKS)
+    _copy_code(suite)
     _fetch_wheels(suite / WHEELS, python)
     _pack_tvm_runtime(suite / TVM_RUNTIME)
-    for which in {s.bundle: s for s in slices if s.kind is not Kind.checks}.values():
-        archive = suite / BUNDLES / f"{which.bundle}.tar.xz"
-        if not archive.exists():
-            _pack_bundle(which, archive, cpu_arch if which.kind is Kind.lanes else arch)
+    wanted = {s.bundle: s for s in slices if s.kind is not Kind.checks}
+    failed: list[str] = []
+    for number, (name, which) in enumerate(wanted.items(), 1):
+        archive = bundles / f"{name}.tar.xz"
+        if _is_whole(archive):
+            continue
+        print(f"bundle {number} of {len(wanted)}: {name}", flush=True)
+        if not _pack_bundle(which, archive, cpu_arch if which.kind is Kind.lanes else arch):
+            failed.append(name)
     _print_sizes(suite)
+    if failed:
+        sys.exit(f"gpu.py: no bundle could be made of {', '.join(failed)}: see above")
 
 
-def _pack_bundle(which: Slice, archive: Path, arch: str) -> None:
+def _is_whole(archive: Path) -> bool:
+    """Whether a bundle is there, and one that our code of now reads."""
+    if not archive.exists():
+        return False
+    with tarfile.open(archive) as packed:
+        about = packed.extractfile(f"{archive.name.partition('.')[0]}/{ABOUT}")
+        assert about is not None
+        found = json_object(about.read())
+    return (found["format"], found["version"]) == (FORMAT, VERSION)
+
+
+def _pack_bundle(which: Slice, archive: Path, arch: str) -> bool:
+    """Make a bundle, if it can be made."""
     cpu = which.kind is Kind.lanes
     target, lanes = ("llvm", max(LANES)) if cpu else ("cuda", _STREAMS)
-    # TVM's untuned loops would take hours for a large batch.
-    reference = "tvm" if which.batch == 1 else "torch"
     options = ["--target", target, "--arch", arch, "--lanes", str(lanes), "--with-tvm"]
-    options += ["--batch", str(which.batch), "--weights", "drawn", "--reference", reference]
+    # TVM's untuned loops take minutes for one image.
+    options += ["--batch", str(which.batch), "--weights", "drawn", "--reference", "torch"]
     with tempfile.TemporaryDirectory() as room:
         bundle = Path(room) / which.bundle
         command = [sys.executable, "-m", "tvm_ios", "bundle", which.network, *options]
-        subprocess.run([*command, "-o", str(bundle)], check=True, cwd=_ROOT)
+        done = subprocess.run([*command, "-o", str(bundle)], cwd=_ROOT)
+        if done.returncode:
+            return False
+        _leave_out_code(bundle)
         _pack(archive, {which.bundle: bundle})
+    return True
+
+
+def _leave_out_code(bundle: Path) -> None:
+    shutil.rmtree(bundle / PACKAGES)
+    about = json_object((bundle / ABOUT).read_bytes())
+    files = about["files"].items()
+    about["files"] = {n: sha for n, sha in files if not n.startswith(f"{PACKAGES}/")}
+    (bundle / ABOUT).write_text(json.dumps(about, indent=1))
 
 
 def _pack(archive: Path, content: dict[str, Path]) -> None:
-    new = archive.with_name(f"{archive.name}.new")
+    new = archive.with_name(f"{archive.name}{_NEW}")
     with tarfile.open(new, "w:xz", preset=9) as packed:
         for name, path in content.items():
             packed.add(path, name)
     os.replace(new, archive)
 
 
-def _copy_checks(folder: Path) -> None:
+def _copy_code(suite: Path) -> None:
+    """Our code of now, for all bundles and for the tests, and the tests themselves."""
     from runtime_ext.bundle.sources import copy_sources, modules_of
+    from runtime_ext.native_executor import native_library_path
 
-    folder.mkdir(exist_ok=True)
+    packages, checks = suite / PACKAGES, suite / CHECKS
+    for folder in (packages, checks):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    copy_sources("runtime_ext.bundle.runner", packages)
     for name in _TESTS:
         source = _ROOT / "tests" / "cuda" / name
-        shutil.copyfile(source, folder / name)
+        shutil.copyfile(source, checks / name)
         for module in modules_of(source):
-            copy_sources(module, folder)
+            copy_sources(module, packages)
+    library = native_library_path()
+    shutil.copyfile(library, packages / "runtime_ext" / library.name)
 
 
 def _fetch_wheels(folder: Path, python: str) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -281,6 +282,36 @@ def cache(name: str, prepare: Callable[[], object] = lambda: None) -> Callable[[
         os.environ["TVM_IOS_CACHE"] = str(Path(name).absolute())
 
     return change
+
+
+def by_cudnn() -> None:
+    """An executable for a GPU, one of whose units cuDNN computes, in the place of the sound one."""
+    from convolutions import buffers_of, convolution
+    from cuda_executables import executable
+
+    from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role
+
+    call = convolution((1, 4, 6, 6), 8)
+    image, weight, result = buffers_of(call)
+    buffers = (
+        Buffer("x", image, Role.INPUT),
+        Buffer("w", weight, Role.INPUT),
+        Buffer("y", result, Role.OUTPUT),
+    )
+    program = Program(
+        ((Launch(0, (0, 1, 2), 0, 1, 0),),),
+        ("convolution",),
+        buffers,
+        ("unit",),
+        (KernelUse(1, 3, (2,)),),
+    )
+    shutil.rmtree("out")
+    executable(Path(), program, {"convolution": call}, {}).save(Path("out"))
+
+
+def no_toolkit() -> None:
+    """Let no program be found, CUDA's neither."""
+    os.environ["PATH"] = os.environ["CUDA_HOME"] = "/nowhere"
 
 
 def no_compiler() -> None:

@@ -19,6 +19,7 @@ from damage import (
     array,
     better_cpu,
     buffer,
+    by_cudnn,
     cache,
     circle,
     cut,
@@ -33,6 +34,7 @@ from damage import (
     merge_unevenly,
     model,
     no_compiler,
+    no_toolkit,
     noise,
     overlap,
     pack,
@@ -325,6 +327,12 @@ def rows() -> dict[str, list[Row]]:
                 "tvm-ios bundle m.onnx --target cuda --precision float16 --with-tvm",
             ),
             Row("half precision on a CPU", "tvm-ios bundle m.onnx --precision float16"),
+            Row(
+                "TVM's own build without CUDA's toolkit",
+                "tvm-ios bundle m.onnx --target cuda --with-tvm",
+                no_toolkit,
+            ),
+            Row("units by cuDNN, which is not here", "tvm-ios run out", by_cudnn, gpu=True),
             Row("cuDNN on a CPU", "tvm-ios optimize m.onnx --lanes 1 --cudnn"),
         ],
         "The cache": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import functools
@@ -13,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+#: What tests have is imported by the names that it has there.
+sys.path += [str(ROOT / "tests" / name) for name in ("", "arena", "cuda")]
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Row:
         The disk is full.
     number
         Signal to send once the command has begun to compile.
+    gpu
+        NVIDIA's driver is there: the tests' stand-in for it.
     library
         After this the sentence is another library's, which changes with its version, or a list
         that grows.
@@ -49,6 +55,7 @@ class Row:
     prepare: Callable[[], object] = lambda: None
     full: bool = False
     number: signal.Signals | None = None
+    gpu: bool = False
     library: str = ""
 
 
@@ -73,7 +80,7 @@ def run(row: Row, sound: Path, place: Path) -> tuple[str, str]:
             code, said = _run_and_send(row.command, row.number)
         else:
             with _full_disk() if row.full else contextlib.nullcontext():
-                code, said = _run_command(row.command)
+                code, said = _run_command(row.command, gpu=row.gpu)
         litter = [p.name for p in place.iterdir() if p.name.startswith(".")]
         assert not litter, f"{row.what} leaves {litter}"
     finally:
@@ -86,12 +93,18 @@ def run(row: Row, sound: Path, place: Path) -> tuple[str, str]:
     return code, _normalised(said, place)
 
 
-def _run_command(command: str) -> tuple[str, str]:
+def _run_command(command: str, *, gpu: bool = False) -> tuple[str, str]:
     from typer.testing import CliRunner
 
     from tvm_ios.cli import app
 
     words = shlex.split(command)[1:]
+    if gpu:
+        script = [sys.executable, "-m", "tvm_ios", *words, "--json"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": str(_driver())}
+        done = subprocess.run(script, capture_output=True, text=True, env=environment)
+        assert done.stdout == "", (command, done.stdout)
+        return str(done.returncode), done.stderr.strip().splitlines()[-1]
     if words[-2:-1] == [">"]:
         script = [sys.executable, "-m", "tvm_ios", *words[:-2]]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -104,6 +117,18 @@ def _run_command(command: str) -> tuple[str, str]:
     assert "Traceback" not in result.stderr
     said = [line.strip("│ ") for line in result.stderr.strip().splitlines()]
     return str(result.exit_code), [line for line in said if not line.startswith("╰")][-1]
+
+
+@functools.cache
+def _driver() -> Path:
+    """The folder of the driver that stands in, without cuDNN."""
+    from test_on_stand_in import build_stand_in
+
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    build_stand_in(folder)
+    (folder / "libcudnn.so.9").unlink()
+    return folder
 
 
 def _run_and_send(command: str, number: signal.Signals) -> tuple[str, str]:

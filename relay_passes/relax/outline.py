@@ -97,22 +97,21 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     value: dict[int, Any] = dict(zip(units.inputs, parameters, strict=True))
     calls = [
-        (position, number, made)
+        (position, number, schedule.kernels.get(first), made)
         for position, stage in enumerate(schedule.stages)
-        for number, made in _functions(outliner, stage.strategy, stage.groups)
+        for number, first, made in _functions(outliner, stage.strategy, stage.groups)
     ]
-    kernels = {units.operators[unit].name: kernel for unit, kernel in schedule.kernels.items()}
     variables: list[Any] = []
-    for position, number, made in calls:
+    for position, number, kernel, made in calls:
         places = {UNIT: made.name, STAGE: position, GROUP: number}
-        if made.name in kernels:
-            places[KERNEL] = kernels[made.name]
+        if kernel is not None:
+            places[KERNEL] = kernel
         function = made.function.with_attrs(places)
         variables.append(builder.add_func(function, f"unit_{len(variables)}"))
     attributes = dict(old.attrs.items()) if old.attrs else None
     with builder.function("main", parameters, attrs=attributes):
         with builder.dataflow():
-            for variable, (_, _, made) in zip(variables, calls, strict=True):
+            for variable, (*_, made) in zip(variables, calls, strict=True):
                 arguments = [*(value[t] for t in made.data), *made.constants]
                 result = builder.emit(relax.Call(variable, arguments))
                 if len(made.outputs) == 1:
@@ -133,7 +132,8 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
 
 def _functions(
     outliner: Outliner, strategy: Strategy, groups: Sequence[Sequence[int]]
-) -> list[tuple[int, UnitFunction]]:
+) -> list[tuple[int, int, UnitFunction]]:
+    """For each function its group, its first unit and what it computes."""
     if strategy is Strategy.MERGE:
-        return [(0, outliner.merged([group[0] for group in groups]))]
-    return [(number, outliner.unit(unit)) for number, group in enumerate(groups) for unit in group]
+        return [(0, groups[0][0], outliner.merged([group[0] for group in groups]))]
+    return [(n, unit, outliner.unit(unit)) for n, group in enumerate(groups) for unit in group]

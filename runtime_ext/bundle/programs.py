@@ -60,12 +60,12 @@ def bundled_program(bundle: Bundle, timer: StageTimer, schedule: Schedule) -> Bu
     graph = bundle.graph
     schedule.validate(graph)
     merged = {
-        stage: timer.compiled(tuple(sorted(stage.units)))
+        stage: _form(bundle, timer, schedule, tuple(sorted(stage.units)))
         for stage in schedule.stages
         if stage.strategy is Strategy.MERGE and len(stage.groups) > 1
     }
     gone = {unit for stage in merged for unit in stage.units}
-    code = {u: _form(bundle, timer, schedule, u) for u in range(len(graph)) if u not in gone}
+    code = {u: _form(bundle, timer, schedule, (u,)) for u in range(len(graph)) if u not in gone}
     packed = _Packed(bundle)
     for unit, form in code.items():
         packed.add((unit,), form)
@@ -104,21 +104,26 @@ def bundled_program(bundle: Bundle, timer: StageTimer, schedule: Schedule) -> Bu
     )
 
 
-def _form(bundle: Bundle, timer: StageTimer, schedule: Schedule, unit: int) -> CompiledUnit:
-    name = schedule.kernels.get(unit)
+def _form(
+    bundle: Bundle, timer: StageTimer, schedule: Schedule, units: tuple[int, ...]
+) -> CompiledUnit:
+    """The code of one unit, or of several merged ones, that a schedule means."""
+    name = schedule.kernels.get(units[0])
     if name is None:
-        return timer.generated(unit)
+        return timer.generated(units)
     assert isinstance(timer.kernels, BundledKernels)
-    known, without = bundle.forms.rkernels[unit], timer.kernels.without_library
-    if name in known and known[name].library and without:
-        raise UserError(
-            f"unit {bundle.graph.operators[unit].name!r} of the schedule is computed by cuDNN, and "
-            f"{without}, or search again"
-        )
+    without, which = timer.kernels.without_library, bundle.graph.operators[units[0]].name
+    known = {form.library: form for form in bundle.forms.forms[units] if form.library}
+    if len(units) == 1:
+        known |= bundle.forms.rkernels[units[0]]
     if name not in known:
         raise UserError(
-            f"unit {bundle.graph.operators[unit].name!r} has no kernel {name!r} in the bundle, "
-            f"only {', '.join(known)}: search again"
+            f"unit {which!r} has no kernel {name!r} in the bundle, only "
+            f"{', '.join(known) or 'the usual one'}: search again"
+        )
+    if known[name].library and without:
+        raise UserError(
+            f"unit {which!r} of the schedule is computed by cuDNN, and {without}, or search again"
         )
     return known[name]
 

@@ -42,7 +42,7 @@ def main(folder: Path, arguments: Sequence[str]) -> int:
             raise
         print(f"run.py: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    if wanted.json or wanted.contest or wanted.peers or wanted.warps:
+    if wanted.json or _of_saved(wanted):
         print(json.dumps(results))
     else:
         _print(results)
@@ -63,11 +63,12 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     make_folder(output)
     place = open_place(bundle, wanted.lanes, output / "compiled", cudnn=wanted.cudnn)
     limits = limits_of(bundle, wanted.max_measurements, wanted.time_limit)
-    search = bundle_search(bundle, place, output, limits, _Progress())
+    again = not _of_saved(wanted)
+    search = bundle_search(bundle, place, output, limits, _Progress(), again=again)
     if wanted.contest:
-        saved = {name: Path(path) for name, path in json.loads(wanted.contest).items()}
+        files = {name: Path(path) for name, path in json.loads(wanted.contest).items()}
         search.measured_baseline("sequential")
-        return contest(bundle, place, search.timer, saved)
+        return contest(bundle, place, search.timer, files)
     report = search.progress or _Progress()
     if wanted.peers or wanted.warps:
         # Groups share the lanes by the latencies of their units, which the log has.
@@ -102,6 +103,11 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     write_atomically(output / "results.json", json.dumps(made, indent=1).encode())
     search.end_run()
     return made
+
+
+def _of_saved(wanted: argparse.Namespace) -> bool:
+    """Whether saved schedules are run, and none searched."""
+    return bool(wanted.contest or wanted.peers or wanted.warps)
 
 
 def _results(

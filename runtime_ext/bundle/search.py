@@ -40,17 +40,29 @@ def limits_of(
 
 
 def bundle_search(
-    bundle: Bundle, place: Place, folder: Path, limits: SearchLimits, progress: Progress
+    bundle: Bundle,
+    place: Place,
+    folder: Path,
+    limits: SearchLimits,
+    progress: Progress,
+    *,
+    again: bool = True,
 ) -> StageSearch:
-    """A search whose measurements go into ``log.jsonl`` of a folder, or are found there."""
+    """A search whose measurements go into ``log.jsonl`` of a folder, or are found there.
+
+    Without ``again`` nothing is measured that it has, which is for runs of saved schedules.
+    """
     header = LogHeader(place.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
+    log = MeasurementLog(folder / "log.jsonl", header)
+    if not again:
+        log.reuse()
     kernels = BundledKernels(bundle, place.function, place.fuser, place.without_cudnn)
     timer = StageTimer(
         bundle.graph,
         lambda units: units,
         kernels,
         place.device,
-        MeasurementLog(folder / "log.jsonl", header),
+        log,
         bundle.parts,
     )
     several = any(len(kernels.forms(units)) > 1 for units in bundle.forms.forms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 #: The folder in which our packages lie.
@@ -20,9 +21,10 @@ def copy_sources(module: str, folder: Path) -> None:
         shutil.copyfile(path, copy)
 
 
-def modules_of(file: Path) -> list[str]:
+@cache
+def modules_of(file: Path) -> tuple[str, ...]:
     """The modules that a Python file imports, anywhere in its code, whosever they are."""
-    return list(_imports(ast.parse(file.read_text())))
+    return tuple(_imports(ast.parse(file.read_text())))
 
 
 def _needed(module: str) -> set[Path]:

@@ -33,6 +33,8 @@ _SAMPLE_SECONDS = 1e-3
 _MOST_NODES = 1000
 #: Of one sample when the cache is flushed before each.
 _FLUSHED_RUNS = 5
+#: Of random numbers in a buffer, which then repeat.
+_DRAWN_BYTES = 16 << 20
 #: Times the second-level cache: the host issues the next run while so much is being written.
 _FLUSHED_CACHES = 4
 
@@ -114,7 +116,7 @@ def time_program(
     kernels: Mapping[str, Launchable] = {symbol: function(symbol) for symbol in program.kernels}
     memory, executor = run_on_device(program, kernels, None, None, device)
     try:
-        _fill(memory, program)
+        _fill(memory, program, executor.origin)
         for name, value in constants.items():
             memory.write(name, value)
         executor.run()
@@ -168,16 +170,21 @@ def _seconds(begin: Any, end: Any) -> float:
     return call("cuEventElapsedTime", begin.handle, end.handle) * 1e-3
 
 
-def _fill(memory: DeviceMemory, program: Program) -> None:
+def _fill(memory: DeviceMemory, program: Program, queue: Any) -> None:
     """Numbers that neither overflow nor are all alike, which would cost less power."""
     for number, buffer in enumerate(program.buffers):
         if buffer.part is None and buffer.type.nbytes:
             kind = np.dtype(buffer.type.dtype)
-            size = buffer.type.nbytes // kind.itemsize
-            # Whatever its size, few different arrays are drawn.
-            data = _numbers(kind.str, 1 << (size - 1).bit_length())
-            address = memory.addresses[number]
-            call("cuMemcpyHtoD", address, data.ctypes.data, buffer.type.nbytes)
+            address, nbytes = memory.addresses[number], buffer.type.nbytes
+            # Whatever its size, few different arrays are drawn, and no large one is copied there.
+            filled = min(nbytes, _DRAWN_BYTES)
+            data = _numbers(kind.str, 1 << (filled // kind.itemsize - 1).bit_length())
+            call("cuMemcpyHtoD", address, data.ctypes.data, filled)
+            while filled < nbytes:
+                more = min(filled, nbytes - filled)
+                call("cuMemcpyDtoDAsync", address + filled, address, more, queue)
+                filled += more
+    call("cuStreamSynchronize", queue)
 
 
 @cache

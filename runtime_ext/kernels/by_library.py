@@ -1,4 +1,4 @@
-"""Contractions that a kernel library computes: which these are, and what is left to do after."""
+"""Convolutions that a kernel library computes: which these are, and what is left to do after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import prod
 from runtime_ext.kernels.draft import accesses, mapped, merge_pixels
 from runtime_ext.kernels.expression import ACC, Access, Expr, substitute
 from runtime_ext.kernels.library_convolution import Four, Image, LibraryConvolution
-from runtime_ext.kernels.spec import Contraction, Pointwise, Statement
+from runtime_ext.kernels.spec import Contraction, Pointwise, Pooling, Statement, Window
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.kernels.values import Storage
 
@@ -19,7 +19,7 @@ Placed = tuple[LibraryConvolution | Pointwise, tuple[int, ...]]
 
 
 def by_library(
-    spec: Contraction, order: Sequence[int], storages: list[Storage], precision: str
+    spec: Contraction | Pooling, order: Sequence[int], storages: list[Storage], precision: str
 ) -> list[Placed] | None:
     """A convolution as a call of a library, and perhaps a kernel of what that cannot fuse.
 
@@ -38,13 +38,18 @@ def by_library(
     Returns
     -------
     list or None
-        None for what is no convolution of such a library: it activates what it reads, is padded
-        differently at both ends, or reads no image.
+        None for what is no convolution of such a library: it pools, activates what it reads, is
+        padded differently at both ends, or reads no image.
     """
+    if spec.weight is None:
+        return None
     weight = storages[order[spec.weight]]
-    made = _call(spec, weight.shape, precision)
+    made = _call(spec, spec.weight, _filter(spec, weight), precision)
     if made is None:
         return None
+    if isinstance(spec, Pooling):
+        # As the model has them: our own kernels read them in another order.
+        weight.transform, weight.shape = ParamTransform(), made.filter
     if made.channels_last:
         weight.transform = ParamTransform((*weight.transform.steps, ("transpose", (0, 2, 3, 1))))
         weight.shape = tuple(weight.shape[axis] for axis in (0, 2, 3, 1))
@@ -58,15 +63,24 @@ def by_library(
     return [_placed(made, order), _rest(spec, made.result, shape, order)]
 
 
+def _filter(spec: Contraction | Pooling, weight: Storage) -> Four:
+    """Extents of the model's weights."""
+    if isinstance(spec, Pooling):
+        return spec.channels, 1, *spec.window.kernel
+    out, per_group, rows, columns = weight.shape
+    return out, per_group, rows, columns
+
+
 def _call(
-    spec: Contraction, filter_shape: tuple[int, ...], precision: str
+    spec: Contraction | Pooling, weight: int, filter_shape: Four, precision: str
 ) -> LibraryConvolution | None:
     """The convolution alone; its result is a buffer after all others."""
     window = spec.window
-    if spec.prologue != ACC or not _symmetric(spec):
+    if spec.prologue != ACC or not _symmetric(window):
         return None
-    out, per_group, rows, columns = filter_shape
-    channels = per_group * spec.groups
+    out, per_group, _, _ = filter_shape
+    groups = spec.channels if isinstance(spec, Pooling) else spec.groups
+    channels = per_group * groups
     last = (spec.data if channels > 1 else spec.statements[0].target).strides[3] == 1
     data = _image(spec.data, (spec.batch, channels, *window.input), last)
     if data is None:
@@ -75,13 +89,13 @@ def _call(
     return LibraryConvolution(
         data=data,
         result=Image(len(spec.buffers), 0, extents, _packed(extents, last)),
-        weight=spec.weight,
-        filter=(out, per_group, rows, columns),
+        weight=weight,
+        filter=filter_shape,
         channels_last=last,
         pads=window.pads,
         strides=window.strides,
         dilations=window.dilations,
-        groups=spec.groups,
+        groups=groups,
         bias=None,
         residual=None,
         relu=False,
@@ -89,9 +103,8 @@ def _call(
     )
 
 
-def _symmetric(spec: Contraction) -> bool:
+def _symmetric(w: Window) -> bool:
     """Whether the padding is the same at both ends, as far as anything reads it."""
-    w = spec.window
     axes = zip(w.input, w.output, w.kernel, w.strides, w.pads, w.dilations, strict=True)
     for extent, made, kernel, stride, pad, dilation in axes:
         free = extent + 2 * pad - (kernel - 1) * dilation - 1
@@ -118,7 +131,7 @@ def _image(at: Access, extents: Four, last: bool) -> Image | None:
     return Image(at.buffer, at.offset, extents, (a, b, d, e))
 
 
-def _fused(call: LibraryConvolution, spec: Contraction) -> LibraryConvolution | None:
+def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConvolution | None:
     """The convolution with all that its statement computes, if a library fuses that."""
     extents, last = call.result.extents, call.channels_last
     statement = spec.statements[0]
@@ -185,7 +198,9 @@ def _placed(call: LibraryConvolution, order: Sequence[int]) -> Placed:
     return own, tuple(order[n] for n in used)
 
 
-def _rest(spec: Contraction, result: Image, shape: tuple[int, ...], order: Sequence[int]) -> Placed:
+def _rest(
+    spec: Contraction | Pooling, result: Image, shape: tuple[int, ...], order: Sequence[int]
+) -> Placed:
     """The statements, of the stored result."""
     n, c, h, w = result.strides
 

@@ -58,9 +58,16 @@ class Planner:
         layouts: Sequence[Layout],
         in_place: Collection[int] = (),
         steps: Mapping[Any, TunedStep] | None = None,
+        *,
+        inline: bool = True,
     ) -> None:
-        """Plan a function; ``steps`` are scheduled functions that compute some variables."""
+        """Plan a function.
+
+        ``steps`` are scheduled functions that compute some variables. With ``inline`` kernels may
+        activate what they read, which those of a library cannot.
+        """
         self._steps = steps or {}
+        self.inline = inline
         self._in_place = in_place
         self.storages: list[Storage] = []
         self.drafts: list[Draft] = []

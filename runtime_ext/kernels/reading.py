@@ -18,6 +18,7 @@ def read_input(
     pads = (0, 0, 0, 0)
     if isinstance(value, Padded):
         pads, value = value.pads, value.inner
+    inline = inline and planner.inline
     if isinstance(value, Lazy) and inline and len(list(loads(value.expr))) >= 1:
         reads = set(loads(value.expr))
         whole = all(

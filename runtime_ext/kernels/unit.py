@@ -13,7 +13,7 @@ from runtime_ext.kernels.draft import IMAGE, Cutter, Tuned, cut, written
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.planner import Planner
-from runtime_ext.kernels.spec import Blocking, Contraction, Spec
+from runtime_ext.kernels.spec import Blocking, Contraction, Pooling, Spec
 from runtime_ext.kernels.tilings import Tiling, coarse, fine, finer
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.values import Layout, Slice
@@ -102,7 +102,8 @@ def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan
     precision
         See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
-    made = _plan(_planner(source), cutter, library=precision)
+    planner = Planner(source.function, source.layouts, source.in_place, inline=False)
+    made = _plan(planner, cutter, library=precision)
     by = (isinstance(kernel.spec, LibraryConvolution) for kernel in made.kernels)
     return made if any(by) else None
 
@@ -163,12 +164,12 @@ def _plan(
             kernels.append(draft.generic)
         elif draft.statements:
             spec, own = written(draft, storages)
-            if isinstance(spec, Contraction):
-                image = library and draft.axes == IMAGE
-                made = by_library(spec, own, storages, library) if image else None
-                kernels += made or [(cut(spec, own, storages, cutter, tuned), own)]
-            else:
-                kernels.append((spec, own))
+            made = None
+            if library and draft.axes == IMAGE and isinstance(spec, Contraction | Pooling):
+                made = by_library(spec, own, storages, library)
+            if made is None and isinstance(spec, Contraction):
+                spec = cut(spec, own, storages, cutter, tuned)
+            kernels += made or [(spec, own)]
     used = {s for _, buffers in kernels for s in buffers}
     order: list[int] = []
     for role in ("input", "constant", "output", "scratch"):

@@ -18,6 +18,7 @@ from runtime_ext.buffers import content_key
 from runtime_ext.bundle.contents import Bundle, read_bundle
 from runtime_ext.bundle.tvm_peer import LIBRARY, tvm_runner
 from runtime_ext.bundle.weights import save_weights
+from runtime_ext.cuda.source import cuda_target
 from runtime_ext.machine import host_target
 from tvm_ios.errors import UserError
 
@@ -38,6 +39,32 @@ def test_weights_become_parameters() -> None:
     assert not constants(lifted)
     main = lifted["main"]
     assert int(main.attrs["num_input"]) == len(main.params) - len(weights) == 1
+
+
+def test_what_compiles_it_and_fails_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load_model("inception_block").module
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+
+    def program(name: str, text: str) -> None:
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def refused(sentence: str) -> None:
+        with pytest.raises(UserError, match=sentence):
+            compile_tvm_peer(module, cuda_target("sm_90"), tmp_path / LIBRARY)
+
+    refused(r"CUDA's nvcc and g\+\+, and one of them is not here: .*, or leave out --with-tvm")
+    program("nvcc", "exit 0")
+    program("g++", "echo no room >&2; exit 1")
+    refused(r"with nm, which cannot be run \(No such file or directory\): install it, or leave")
+    program("nm", "echo what is this >&2; exit 1")
+    refused("with nm, which failed: what is this; mend it, or leave out --with-tvm")
+    program("nm", "echo U cuInit")
+    refused(r"with .*/g\+\+, which failed: no room; mend it")
 
 
 def given(bundle: Bundle) -> list[Any]:

@@ -77,6 +77,15 @@ def test_a_run_goes_on_where_another_was_cut_short(path: Path) -> None:
     assert [MeasurementLog(path, HEADER).wants(key) for key in "abc"] == [True, True, False]
 
 
+def test_what_was_ever_measured_may_do(path: Path) -> None:
+    ended = MeasurementLog(path, HEADER)
+    ended.append("a", [1.0])
+    ended.end_run()
+    later = MeasurementLog(path, HEADER)
+    later.reuse()
+    assert [later.wants(key) for key in "ab"] == [False, True]
+
+
 def test_a_run_that_needed_nothing_leaves_no_line(path: Path) -> None:
     MeasurementLog(path, HEADER).end_run()
     assert not path.exists()

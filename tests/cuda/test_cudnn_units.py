@@ -13,10 +13,18 @@ from runtime_ext.kernels.library_convolution import CUDNN
 from runtime_ext.kernels.unit import UnitSource
 
 #: What is left to a kernel: an activation that is not fused, phases, several outputs.
-FUSED = ("conv 1x1 odd", "conv grouped", "conv residual", "conv batch, 1x1", "conv dilated")
-OTHERS = ("conv swish", "transposed 4x4/2", "merged", "conv batch, 1x1, sliced")
+FUSED = (
+    *("conv 1x1 odd", "conv grouped", "conv residual", "conv batch, 1x1", "conv dilated"),
+    "conv depthwise",
+)
+OTHERS = (
+    *("conv swish", "transposed 4x4/2", "merged", "conv batch, 1x1, sliced"),
+    *("conv depthwise, activated", "conv depthwise, two a channel", "separable"),
+)
 SOURCES = {**UNITS, **ARRANGED}
-ARRANGED_ALIKE = tuple(f"conv grouped, {order}" for order in ("NCHW", "sliced"))
+ARRANGED_ALIKE = tuple(
+    f"conv {kind}, {order}" for kind in ("grouped", "depthwise") for order in ("NCHW", "sliced")
+)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -36,7 +44,7 @@ def test_units_by_cudnn(precision: Precision, tmp_path: Path) -> None:
 
 def test_what_cudnn_does_not_compute_has_no_such_form(tmp_path: Path) -> None:
     compiler = CudaKernelCompiler("sm_90", tmp_path, cudnn=True)
-    for name in ("linear", "max ceil", "conv depthwise", "conv padded 1x1", "conv even"):
+    for name in ("linear", "max ceil", "conv padded 1x1", "conv even"):
         unit = UNITS[name]
         assert CUDNN not in compiler.rkernels(UnitSource(unit.function, unit.layouts)), name
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convolutions import buffers_of, drawn, packed, reference, view
+from convolutions import buffers_of, convolution, drawn, reference, view
 from nvrtc_kernels import LENGTH, compile_kernels
 
 from runtime_ext.cuda import cudnn
@@ -22,7 +22,7 @@ from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.measure import time_program
 from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
+from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tvm_ios.happens_before import ordered_launches
 from tvm_ios.lane_writer import LaneWriter
 from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role
@@ -190,25 +190,10 @@ def cudnn_or_skip() -> None:
         pytest.skip(str(error))
 
 
-def convolution(precision: str, last: bool, **changes: Any) -> LibraryConvolution:
-    """16 images of 64 channels and 28 x 28 pixels, in groups, with a bias, a residual and ReLU."""
-    data, result = (16, 64, 28, 28), (16, 128, 14, 14)
-    made = LibraryConvolution(
-        Image(0, 0, data, packed(data, last)),
-        Image(2, 0, result, packed(result, last)),
-        1,
-        (128, 32, 3, 3),
-        last,
-        (1, 1),
-        (2, 2),
-        (1, 1),
-        2,
-        3,
-        Image(4, 0, result, packed(result, last)),
-        True,
-        precision,
-    )
-    return replace(made, **changes)
+def large(precision: str, last: bool, fused: bool = True) -> LibraryConvolution:
+    """16 images in two groups of channels, every second pixel."""
+    images = (16, 64, 28, 28)
+    return convolution(images, 128, last, stride=2, groups=2, precision=precision, fused=fused)
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -216,8 +201,7 @@ def convolution(precision: str, last: bool, **changes: Any) -> LibraryConvolutio
 @pytest.mark.parametrize("fused", [False, True])
 def test_cudnn_computes_convolutions_side_by_side(precision: str, last: bool, fused: bool) -> None:
     cudnn_or_skip()
-    left_out: dict[str, Any] = {} if fused else {"bias": None, "residual": None, "relu": False}
-    call = convolution(precision, last, **left_out)
+    call = large(precision, last, fused)
     types, lanes = buffers_of(call), 3
     buffers = tuple(
         Buffer(f"{lane}.{n}", kind, Role.OUTPUT)
@@ -252,7 +236,7 @@ def test_cudnn_computes_convolutions_side_by_side(precision: str, last: bool, fu
 
 def test_cudnn_says_what_it_does_not_compute() -> None:
     cudnn_or_skip()
-    call = convolution("float32", True)
+    call = large("float32", True)
     wrong = replace(call, groups=4)
     buffers = tuple(Buffer(str(n), kind, Role.OUTPUT) for n, kind in enumerate(buffers_of(call)))
     program = Program(

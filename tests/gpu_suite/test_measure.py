@@ -163,6 +163,17 @@ def test_a_fault_ends_the_suite_at_once(suite: Path) -> None:
     assert run(suite, "--only", "checks", "--again")["checks"]["checks"]["passed"] == 1
 
 
+def test_what_others_spoil_does_not_end_it(suite: Path) -> None:
+    (suite / "checks").mkdir()
+    (suite / "checks" / "test_it.py").write_text("def test_a(): pass\n")
+    (suite / "does").write_text("if options[0] != '--policy': sys.exit('no CUPTI')")
+    for bundle in ("squeezenet-16", "squeezenet-cpu-1"):
+        (suite / "bundles" / f"{bundle}.tar.xz").unlink()
+    made = run(suite)
+    assert made["inception_block,1"]["failed"]["warps"] == "no CUPTI"
+    assert "search" in made["squeezenet,1"]
+
+
 def test_lanes_and_schedules_of_other_batches(suite: Path) -> None:
     found = run(suite, "--only", "squeezenet-cpu")["squeezenet-cpu,1"]
     assert {"1 lanes", "peers"} < found.keys()

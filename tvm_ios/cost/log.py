@@ -108,6 +108,10 @@ class MeasurementLog:
         """
         return key not in self._fresh and len(self.measurements.get(key, ())) < MEASUREMENTS
 
+    def reuse(self) -> None:
+        """Let what was ever measured do: only what was not is measured in this run."""
+        self._fresh |= self.measurements.keys()
+
     def end_run(self) -> None:
         """Say that a run has measured what it needed: the next one measures again.
 

@@ -7,9 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convolutions import TOLERANCE, Array, buffers_of, convolutions, drawn, packed, reference, view
+from convolutions import (
+    TOLERANCE,
+    Array,
+    buffers_of,
+    convolution,
+    drawn,
+    packed,
+    reference,
+    view,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_convolutions import convolutions
 from stand_in import calls, live, seed
 
 from runtime_ext.cuda import cudnn
@@ -93,24 +103,8 @@ def test_convolutions_side_by_side(
 
 
 def plain(**changes: Any) -> LibraryConvolution:
-    """A convolution of 3x3, its images in NHWC."""
-    data, result = (1, 4, 6, 6), (1, 8, 6, 6)
-    call = LibraryConvolution(
-        Image(0, 0, data, packed(data, True)),
-        Image(2, 0, result, packed(result, True)),
-        1,
-        (8, 4, 3, 3),
-        True,
-        (1, 1),
-        (1, 1),
-        (1, 1),
-        1,
-        None,
-        None,
-        False,
-        "float32",
-    )
-    return replace(call, **changes)
+    """A small one, its images in NHWC."""
+    return replace(convolution((1, 4, 6, 6), 8), **changes)
 
 
 def test_chains_on_several_streams() -> None:

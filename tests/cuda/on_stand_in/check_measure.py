@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from random_units import VECTOR, Case, cases
 from stand_in import calls, kernel, kernels_of
 
+from runtime_ext.cuda import measure
 from runtime_ext.cuda.clocks import clocks
 from runtime_ext.cuda.driver import open_device
+from runtime_ext.cuda.executor import run_on_device
 from runtime_ext.cuda.measure import Gpu, time_program
 from tvm_ios.lower import lower
 from tvm_ios.program import Buffer, BufferType, Launch, Program, Role
@@ -33,6 +35,17 @@ def test_programs_are_timed(case: Case, lanes: int, flush: bool) -> None:
 def one_kernel(*buffers: Buffer, launches: int = 1) -> Program:
     launch = Launch(0, tuple(range(len(buffers))), 0, 1, 0)
     return Program(((launch,) * launches,), ("step",), buffers, ("u",))
+
+
+def test_large_buffers_repeat_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, count = 16, 75
+    monkeypatch.setattr(measure, "_DRAWN_BYTES", 4 * drawn)
+    program = one_kernel(Buffer("x", BufferType((count,), "float32"), Role.OUTPUT))
+    memory, executor = run_on_device(program, {"step": kernel("step")}, None, None, 0)
+    measure._fill(memory, program, executor.origin)
+    found = memory.read("x")
+    assert len(set(found[:drawn])) == drawn
+    np.testing.assert_array_equal(found, np.resize(found[:drawn], count))
 
 
 def test_the_cache_is_flushed_before_each_run_outside_the_time() -> None:

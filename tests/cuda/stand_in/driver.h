@@ -4,6 +4,9 @@
 // Nothing runs when it is issued: work waits until somebody synchronises, and then runs in a
 // random order that streams, events and graphs allow, only as far as that somebody needs it. A
 // missing dependence or a missing join therefore shows in results.
+//
+// With STAND_IN_IDLE in the environment it takes what was compiled for a GPU, whose kernels then
+// compute nothing, and all work is done when it is issued: for what only has to go its way.
 #pragma once
 
 #include <cstddef>
@@ -125,6 +128,10 @@ struct State {
 };
 
 State& state();
+// Whether kernels compute nothing.
+bool idle();
+// Leaves work for later, or is done with it where nothing is computed.
+void issue(const std::shared_ptr<Work>& work);
 Result complain(const std::string& text);
 // Whether some bytes lie in one live allocation.
 bool within(const std::map<uintptr_t, size_t>& allocations, uintptr_t begin, size_t nbytes);

@@ -215,7 +215,7 @@ CALL(cuGraphLaunch, void* handle, void* queue) {
     work->run = node.run;
     work->lane = node.lane;
     made.push_back(work);
-    state().pending.push_back(work);
+    issue(work);
   }
   stream->tail.insert(stream->tail.end(), made.begin(), made.end());
   append(stream, [] { return kSuccess; });

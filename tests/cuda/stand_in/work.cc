@@ -1,5 +1,6 @@
 // Streams of pending work, and the random order in which it runs.
 #include <algorithm>
+#include <cstdlib>
 
 #include "driver.h"
 
@@ -8,6 +9,11 @@ namespace stand_in {
 State& state() {
   static State* whole = new State;
   return *whole;
+}
+
+bool idle() {
+  static const bool wanted = std::getenv("STAND_IN_IDLE") != nullptr;
+  return wanted;
 }
 
 Handle::Handle(const char* name) : kind(name) { state().handles.push_back(this); }
@@ -37,6 +43,26 @@ Result reject_in_capture() {
   return kCaptureUnsupported;
 }
 
+namespace {
+
+void run(const std::shared_ptr<Work>& work) {
+  State& all = state();
+  if (all.sticky == kSuccess) all.sticky = work->run();
+  work->done = true;
+  work->after.clear();
+  work->seconds = ++all.clock * 1e-6;
+}
+
+}  // namespace
+
+void issue(const std::shared_ptr<Work>& work) {
+  if (idle()) {
+    run(work);
+  } else {
+    state().pending.push_back(work);
+  }
+}
+
 Result append(Stream* stream, std::function<Result()> run) {
   if (stream->capture) {
     if (stream->capture->invalid) return kCaptureInvalidated;
@@ -51,7 +77,7 @@ Result append(Stream* stream, std::function<Result()> run) {
   work->run = std::move(run);
   work->lane = stream->lane;
   stream->tail = {work};
-  state().pending.push_back(work);
+  issue(work);
   return kSuccess;
 }
 
@@ -83,10 +109,7 @@ Result run_until(const Works& wanted) {
         return haste[a->lane] < haste[b->lane];
       });
     }
-    if (all.sticky == kSuccess) all.sticky = chosen->run();
-    chosen->done = true;
-    chosen->after.clear();
-    chosen->seconds = ++all.clock * 1e-6;
+    run(chosen);
     all.pending.erase(std::find(all.pending.begin(), all.pending.end(), chosen));
   }
   return all.sticky;

@@ -1,0 +1,115 @@
+"""Preparing the GPU suite, with folders in the place of bundles that take minutes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime_ext.bundle.contents import FORMAT, VERSION
+
+ROOT = Path(__file__).parents[2]
+
+
+class Bundles:
+    """What stands for ``tvm-ios bundle``: it writes a folder, or fails."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.failing: set[str] = set()
+        self.version = VERSION
+
+    def run(self, command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+        folder = Path(command[-1])
+        self.made.append(folder.name)
+        if folder.name in self.failing:
+            return subprocess.CompletedProcess(command, 1)
+        (folder / "packages").mkdir(parents=True)
+        (folder / "packages" / "old.py").write_text("raise SystemExit")
+        files = {"units.json": "0", "packages/old.py": "0"}
+        about = {"format": FORMAT, "version": self.version, "files": files}
+        (folder / "bundle.json").write_text(json.dumps(about))
+        return subprocess.CompletedProcess(command, 0)
+
+
+@pytest.fixture
+def bundles(module: Any, monkeypatch: pytest.MonkeyPatch) -> Bundles:
+    made = Bundles()
+    monkeypatch.setattr(module.subprocess, "run", made.run)
+    return made
+
+
+def prepare(module: Any, suite: Path) -> None:
+    from gpu_suite.slices import chosen_slices
+
+    module.prepare_suite(
+        suite, chosen_slices("squeezenet"), arch="sm_90", cpu_arch="x86-64-v3", python="3.12"
+    )
+
+
+def test_it_goes_on_where_it_was(
+    module: Any, bundles: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = tmp_path / "suite"
+    bundles.failing.add("squeezenet-32")
+    with pytest.raises(SystemExit, match=r"^gpu.py: no bundle could be made of squeezenet-32: see"):
+        prepare(module, suite)
+    assert bundles.made == [f"squeezenet-{batch}" for batch in (1, 32, 16, 128)]
+    assert "MiB in all" in capsys.readouterr().out
+    bundles.failing.clear()
+    cut_short = suite / "bundles" / "squeezenet-32.tar.xz.new"
+    cut_short.write_bytes(b"half")
+    prepare(module, suite)
+    assert bundles.made[4:] == ["squeezenet-32"]
+    assert not cut_short.exists()
+    prepare(module, suite)
+    assert len(bundles.made) == 5, "all is there"
+
+
+def test_a_bundle_of_another_format_is_made_again(
+    module: Any, bundles: Bundles, tmp_path: Path
+) -> None:
+    bundles.version = VERSION - 1
+    prepare(module, tmp_path / "suite")
+    bundles.version = VERSION
+    prepare(module, tmp_path / "suite")
+    assert bundles.made[:4] == bundles.made[4:]
+
+
+def test_bundles_share_the_code_of_now(module: Any, bundles: Bundles, tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    prepare(module, suite)
+    with tarfile.open(suite / "bundles" / "squeezenet-1.tar.xz") as packed:
+        names = packed.getnames()
+        packed.extractall(tmp_path, filter="data")
+    assert names == ["squeezenet-1", "squeezenet-1/bundle.json"]
+    about = json.loads((tmp_path / "squeezenet-1" / "bundle.json").read_text())
+    assert about["files"] == {"units.json": "0"}
+    runner = suite / "packages" / "runtime_ext" / "bundle" / "runner.py"
+    assert (suite / "packages" / "runtime_ext" / "libnative.so").exists()
+    runner.write_text("old")
+    prepare(module, suite)
+    assert runner.read_text() == (ROOT / "runtime_ext" / "bundle" / "runner.py").read_text()
+
+
+def test_the_checks_need_what_a_gpu_machine_has(module: Any, tmp_path: Path) -> None:
+    module._copy_code(tmp_path)
+    code = (
+        "import sys\n"
+        "for name in ('hypothesis', 'tvm', 'tvm_ffi', 'torch', 'typer', 'safetensors'):\n"
+        "    sys.modules[name] = None\n"
+        f"sys.path[:0] = [{str(tmp_path / 'packages')!r}, {str(tmp_path / 'checks')!r}]\n"
+        "import runtime_ext.bundle.runner, test_on_gpu\n"
+        f"assert test_on_gpu.__file__.startswith({str(tmp_path)!r})\n"
+        f"assert runtime_ext.__file__.startswith({str(tmp_path)!r})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env={}
+    )
+    assert done.returncode == 0, done.stderr
