@@ -105,19 +105,20 @@ class Trial:
 
         self._put(layouts, "choose_blocks", noting)
         units, _ = self._outliner.altered(self._units)
-        moved = [call.args[0] for unit in units for call in _transforms(unit.function)]
-        return kernels + sum(map(transform_seconds, moved))
+        return kernels + sum(_transform_seconds(unit.function) for unit in units)
 
 
-def _transforms(function: relay.Function) -> list[Any]:
+def _transform_seconds(function: relay.Function) -> float:
     typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-    return [call for call in post_order(typed) if transform_of(call)]
+    calls = [call for call in post_order(typed) if transform_of(call)]
+    blocks = [map(block_of, transform_of(call) or ()) for call in calls]
+    return sum(transform_seconds(c.args[0], *b) for c, b in zip(calls, blocks, strict=True))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [_chain, *(pytest.param(b, marks=pytest.mark.slow) for b in (_residual, _joined, _parted))],
-)
+OTHERS = [pytest.param(body, marks=pytest.mark.slow) for body in (_residual, _joined, _parted)]
+
+
+@pytest.mark.parametrize("body", [_chain, *OTHERS])
 def test_no_other_choice_is_cheaper(
     body: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
