@@ -135,7 +135,7 @@ class _Table:
         """With one variable set."""
         axis = self.variables.index(variable)
         others = (*self.variables[:axis], *self.variables[axis + 1 :])
-        return _Table(others, self.costs.take(choice, axis=axis))
+        return _Table(others, np.asarray(self.costs.take(choice, axis=axis)))
 
 
 def _with_best_neighbours(
