@@ -128,7 +128,7 @@ def convolution_ways(call: relay.Call, target: tvm.target.Target, log: AutotvmLo
     """How a convolution can be computed; none if its channels are not blocked."""
     types = [argument.checked_type for argument in call.args]
     tensors = [te.placeholder(kind.shape, kind.dtype) for kind in types]
-    with target, _Chosen(None) as context:
+    with target, _quietly(), _Chosen(None) as context:
         made = _alter()(call.attrs, list(call.args), tensors, call.checked_type)
     if made is None or context.altered is None:
         return ()
@@ -139,6 +139,17 @@ def convolution_ways(call: relay.Call, target: tvm.target.Target, log: AutotvmLo
         best = min((way.seconds for way in ways), default=0.0)
         ways.append(Way(*blocks, best * _DEFAULT_OVER_BEST))
     return ways
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """TVM says once that operators were not tuned, and asking for its default is no such thing."""
+    scope = autotvm.GLOBAL_SCOPE
+    before, scope.silent = scope.silent, True
+    try:
+        yield
+    finally:
+        scope.silent = before
 
 
 def block_of(layout: str) -> Block:

@@ -115,17 +115,20 @@ def _transform_seconds(function: relay.Function) -> float:
     return sum(transform_seconds(c.args[0], *b) for c, b in zip(calls, blocks, strict=True))
 
 
-OTHERS = [pytest.param(body, marks=pytest.mark.slow) for body in (_residual, _joined, _parted)]
+EVERY = [
+    pytest.param(body, [(4, 16), (8, 8)], marks=pytest.mark.slow)
+    for body in (_chain, _residual, _joined, _parted)
+]
 
 
-@pytest.mark.parametrize("body", [_chain, *OTHERS])
+@pytest.mark.parametrize(("body", "known"), [(_chain, [(4, 16)]), *EVERY])
 def test_no_other_choice_is_cheaper(
-    body: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: Any, known: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def times(task: int, reads: int, makes: int) -> float | None:
         # What is fastest alone does not fit to what is fastest after it.
         seconds = {(8, 8): 2e-6, (4, 16): 1e-6 * (task + 1)}
-        return seconds.get((reads, makes))
+        return seconds[reads, makes] if (reads, makes) in known else None
 
     module = module_of([(1, 8, 6, 6)], body)
     trial = Trial(module, write_log(module, tmp_path / "log", times), monkeypatch)
@@ -170,9 +173,18 @@ def test_what_is_faster_alone_has_to_be_worth_its_transforms(
     assert blocks_of(module, tmp_path / "log") == wanted
 
 
+def test_tvm_is_asked_without_a_warning(tmp_path: Path) -> None:
+    module = module_of([(1, 8, 5, 7)], lambda s, x: s.conv(x, 8, 16))
+    log = write_log(module, tmp_path / "log", lambda task, *blocks: 1e-4)
+    warned = set(autotvm.task.DispatchContext.warning_messages)
+    (config,) = choose_blocks(module["main"], TARGET, log).values()
+    assert config is not None
+    assert autotvm.task.DispatchContext.warning_messages == warned
+
+
 def test_a_kernel_is_built_as_the_log_has_it_for_its_blocks(tmp_path: Path) -> None:
     """Not as it has it for others, and where it has none as TVM does without a log."""
-    module = module_of([(1, 16, 14, 14)], lambda s, x: s.conv(s.conv(x, 16, 16), 16, 16, (1, 1)))
+    module = module_of([(1, 16, 6, 6)], lambda s, x: s.conv(x, 16, 16, (1, 1)))
     made = IOSSchedule("sequential", options=MeasuringOptions(lanes=2, target=TARGET))(module)
 
     def code(times: Times) -> str:
