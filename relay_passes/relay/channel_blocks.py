@@ -9,54 +9,30 @@ without a log, against the transforms that ``AlterOpLayout`` puts between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import autotvm, relay, te
-from tvm.autotvm.task.space import FallbackConfigEntity
+from tvm import relay
 
+from relay_passes.relay.blocked_convolutions import (
+    Block,
+    BlockChoice,
+    Way,
+    block_of,
+    convolution_ways,
+)
 from relay_passes.relay.expressions import arguments, operator_name, post_order, static_shape
 from relay_passes.relay.transforms import transform_of
-from runtime_ext.relay.tuning_log import AutotvmLog, on_nchw
+from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.search.pbqp import ChoiceProblem, Costs, cheapest
-
-#: Channels in a block; 0 where all channels of an image stand together, as in NCHW.
-Block = int
-#: For convolutions, by their attributes, AutoTVM's configuration; None is TVM's default.
-BlockChoice = Mapping[Any, Any]
 
 #: What a transform costs on one thread: seconds to begin, and bytes a second that are read and
 #: written, from or to whole channels and between blocks. TVM's took 6 to 50 and 17 to 80 GB/s.
 _BEGIN_SECONDS, _BYTES_PER_SECOND = 2e-6, {True: 10e9, False: 25e9}
-#: How much longer than the log's best kernel TVM's default is taken to run where the log has
-#: nothing in its blocks.
-_DEFAULT_OVER_BEST = 1.25
-
-
-@dataclass(frozen=True)
-class Way:
-    """How an operator can be computed.
-
-    Attributes
-    ----------
-    reads, makes
-        Blocks of what it reads and returns.
-    seconds
-        That it takes.
-    config
-        Of a convolution; None is TVM's default.
-    """
-
-    reads: Block
-    makes: Block
-    seconds: float = 0.0
-    config: Any = None
 
 
 def choose_blocks(main: relay.Function, target: tvm.target.Target, log: AutotvmLog) -> BlockChoice:
@@ -74,87 +50,12 @@ def choose_blocks(main: relay.Function, target: tvm.target.Target, log: AutotvmL
     network = _Network(main, lambda call: convolution_ways(call, target, log))
     found = cheapest(network.problem())
     if not found.proven:
-        default = cheapest(network.problem(of_convolutions=lambda way: way.config is None))
+        default = cheapest(network.problem(default=True))
         found = min(found, default, key=lambda choices: choices.cost)
     return {
         attrs: network.ways[variable][found.values[variable]].config
         for attrs, variable in network.convolutions.items()
     }
-
-
-@contextmanager
-def altering(choice: BlockChoice) -> Iterator[None]:
-    """While this is entered ``AlterOpLayout`` alters convolutions as chosen, others as ever."""
-    operator, former = relay.op.get("nn.conv2d"), _alter()
-
-    def alter(attrs: Any, *others: Any) -> Any:
-        if attrs not in choice:
-            return former(attrs, *others)
-        with _Chosen(choice[attrs]):
-            return former(attrs, *others)
-
-    operator.reset_attr(_ALTER)
-    operator.set_attr(_ALTER, alter)
-    try:
-        yield
-    finally:
-        operator.reset_attr(_ALTER)
-        operator.set_attr(_ALTER, former)
-
-
-_ALTER = "FTVMAlterOpLayout"
-
-
-def _alter() -> Any:
-    return relay.op.get("nn.conv2d").get_attr(_ALTER)
-
-
-class _Chosen(autotvm.task.DispatchContext):
-    """Answers with one configuration, or as if there were no log; remembers what is altered."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self._config = config
-        self.altered: Any = None
-
-    def _query_inside(self, target: tvm.target.Target, workload: Any) -> Any:
-        return FallbackConfigEntity() if self._config is None else self._config
-
-    def update(self, target: tvm.target.Target, workload: Any, cfg: Any) -> None:
-        self.altered = workload
-
-
-def convolution_ways(call: relay.Call, target: tvm.target.Target, log: AutotvmLog) -> Sequence[Way]:
-    """How a convolution can be computed; none if its channels are not blocked."""
-    types = [argument.checked_type for argument in call.args]
-    tensors = [te.placeholder(kind.shape, kind.dtype) for kind in types]
-    with target, _quietly(), _Chosen(None) as context:
-        made = _alter()(call.attrs, list(call.args), tensors, call.checked_type)
-    if made is None or context.altered is None:
-        return ()
-    blocks = block_of(made.attrs.data_layout), block_of(made.attrs.out_layout)
-    known = log.best(on_nchw(context.altered)[0])
-    ways = [Way(*known_blocks, way.seconds, way.config) for known_blocks, way in known.items()]
-    if blocks not in known:
-        best = min((way.seconds for way in ways), default=0.0)
-        ways.append(Way(*blocks, best * _DEFAULT_OVER_BEST))
-    return ways
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """TVM says once that operators were not tuned, and asking for its default is no such thing."""
-    scope = autotvm.GLOBAL_SCOPE
-    before, scope.silent = scope.silent, True
-    try:
-        yield
-    finally:
-        scope.silent = before
-
-
-def block_of(layout: str) -> Block:
-    """Of ``"NCHW16c"`` it is 16, of ``"NCHW"`` 0."""
-    return int(layout.removeprefix("NCHW").removesuffix("c") or 0)
 
 
 class _Network:
@@ -198,13 +99,12 @@ class _Network:
         for value, readers in self._readers.items():
             self._connect(value, readers, given=self._maker[value] < len(main.params))
 
-    def problem(self, of_convolutions: Callable[[Way], bool] = lambda way: True) -> ChoiceProblem:
-        """The problem, with some ways only of convolutions that have such."""
+    def problem(self, *, default: bool = False) -> ChoiceProblem:
+        """The problem, or what is left of it if convolutions have TVM's own blocks."""
         alone = [np.array([way.seconds for way in ways]) for ways in self.ways]
-        for variable in self.convolutions.values():
-            allowed = np.array([of_convolutions(way) for way in self.ways[variable]])
-            if allowed.any():
-                alone[variable] = np.where(allowed, alone[variable], inf)
+        if default:
+            for variable in self.convolutions.values():
+                alone[variable][[not way.default for way in self.ways[variable]]] = inf
         return ChoiceProblem(alone, self._tables)
 
     def _call(self, call: relay.Call, ways: Callable[[relay.Call], Sequence[Way]]) -> int:

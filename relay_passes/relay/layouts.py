@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import tvm
 from tvm import relay
 
-from relay_passes.relay.channel_blocks import altering, choose_blocks
+from relay_passes.relay.blocked_convolutions import altering
+from relay_passes.relay.channel_blocks import choose_blocks
 from relay_passes.relay.cut import Cut
 from relay_passes.relay.expressions import rebuild
 from relay_passes.relay.kernels import RelayUnitFunction

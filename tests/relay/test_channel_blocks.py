@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,15 @@ from tvm import autotvm, relay
 
 from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import prepare
-from relay_passes.relay import layouts
-from relay_passes.relay.channel_blocks import (
-    block_of,
-    choose_blocks,
-    convolution_ways,
-    transform_seconds,
-)
+from relay_passes.relay import channel_blocks, layouts
+from relay_passes.relay.blocked_convolutions import block_of, convolution_ways
+from relay_passes.relay.channel_blocks import choose_blocks, transform_seconds
 from relay_passes.relay.expressions import operator_name, post_order
 from relay_passes.relay.layouts import LayoutChoice
 from relay_passes.relay.transforms import transform_of
 from runtime_ext.relay.build import build
 from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log
+from tvm_ios.search.pbqp import ChoiceProblem, Choices, cheapest
 
 TARGET = tvm.target.Target("llvm -mcpu=skylake-avx512 -num-cores=2")
 
@@ -180,6 +178,27 @@ def test_tvm_is_asked_without_a_warning(tmp_path: Path) -> None:
     (config,) = choose_blocks(module["main"], TARGET, log).values()
     assert config is not None
     assert autotvm.task.DispatchContext.warning_messages == warned
+
+
+def test_what_is_not_proven_is_no_dearer_than_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = module_of([(1, 8, 6, 6)], _chain)
+    log = write_log(module, tmp_path / "log", lambda task, *blocks: 1e-6 * (blocks != (16, 16)))
+    solved: list[Choices] = []
+
+    def narrowly(problem: ChoiceProblem) -> Choices:
+        solved.append(replace(cheapest(problem), cost=2.0 - len(solved), proven=False))
+        return solved[-1]
+
+    monkeypatch.setattr(channel_blocks, "cheapest", narrowly)
+    chosen = choose_blocks(module["main"], TARGET, log)
+    convolutions = [c for c in post_order(module["main"]) if operator_name(c) == "nn.conv2d"]
+    for call in convolutions:
+        ways = convolution_ways(call, TARGET, log)
+        (default,) = (way for way in ways if way.default)
+        assert chosen[call.attrs] is default.config
+    assert len(solved) == 2
 
 
 def test_a_kernel_is_built_as_the_log_has_it_for_its_blocks(tmp_path: Path) -> None:
