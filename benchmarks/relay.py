@@ -31,7 +31,7 @@ TESTING: dict[str, dict[str, Any]] = {
     "inception_v3": {},
     "squeezenet": {},
     "resnet": {"num_layers": 18},
-    "densenet": {},
+    "densenet": {"batch_size": 1},
 }
 FILES = ("light_inception_v1", "light_squeezenet")
 PROCESSES = 3

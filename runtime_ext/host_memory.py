@@ -45,7 +45,8 @@ class HostMemory:
         }
         # Kernels of a part are given the whole.
         arrays = [wholes[program.whole_of(n)] for n in range(len(program.buffers))]
-        #: For each buffer of the program what kernels are called with.
+        #: For each buffer of the program its memory, and what kernels are called with.
+        self.arrays = arrays
         self.tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
         self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}
 

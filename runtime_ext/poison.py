@@ -24,15 +24,12 @@ class Poison:
     ----------
     program
         What runs, one launch after another.
-    buffers
-        One tensor a buffer of the program.
+    memory
+        Of each buffer of the program.
     """
 
-    def __init__(self, program: Program, buffers: Sequence[Any]) -> None:
-        self._bytes = {
-            b: np.from_dlpack(buffers[b]).reshape(-1).view(np.uint8)
-            for b in planned_buffers(program)
-        }
+    def __init__(self, program: Program, memory: Sequence[np.ndarray[Any, Any]]) -> None:
+        self._bytes = {b: memory[b].reshape(-1).view(np.uint8) for b in planned_buffers(program)}
         #: For each launch the buffers in whose memory it works: of parts the whole.
         self._used: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._all_uses: dict[int, int] = dict.fromkeys(self._bytes, 0)

@@ -17,6 +17,7 @@ from typing import Any
 
 from runtime_ext.executor import BusyError, KernelError, Span
 from runtime_ext.poison import Poison
+from tvm_ios.array_files import Array
 from tvm_ios.program import Launch, Program, Wait
 
 
@@ -34,8 +35,8 @@ class ReferenceExecutor:
     seed
         Of the choices. Each run goes on choosing, so two runs differ.
     poison
-        Overwrite intermediate buffers and scratch before a run's first use of them and after
-        its last.
+        The memory of each buffer: intermediate ones and scratch are overwritten before a run's
+        first use of them and after its last.
 
     Raises
     ------
@@ -50,12 +51,12 @@ class ReferenceExecutor:
         buffers: Sequence[Any],
         *,
         seed: int = 0,
-        poison: bool = False,
+        poison: Sequence[Array] | None = None,
     ) -> None:
         self._program = program
         self._functions = [functions[symbol] for symbol in program.kernels]
         self._buffers = list(buffers)
-        self._poison = Poison(program, self._buffers) if poison else None
+        self._poison = None if poison is None else Poison(program, poison)
         self._random = random.Random(seed)
         self._inside = threading.Lock()
         self._closed = False

@@ -147,7 +147,7 @@ class Session:
         if executor == "native":
             self._executor = NativeExecutor(program, functions, memory.tensors, pin=pin)
         else:
-            poison = executor == "poisoning"
+            poison = memory.arrays if executor == "poisoning" else None
             self._executor = ReferenceExecutor(
                 program, functions, memory.tensors, seed=seed, poison=poison
             )

@@ -72,7 +72,7 @@ class Cut:
         return [self._unit(number) for number in range(len(self._old))]
 
     def _borders(self, heads: Mapping[int, Any]) -> dict[int, Border]:
-        """Results as they have to be; others as made if anyone wants that, or else as most do."""
+        """Results as they have to be; others so that there are the fewest transforms."""
         wanted: dict[int, Counter[Transform]] = {}
         for number, calls in enumerate(self._calls):
             for child in (child for call in calls for child in children(call)):
@@ -80,8 +80,12 @@ class Cut:
                     wanted.setdefault(tensor, Counter())[how] += 1
         made: dict[int, Border] = {}
         for tensor in self._maker:
-            counts = wanted.get(tensor, Counter())
-            how = None if None in counts or not counts else counts.most_common(1)[0][0]
+            counts = wanted.get(tensor, Counter[Transform]())
+            as_made = counts.pop(None, 0)
+            how, most = counts.most_common(1)[0] if counts else (None, 0)
+            # Transformed once for most it has to be transformed back for those who want it as made.
+            if as_made and most <= as_made + 1:
+                how = None
             if tensor in heads:
                 how = transform_of(heads[tensor])
             made[tensor] = Border(type_after(self._raw[tensor].checked_type, how), how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,7 @@ from tvm.relay.expr_functor import ExprMutator
 
 from relay_passes.relay.expressions import post_order
 from relay_passes.unit_outliner import UnitFunction
+from runtime_ext.relay.in_place import Concatenation, Cuts, concatenation
 
 #: What relay.build uses; FuseOps of level 0 would fuse nothing.
 _FUSE_OPT_LEVEL = 2
@@ -18,8 +20,20 @@ _FUSE_OPT_LEVEL = 2
 _RESHAPE_ONLY = "relay.reshape_only"
 
 
+@dataclass(frozen=True)
 class RelayUnitFunction(UnitFunction):
-    """A unit, or merged units, as a Relay function."""
+    """A unit, or merged units, as a Relay function.
+
+    Attributes
+    ----------
+    cuts
+        How what it reads and returns lies in memory, where some of it lies in other tensors.
+    silent
+        It only concatenates what lies side by side already: there is nothing to compute.
+    """
+
+    cuts: Cuts = ()
+    silent: bool = False
 
     @cached_property
     def kernels(self) -> relay.Function:
@@ -54,3 +68,14 @@ class _Copying(ExprMutator):
 def kernel_calls(function: relay.Function) -> list[Any]:
     """The calls of kernels in a function that :func:`fuse` returned, in order."""
     return [e for e in post_order(function) if isinstance(e, relay.Call)]
+
+
+def unit_concatenation(unit: RelayUnitFunction) -> Concatenation | None:
+    """What a unit concatenates of its data, if it does nothing else."""
+    calls = kernel_calls(unit.kernels)
+    found = concatenation(calls[0]) if len(calls) == 1 and not unit.constants else None
+    if found is None:
+        return None
+    place = {parameter: number for number, parameter in enumerate(unit.kernels.params)}
+    fields = tuple(place[calls[0].args[field]] for field in found.fields)
+    return replace(found, inputs=len(place), fields=fields)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import tvm
 from tvm import relay
 
+from relay_passes.relay.blocked_convolutions import altering
+from relay_passes.relay.channel_blocks import choose_blocks
 from relay_passes.relay.cut import Cut
 from relay_passes.relay.expressions import rebuild
 from relay_passes.relay.kernels import RelayUnitFunction
@@ -45,10 +47,14 @@ class LayoutChoice:
     def alter(self, main: relay.Function) -> tvm.IRModule:
         """A module of the function in the layouts that its kernels want, types inferred."""
         infer = relay.transform.InferType()
-        passes = tvm.transform.Sequential([infer, relay.transform.AlterOpLayout(), infer])
-        tuned = self.log.applied() if self.log else nullcontext()
-        with tuned, self.target, tvm.transform.PassContext(opt_level=3):
-            return passes(tvm.IRModule.from_expr(main))
+        module = infer(tvm.IRModule.from_expr(main))
+        tuned, blocks = nullcontext(), nullcontext()
+        if self.log is not None:
+            tuned = self.log.applied()
+            blocks = altering(choose_blocks(module["main"], self.target, self.log))
+        passes = tvm.transform.Sequential([relay.transform.AlterOpLayout(), infer])
+        with tuned, blocks, self.target, tvm.transform.PassContext(opt_level=3):
+            return passes(module)
 
 
 def alter_layouts(

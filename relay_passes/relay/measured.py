@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -10,7 +11,8 @@ import tvm
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.module_search import ModuleSearch
 from relay_passes.prepare import Prepared, apply_schedule
-from relay_passes.relay.kernels import RelayUnitFunction
+from relay_passes.relay.expressions import shape_of_type
+from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
@@ -20,6 +22,7 @@ from runtime_ext.device import KernelProgress
 from runtime_ext.log_use import LogUse
 from runtime_ext.measure import Progress
 from runtime_ext.relay.build import build
+from runtime_ext.relay.in_place import Arrangement, arrange
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from tvm_ios.cost.log import MeasurementLog
@@ -44,7 +47,10 @@ class MeasuredRelaySearch(ModuleSearch):
         self._layouts = LayoutChoice(target, self._tuned)
         laid_out = prepared.outliner.in_layouts(self._layouts)
         prepared = replace(prepared, outliner=laid_out)
-        super().__init__(prepared, options, target, kernels, device, progress)
+        self.prepared = prepared
+        super().__init__(
+            prepared, options, target, kernels, device, progress, parts=self._memory.parts
+        )
 
     def schedule(
         self, policy: str, memory_budget: int | None = None
@@ -78,10 +84,15 @@ class MeasuredRelaySearch(ModuleSearch):
         return outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
 
     def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
-        """The same in the layouts of the sequential program."""
+        """The same in the layouts of the sequential program, lying in memory as there."""
         made, borders = self._sequential
-        if len(units) == 1:
-            return made[units[0]]
+        found = made[units[0]] if len(units) == 1 else self._merged(units, borders)
+        cuts = self._memory.of((*found.data, *found.outputs))
+        if not any(cuts):
+            return found
+        return replace(found, cuts=cuts, silent=units[0] in self._memory.silent)
+
+    def _merged(self, units: tuple[int, ...], borders: Mapping[int, Border]) -> RelayUnitFunction:
         merged = self.plain(units)
         if not borders:
             return merged
@@ -95,6 +106,25 @@ class MeasuredRelaySearch(ModuleSearch):
     def _sequential(self) -> tuple[list[RelayUnitFunction], dict[int, Border]]:
         units = range(len(self.prepared.units))
         return self.prepared.outliner.altered([self.plain((unit,)) for unit in units])
+
+    @cached_property
+    def _memory(self) -> Arrangement:
+        """Which tensors of the sequential program lie in others."""
+        made, borders = self._sequential
+        units = self.prepared.units
+        shapes = {t: shape_of_type(b.type, units.tensors[t].name) for t, b in borders.items()}
+        graph = replace(
+            units,
+            tensors=tuple(
+                replace(tensor, shape=shapes.get(number, tensor.shape))
+                for number, tensor in enumerate(units.tensors)
+            ),
+            operators=tuple(
+                replace(op, inputs=unit.data)
+                for op, unit in zip(units.operators, made, strict=True)
+            ),
+        )
+        return arrange(graph, list(map(unit_concatenation, made)))
 
     def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
         """What a schedule makes of the module."""

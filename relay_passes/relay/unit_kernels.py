@@ -17,7 +17,8 @@ from runtime_ext.device import KernelProgress
 from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.relay.executor_graph import read_executor_graph
-from runtime_ext.relay.library import build_library
+from runtime_ext.relay.in_place import code_in_place
+from runtime_ext.relay.library import Sliced, build_library
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.program import UnitCode
 
@@ -74,7 +75,7 @@ class RelayKernels:
         """Equal for units of equal code: of the text without spans, which name the nodes."""
         text = _COMMENT.sub("", unit.kernels.astext(show_meta_data=False))
         tuned = self.log.digest if self.log else ""
-        described = f"{text}\n{self.target}\n{tvm.__version__}\n{tuned}"
+        described = f"{text}\n{unit.cuts}{unit.silent}\n{self.target}\n{tvm.__version__}\n{tuned}"
         return hashlib.sha256(described.encode()).hexdigest()[:32]
 
     def _build(self, units: Mapping[str, RelayUnitFunction]) -> None:
@@ -85,8 +86,7 @@ class RelayKernels:
         read = read_executor_graph(
             library.factory.get_graph_json(), (), calls, library.loops, "units"
         )
-        symbols = {call.symbol for code in read.code for call in code.calls}
-        self._functions |= {symbol: library.function(symbol) for symbol in symbols}
+        sliced: Sliced = {}
         for (key, unit), operator, code in zip(
             units.items(), read.graph.operators, read.code, strict=True
         ):
@@ -96,12 +96,18 @@ class RelayKernels:
             first = min(results)
             order = [*inputs, *(len(inputs) + place - first for place in results)]
             weights = range(len(unit.data), len(inputs))
+            code = _reordered(code, order)
+            if unit.cuts:
+                code = code_in_place(code, unit.cuts, sliced, runs=not unit.silent)
             self._compiled[key] = CompiledUnit(
-                code=_reordered(code, order),
+                code=code,
                 constants=tuple(ConstantUse(place, ParamTransform()) for place in weights),
                 key=key,
                 kernels=tuple(call.symbol for call in code.calls),
             )
+        library = replace(library, sliced=sliced)
+        symbols = {call.symbol for key in units for call in self._compiled[key].code.calls}
+        self._functions |= {symbol: library.function(symbol) for symbol in symbols}
 
 
 def _together(

@@ -7,8 +7,7 @@ from typing import Any
 
 from tvm.autotvm.task.space import FallbackConfigEntity
 
-#: Knobs of TVM's templates for x86 that are blocks of channels.
-_BLOCKS = ("tile_ic", "tile_oc")
+from runtime_ext.relay.tuning_log import BLOCK_KNOBS
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def keep_layout(task: Any, default: int) -> None:
             task.config_space.point2knob(default),
             strict=True,
         )
-        if name in _BLOCKS
+        if name in BLOCK_KNOBS
     }
     if blocks:
         task.config_space.multi_filter(

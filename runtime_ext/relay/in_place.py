@@ -6,7 +6,7 @@ lies by itself, so it can be given to them as one: the kernel's *slices* say whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
@@ -18,7 +18,7 @@ import tvm
 from tvm import relay
 
 from runtime_ext.relay.executor_graph import UnitGraph
-from runtime_ext.relay.library import Slice
+from runtime_ext.relay.library import Slice, Sliced
 from tvm_ios.graph import OpGraph
 from tvm_ios.joins import Join, Place, Places, join_priority, place_joined
 from tvm_ios.program import ALIGNMENT, BufferType, Part, PhaseCall, UnitCode
@@ -44,6 +44,55 @@ class Concatenation:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """The range of another tensor that a tensor is.
+
+    Attributes
+    ----------
+    whole
+        The type of the other one.
+    axis
+        All its extents before it are 1.
+    extent
+        Of the range.
+    offset
+        Its first byte.
+    """
+
+    whole: BufferType
+    axis: int
+    extent: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How the tensors of a graph of units lie in memory.
+
+    Attributes
+    ----------
+    cuts
+        For each tensor that lies in another one, which range of it.
+    parts
+        The same for programs.
+    silent
+        Concatenations that write nothing, because all that they join lies there already.
+    """
+
+    cuts: Mapping[int, Cut]
+    parts: Mapping[int, Part]
+    silent: frozenset[int]
+
+    def of(self, tensors: Iterable[int]) -> Cuts:
+        """The cuts of some tensors."""
+        return tuple(map(self.cuts.get, tensors))
+
+
+#: For each tensor of a unit, data and then outputs, which range of another one it is, if it is.
+Cuts = tuple[Cut | None, ...]
+
+
+@dataclass(frozen=True)
 class InPlace:
     """Units whose concatenations write nothing that lies there already.
 
@@ -59,7 +108,7 @@ class InPlace:
 
     code: tuple[UnitCode, ...]
     parts: Mapping[int, Part]
-    sliced: Mapping[str, tuple[str, tuple[Slice, ...]]]
+    sliced: Sliced
 
 
 def concatenations(main: relay.Function, calls: Sequence[Any]) -> list[Concatenation | None]:
@@ -81,45 +130,10 @@ def concatenations(main: relay.Function, calls: Sequence[Any]) -> list[Concatena
         return [None for _ in groupby(calls)]
     units = groupby(zip(calls, bindings, strict=True), itemgetter(0))
     made = [[value for _, value in members] for _, members in units]
-    return [_concatenation(values[0]) if len(values) == 1 else None for values in made]
+    return [concatenation(values[0]) if len(values) == 1 else None for values in made]
 
 
-def lay_in_place(read: UnitGraph, joined: Sequence[Concatenation | None]) -> InPlace:
-    """Lay tensors into the concatenations of a graph, where all fields of one can lie there.
-
-    Parameters
-    ----------
-    read
-        The units.
-    joined
-        For each unit what it concatenates, if it does nothing else.
-    """
-    graph = read.graph
-    found = (_join(graph, unit, what) for unit, what in enumerate(joined) if what is not None)
-
-    def may_lie(tensor: int, join: Join) -> bool:
-        made, whole = graph.tensors[tensor], graph.tensors[join.output]
-        produced = graph.producer[tensor] is not None and tensor not in graph.outputs
-        return produced and made.dtype == whole.dtype
-
-    def works(join: Join, places: Places) -> bool:
-        there = join.in_place(places)
-        return len(there) == len(join.fields) and all(
-            _offset(graph, places[tensor]) % ALIGNMENT == 0 for tensor in there
-        )
-
-    places, joins = place_joined([join for join in found if join is not None], may_lie, works)
-    silent = {graph.producer[join.output] for join in joins}
-    sliced: dict[str, tuple[str, tuple[Slice, ...]]] = {}
-    code = [
-        _code_in_place(graph, unit, made, places, sliced, runs=unit not in silent)
-        for unit, made in enumerate(read.code)
-    ]
-    parts = {t: Part(p.of, p.axis, p.begin, p.end) for t, p in places.items()}
-    return InPlace(tuple(code), parts, sliced)
-
-
-def _concatenation(call: Any) -> Concatenation | None:
+def concatenation(call: Any) -> Concatenation | None:
     """A call of one kernel as a concatenation; those of others along one axis count as one."""
     kernel = call.op if isinstance(call, relay.Call) else None
     if not isinstance(kernel, relay.Function) or not isinstance(kernel.body, relay.Call):
@@ -144,6 +158,86 @@ def _concatenation(call: Any) -> Concatenation | None:
     return Concatenation(axes.pop(), len(number), tuple(fields))
 
 
+def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> Arrangement:
+    """Lay tensors into the concatenations of a graph, where all fields of one can lie there.
+
+    Parameters
+    ----------
+    graph
+        Of units, whose inputs are data; its tensors are of the shapes that kernels see.
+    joined
+        For each unit what it concatenates, if it does nothing else.
+    """
+    found = (_join(graph, unit, what) for unit, what in enumerate(joined) if what is not None)
+
+    def may_lie(tensor: int, join: Join) -> bool:
+        made, whole = graph.tensors[tensor], graph.tensors[join.output]
+        produced = graph.producer[tensor] is not None and tensor not in graph.outputs
+        return produced and made.dtype == whole.dtype
+
+    def works(join: Join, places: Places) -> bool:
+        there = join.in_place(places)
+        return len(there) == len(join.fields) and all(
+            _cut(graph, places[tensor]).offset % ALIGNMENT == 0 for tensor in there
+        )
+
+    places, joins = place_joined([join for join in found if join is not None], may_lie, works)
+    return Arrangement(
+        {tensor: _cut(graph, place) for tensor, place in places.items()},
+        {t: Part(p.of, p.axis, p.begin, p.end) for t, p in places.items()},
+        frozenset(unit for join in joins if (unit := graph.producer[join.output]) is not None),
+    )
+
+
+def lay_in_place(read: UnitGraph, joined: Sequence[Concatenation | None]) -> InPlace:
+    """The code of units for tensors that lie as :func:`arrange` has them; parameters as there."""
+    arrangement = arrange(read.graph, joined)
+    sliced: Sliced = {}
+    code = [
+        code_in_place(
+            made,
+            arrangement.of((*op.inputs, *op.outputs)),
+            sliced,
+            runs=unit not in arrangement.silent,
+        )
+        for unit, (op, made) in enumerate(zip(read.graph.operators, read.code, strict=True))
+    ]
+    return InPlace(tuple(code), arrangement.parts, sliced)
+
+
+def code_in_place(code: UnitCode, cuts: Cuts, sliced: Sliced, *, runs: bool) -> UnitCode:
+    """A unit's code for tensors that are such ranges; new symbols are added to ``sliced``.
+
+    Without ``runs`` there is nothing to compute.
+    """
+    data = len(cuts) - code.outputs
+    first = len(code.parameters) - code.outputs
+    places = (*range(data), *range(first, len(code.parameters)))
+    moved = {at: cut for at, cut in zip(places, cuts, strict=True) if cut is not None}
+    parameters = list(code.parameters)
+    for at, cut in moved.items():
+        parameters[at] = cut.whole
+
+    def rewritten(call: PhaseCall) -> PhaseCall:
+        slices = tuple(
+            Slice(argument, cut.axis, cut.extent, cut.offset)
+            for argument, at in enumerate(call.arguments)
+            if (cut := moved.get(at)) is not None
+        )
+        if not slices:
+            return call
+        content = (call.symbol, slices)
+        known = next((symbol for symbol, other in sliced.items() if other == content), None)
+        symbol = known or f"{call.symbol}__in_place_{len(sliced)}"
+        sliced[symbol] = content
+        return replace(call, symbol=symbol)
+
+    if not runs:
+        return replace(code, parameters=tuple(parameters), scratch=(), calls=())
+    calls = tuple(rewritten(call) for call in code.calls)
+    return replace(code, parameters=tuple(parameters), calls=calls)
+
+
 def _join(graph: OpGraph, unit: int, what: Concatenation) -> Join | None:
     """A unit as a concatenation whose fields can lie side by side in its result."""
     op = graph.operators[unit]
@@ -158,46 +252,9 @@ def _join(graph: OpGraph, unit: int, what: Concatenation) -> Join | None:
     return Join(output, what.axis, fields, join_priority(graph, unit, prod(shape), fields))
 
 
-def _offset(graph: OpGraph, place: Place) -> int:
-    """The first byte of a tensor in the one that it lies in."""
+def _cut(graph: OpGraph, place: Place) -> Cut:
+    """The range of a tensor that one in such a place is."""
     whole = graph.tensors[place.of]
     row = prod(whole.shape[place.axis + 1 :]) * np.dtype(whole.dtype).itemsize
-    return place.begin * row
-
-
-def _code_in_place(
-    graph: OpGraph,
-    unit: int,
-    code: UnitCode,
-    places: Places,
-    sliced: dict[str, tuple[str, tuple[Slice, ...]]],
-    *,
-    runs: bool,
-) -> UnitCode:
-    """A unit's code for tensors in these places; new symbols are added to ``sliced``."""
-    op, last = graph.operators[unit], len(code.parameters) - code.outputs
-    tensors = {**dict(enumerate(op.inputs)), **dict(enumerate(op.outputs, last))}
-    moved = {at: places[tensor] for at, tensor in tensors.items() if tensor in places}
-    parameters = list(code.parameters)
-    for at, place in moved.items():
-        whole = graph.tensors[place.of]
-        parameters[at] = BufferType(whole.shape, whole.dtype)
-
-    def rewritten(call: PhaseCall) -> PhaseCall:
-        slices = tuple(
-            Slice(argument, place.axis, place.end - place.begin, _offset(graph, place))
-            for argument, at in enumerate(call.arguments)
-            if (place := moved.get(at)) is not None
-        )
-        if not slices:
-            return call
-        content = (call.symbol, slices)
-        known = next((symbol for symbol, other in sliced.items() if other == content), None)
-        symbol = known or f"{call.symbol}__in_place_{len(sliced)}"
-        sliced[symbol] = content
-        return replace(call, symbol=symbol)
-
-    if not runs:
-        return replace(code, parameters=tuple(parameters), scratch=(), calls=())
-    calls = tuple(rewritten(call) for call in code.calls)
-    return replace(code, parameters=tuple(parameters), calls=calls)
+    kind = BufferType(whole.shape, whole.dtype)
+    return Cut(kind, place.axis, place.end - place.begin, place.begin * row)

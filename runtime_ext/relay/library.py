@@ -53,7 +53,7 @@ class Slice:
 
 
 #: For each symbol the one that it calls, and with which slices.
-Sliced = Mapping[str, tuple[str, tuple[Slice, ...]]]
+Sliced = dict[str, tuple[str, tuple[Slice, ...]]]
 
 
 @dataclass(frozen=True)

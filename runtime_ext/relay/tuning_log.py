@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import autotvm
 
@@ -19,8 +21,32 @@ from tvm_ios.json_text import JsonError, json_object
 _FORMAT = 0.2
 
 
+#: What AutoTVM calls an operator of certain shapes: the template and its arguments.
+Workload = tuple[Any, ...]
+#: What of a configuration of TVM's templates for x86 says how channels are blocked.
+BLOCK_KNOBS = frozenset({"tile_ic", "tile_oc"})
+#: Channels in a block of what a convolution reads, and of what it makes.
+Blocks = tuple[int, int]
+
+
 class TuningLogError(UserError):
     """A log that cannot be used, with one sentence that says why."""
+
+
+@dataclass(frozen=True)
+class TunedKernel:
+    """What a log says of one way to compute an operator.
+
+    Attributes
+    ----------
+    config
+        AutoTVM's.
+    seconds
+        Of a run, as it was measured.
+    """
+
+    config: Any
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -43,7 +69,26 @@ class AutotvmLog:
 
     def applied(self) -> AbstractContextManager[Any]:
         """While this is entered ``relay.build`` takes the best records of the log."""
-        return _History(list(self.records))
+        return _History(self)
+
+    def best(self, workload: Workload) -> Mapping[Blocks, TunedKernel]:
+        """The fastest kernels of a convolution on NCHW, for each way to block its channels."""
+        return self._best.get(workload, {})
+
+    @cached_property
+    def _best(self) -> Mapping[Workload, Mapping[Blocks, TunedKernel]]:
+        found: dict[Workload, dict[Blocks, TunedKernel]] = {}
+        for given, result in self.records:
+            workload = (given.task.name, *given.task.args)
+            knobs = {name: value for name, _, value in given.config.to_json_dict()["entity"]}
+            if result.error_no or not _is_blocked(workload) or not knobs.keys() >= BLOCK_KNOBS:
+                continue
+            blocks = (int(knobs["tile_ic"][-1]), int(knobs["tile_oc"][-1]))
+            made = TunedKernel(given.config, float(np.mean(result.costs)))
+            known = found.setdefault(workload, {}).setdefault(blocks, made)
+            if made.seconds < known.seconds:
+                found[workload][blocks] = made
+        return found
 
     def coverage(self, module: tvm.IRModule) -> tuple[int, int]:
         """How many of the different tunable operators of ``main`` the log knows, and of how many.
@@ -52,38 +97,53 @@ class AutotvmLog:
         """
         tasks = autotvm.task.extract_from_program(module["main"], target=self.target, params={})
         known = {(i.task.name, i.task.args) for i, result in self.records if not result.error_no}
-        wanted = {(task.name, _whole_channels((task.name, *task.args))[1:]) for task in tasks}
+        wanted = {(task.name, on_nchw((task.name, *task.args))[0][1:]) for task in tasks}
         return len(wanted & known), len(wanted)
 
 
 class _History(autotvm.task.ApplyHistoryBest):
-    """Knows convolutions in altered layouts by their records, which have the model's layout.
+    """Knows convolutions in altered layouts by the records for these, which have the model's.
 
     TVM itself knows them only in the context in which it altered them.
     """
 
-    def _query_inside(self, target: tvm.target.Target, workload: tuple[Any, ...]) -> Any:
+    def __init__(self, log: AutotvmLog) -> None:
+        super().__init__(list(log.records))
+        self._log = log
+
+    def _query_inside(self, target: tvm.target.Target, workload: Workload) -> Any:
         found = super()._query_inside(target, workload)
         if found is not None:
             return found
-        return super()._query_inside(target, _whole_channels(workload))
+        whole, blocks = on_nchw(workload)
+        known = None if blocks is None else self._log.best(whole).get(blocks)
+        return None if known is None else known.config
 
 
-def _whole_channels(workload: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A convolution on blocks of channels as the one on NCHW that it was; others as they are."""
-    if not str(workload[0]).endswith("conv2d_NCHWc.x86") or len(workload[1][1]) != 5:
-        return workload
+def _is_blocked(workload: Workload) -> bool:
+    """Whether a template's configurations decide how channels are blocked."""
+    return str(workload[0]).endswith("conv2d_NCHWc.x86")
+
+
+def on_nchw(workload: Workload) -> tuple[Workload, Blocks | None]:
+    """A convolution on blocks of channels as the one on NCHW that it was, and its blocks.
+
+    Other operators come as they are, with None.
+    """
+    if not _is_blocked(workload) or len(workload[1][1]) != 5:
+        return workload, None
     name, (tensor, data, dtype), (_, kernel, kernel_dtype), *rest = workload
     n, chunks, height, width, block = data
     out_chunks, in_chunks, *window, in_block, out_block = kernel
     whole = (out_chunks * out_block, in_chunks * in_block, *window)
     strides, pads, dilations, _, _, result = rest
-    return (
+    on_whole = (
         name,
         (tensor, (n, chunks * block, height, width), dtype),
         (tensor, whole, kernel_dtype),
         *(strides, pads, dilations, "NCHW", "NCHW", result),
     )
+    return on_whole, (block, out_block)
 
 
 def read_autotvm_log(path: Path, target: Any) -> AutotvmLog:

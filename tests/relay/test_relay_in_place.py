@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm
+from brief import take_first_samples
 from forced_schedules import merge_first
 from onnx_sketch import relative_error
 from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import relay
 
+from relay_passes import MeasuringOptions
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.build import build
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.executable import load
 from runtime_ext.relay import build as relay_build
 from runtime_ext.relay.in_place import InPlace
 from tvm_ios.happens_before import check_races
+from tvm_ios.merge_rule import mergeable
 from tvm_ios.program import Launch
+from tvm_ios.schedule import Stage, Strategy
 
 
 def silent(s: RelaySketch, x: Any) -> Any:
@@ -92,7 +98,7 @@ def test_units_write_into_the_concatenation(
     assert joins(model) == [False] * 4
     found = outputs(model, module)
     assert relative_error(found, run(module)) <= 1e-5
-    np.testing.assert_array_equal(outputs(model, module, executor="reference", seed=3), found)
+    np.testing.assert_array_equal(outputs(model, module, executor="poisoning", seed=3), found)
     model.save(tmp_path / "out")
     np.testing.assert_array_equal(outputs(load(tmp_path / "out"), module), found)
 
@@ -118,3 +124,24 @@ def test_images_of_a_batch_are_copied() -> None:
     model = build(IOSSchedule("greedy")(module), lanes=2)
     assert joins(model) == [True]
     assert relative_error(outputs(model, module), run(module)) <= 1e-5
+
+
+def test_what_is_in_place_costs_nothing_when_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_first_samples(monkeypatch.setattr)
+    prepared = prepare(module_of([(1, 16, 8, 8)], silent))
+    search = MeasuredRelaySearch(prepared, MeasuringOptions(lanes=2, cache=tmp_path))
+    graph, timer = prepared.units, search.timer
+    timer.compile_units()
+    joined = [u for u, op in enumerate(graph.operators) if op.kind.startswith("concat")]
+    assert [timer.compiled((u,)).code.calls for u in joined] == [()] * 4
+    seconds = [
+        timer.stage_latency(graph, Stage(Strategy.CONCURRENT, ((unit,),)))
+        for unit in range(len(graph))
+    ]
+    assert all((seconds[u] < 1e-8) == (u in joined) for u in range(len(graph)))
+    # Merged units write into the concatenation as well.
+    pair = next(p for p in combinations(range(len(graph)), 2) if mergeable(graph, p))
+    assert any("__in_place_" in call.symbol for call in timer.compiled(pair).code.calls)
+    assert timer.stage_latency(graph, Stage(Strategy.MERGE, tuple((u,) for u in pair))) > 1e-8

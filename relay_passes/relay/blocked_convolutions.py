@@ -1,0 +1,121 @@
+"""The ways to block a convolution's channels, and ``AlterOpLayout`` made to take chosen ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import autotvm, relay, te
+from tvm.autotvm.task.space import FallbackConfigEntity
+
+from runtime_ext.relay.tuning_log import AutotvmLog, on_nchw
+
+#: Channels in a block; 0 where all channels of an image stand together, as in NCHW.
+Block = int
+#: For convolutions, by their attributes, AutoTVM's configuration; None is TVM's default.
+BlockChoice = Mapping[Any, Any]
+
+#: How much longer than the log's best kernel TVM's default is taken to run where the log has
+#: nothing in its blocks.
+_DEFAULT_OVER_BEST = 1.25
+
+
+@dataclass(frozen=True)
+class Way:
+    """How an operator can be computed.
+
+    Attributes
+    ----------
+    reads, makes
+        Blocks of what it reads and returns.
+    seconds
+        That it takes.
+    config
+        Of a convolution; None is TVM's default.
+    default
+        Whether a convolution has the blocks that TVM takes without a log.
+    """
+
+    reads: Block
+    makes: Block
+    seconds: float = 0.0
+    config: Any = None
+    default: bool = False
+
+
+@contextmanager
+def altering(choice: BlockChoice) -> Iterator[None]:
+    """While this is entered ``AlterOpLayout`` alters convolutions as chosen, others as ever."""
+    operator, former = relay.op.get("nn.conv2d"), _alter()
+
+    def alter(attrs: Any, *others: Any) -> Any:
+        if attrs not in choice:
+            return former(attrs, *others)
+        with _Chosen(choice[attrs]):
+            return former(attrs, *others)
+
+    operator.reset_attr(_ALTER)
+    operator.set_attr(_ALTER, alter)
+    try:
+        yield
+    finally:
+        operator.reset_attr(_ALTER)
+        operator.set_attr(_ALTER, former)
+
+
+_ALTER = "FTVMAlterOpLayout"
+
+
+def _alter() -> Any:
+    return relay.op.get("nn.conv2d").get_attr(_ALTER)
+
+
+class _Chosen(autotvm.task.DispatchContext):
+    """Answers with one configuration, or as if there were no log; remembers what is altered."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self._config = config
+        self.altered: Any = None
+
+    def _query_inside(self, target: tvm.target.Target, workload: Any) -> Any:
+        return FallbackConfigEntity() if self._config is None else self._config
+
+    def update(self, target: tvm.target.Target, workload: Any, cfg: Any) -> None:
+        self.altered = workload
+
+
+def convolution_ways(call: relay.Call, target: tvm.target.Target, log: AutotvmLog) -> Sequence[Way]:
+    """How a convolution can be computed; none if its channels are not blocked."""
+    types = [argument.checked_type for argument in call.args]
+    tensors = [te.placeholder(kind.shape, kind.dtype) for kind in types]
+    with target, _quietly(), _Chosen(None) as context:
+        made = _alter()(call.attrs, list(call.args), tensors, call.checked_type)
+    if made is None or context.altered is None:
+        return ()
+    blocks = block_of(made.attrs.data_layout), block_of(made.attrs.out_layout)
+    known = log.best(on_nchw(context.altered)[0])
+    ways = [Way(*b, way.seconds, way.config, default=b == blocks) for b, way in known.items()]
+    if blocks not in known:
+        best = min((way.seconds for way in ways), default=0.0)
+        ways.append(Way(*blocks, best * _DEFAULT_OVER_BEST, default=True))
+    return ways
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """TVM says once that operators were not tuned, and asking for its default is no such thing."""
+    scope = autotvm.GLOBAL_SCOPE
+    before, scope.silent = scope.silent, True
+    try:
+        yield
+    finally:
+        scope.silent = before
+
+
+def block_of(layout: str) -> Block:
+    """Of ``"NCHW16c"`` it is 16, of ``"NCHW"`` 0."""
+    return int(layout.removeprefix("NCHW").removesuffix("c") or 0)
