@@ -97,11 +97,6 @@ SINGLE: list[tuple[str, Callable[[Sketch], Any], tuple[str, dict[str, Any]]]] = 
         ("pad", {"pads": (0, 0, 1, 2, 0, 0, 3, 4), "value": 0.5}),
     ),
     (
-        "reflecting pad",
-        lambda s: s.op("Pad", "x", ints(s, 0, 0, 1, 1, 0, 0, 1, 1), mode="reflect"),
-        ("pad_reflect", {"pads": (0, 0, 1, 1, 0, 0, 1, 1)}),
-    ),
-    (
         "slice with negative and open ends",
         lambda s: s.op("Slice", "x", ints(s, -3, 1, 0), ints(s, 1 << 40, -1, 9), ints(s, -1, 1, 2)),
         ("slice", {"axes": (1, 3), "starts": (1, 5), "ends": (3, 8), "steps": (1, 1)}),

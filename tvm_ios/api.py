@@ -50,8 +50,8 @@ POLICIES = (
 #: All that can be measured on this machine's CPU.
 MEASURED_POLICIES = (*POLICIES, GRAPHTURBO, HOLISTIC)
 
-#: Those that place no tiles.
-_UNPLACED = tuple(p for p in MEASURED_POLICIES if p not in ("rammer", "ios-holistic"))
+#: Those that place tiles, by profiles of kernels.
+_PLACING = ("rammer", "ios-holistic")
 
 
 def optimize(
@@ -241,7 +241,9 @@ def compile_unmeasured(
     if schedule is not None:
         found["given"] = Schedule.load(schedule)
         policies = ()
-    for policy in _UNPLACED if policies is None else policies:
+    if policies is None:
+        policies = [policy for policy in POLICIES if policy not in _PLACING]
+    for policy in policies:
         if cost.endswith(".jsonl"):
             found[policy], _ = search.recorded(policy, Path(cost))
         else:
@@ -377,7 +379,7 @@ def _search_within(
 def _measurable(search: ModuleSearch) -> Sequence[str]:
     """The policies whose schedules the search can make and time."""
     if not search.prepared.dialect.places_tiles:
-        return _UNPLACED
+        return [policy for policy in MEASURED_POLICIES if policy not in _PLACING]
     return MEASURED_POLICIES if search.executor == "native" else POLICIES
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tvm_ios import zoo
 from tvm_ios.errors import UserError
 
 _MODELS = (".onnx", ".pt2", ".json")
@@ -18,8 +17,15 @@ def refuse_models(path: Path) -> None:
     UserError
         If the path is one of a model, or the name of one of the zoo and of nothing here.
     """
-    if path.suffix in _MODELS or (str(path) in zoo.names() and not path.exists()):
+    if path.suffix in _MODELS or (not path.exists() and _is_of_the_zoo(path)):
         made = f"{path.stem}.ios"
         raise UserError(
             f"{path} is a model: `tvm-ios optimize {path}` makes the executable {made}, which runs"
         )
+
+
+def _is_of_the_zoo(path: Path) -> bool:
+    # It needs ONNX, and commands that run executables do not.
+    from tvm_ios import zoo
+
+    return str(path) in zoo.names()
