@@ -402,7 +402,10 @@ def test_a_session_in_use_and_a_forked_child_are_refused(saved: Path) -> None:
 
     def measure() -> None:
         running.set()
-        module.benchmark(2000, 100)
+        try:
+            module.benchmark(2000, 100)
+        except SessionError as error:  # The other thread was in it first.
+            said.append(str(error))
 
     thread = threading.Thread(target=measure)
     thread.start()
