@@ -65,6 +65,27 @@ def ints(values: Iterable[Any]) -> tuple[int, ...]:
     return tuple(int(value) for value in values)
 
 
+def sliced(
+    shape: Shape,
+    axes: Iterable[int],
+    begins: Iterable[int],
+    ends: Iterable[int],
+    steps: Iterable[int],
+) -> tuple[str, Attrs]:
+    """Canonical kind and attributes of a slice of a tensor: the axes of which not all is taken.
+
+    ``axes`` count from the first; ``begins`` and ``ends`` may be negative or lie outside.
+    """
+    rows: list[tuple[int, int, int, int]] = []
+    for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
+        start, stop, _ = slice(begin, end, step).indices(shape[axis])
+        if (start, stop, step) != (0, shape[axis], 1):
+            rows.append((axis, start, stop, step))
+    rows.sort()
+    names = ("axes", "starts", "ends", "steps")
+    return "slice", {name: tuple(row[i] for row in rows) for i, name in enumerate(names)}
+
+
 Reader = Callable[[Any, Shape], Attrs | None]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.relax.bindings import operator_name, static_shape
-from relay_passes.same_attributes import Attrs, described_alike, ints
+from relay_passes.same_attributes import Attrs, described_alike, ints, sliced
 
 
 def kind_and_attrs(call: relax.Call, result: Any) -> tuple[str, Attrs]:
@@ -58,14 +58,7 @@ def _slice(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     axes = tuple(_axis(axis, len(shape)) for axis in tuple_ints(call.args[1]))
     steps = tuple_ints(call.args[4]) if len(call.args) > 4 else (1,) * len(axes)
     starts, ends = (tuple_ints(argument) for argument in call.args[2:4])
-    rows: list[tuple[int, int, int, int]] = []
-    for axis, begin, end, step in zip(axes, starts, ends, steps, strict=True):
-        start, stop, _ = slice(begin, end, step).indices(shape[axis])
-        if (start, stop, step) != (0, shape[axis], 1):
-            rows.append((axis, start, stop, step))
-    rows.sort()
-    names = ("axes", "starts", "ends", "steps")
-    return "slice", {name: tuple(row[i] for row in rows) for i, name in enumerate(names)}
+    return sliced(shape, axes, starts, ends, steps)
 
 
 def tuple_ints(expression: Any) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relay
 
 from relay_passes.relay.expressions import constant_value, operator_name, static_shape
-from relay_passes.same_attributes import Attrs, described_alike, ints
+from relay_passes.same_attributes import Attrs, described_alike, ints, sliced
 
 Reader = Callable[[relay.Call], tuple[str, Attrs]]
 
@@ -77,14 +77,7 @@ def _slice(call: relay.Call) -> tuple[str, Attrs]:
             for axis, begin, size in zip(axes, begins, ends, strict=True)
         )
         steps = (1,) * len(begins)
-    rows: list[tuple[int, int, int, int]] = []
-    for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
-        start, stop, _ = slice(begin, end, step).indices(shape[axis])
-        if (start, stop, step) != (0, shape[axis], 1):
-            rows.append((axis, start, stop, step))
-    rows.sort()
-    names = ("axes", "starts", "ends", "steps")
-    return "slice", {name: tuple(row[i] for row in rows) for i, name in enumerate(names)}
+    return sliced(shape, axes, begins, ends, steps)
 
 
 def _split(call: relay.Call) -> tuple[str, Attrs]:
