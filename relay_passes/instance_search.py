@@ -28,6 +28,7 @@ from tvm_ios.schedule import Schedule, ScheduleError, Strategy
 from tvm_ios.search.lazy import LazyStatistics
 from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of, with_merges
 from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
+from tvm_ios.verdict import kept_policy
 
 if TYPE_CHECKING:
     from relay_passes.module_search import ModuleSearch
@@ -145,13 +146,15 @@ class InstanceSearch:
         return schedule.content not in self._left_out
 
     def _fastest(self, schedules: Sequence[Schedule], policy: str) -> Schedule:
+        """The fastest; where the sequential one is among them, only if it is so beyond doubt."""
         different: dict[Schedule, Schedule] = {}
         for made in map(self._timed, schedules):
             different.setdefault(made.content, made)
         timed = list(different.values())
         if len(timed) == 1:
             return replace(timed[0], policy=policy)
-        runners = {str(n): self._session(made) for n, made in enumerate(timed)}
+        names = [self._name(made, n) for n, made in enumerate(timed)]
+        runners = {name: self._session(made) for name, made in zip(names, timed, strict=True)}
         rules = Rules(rounds=15, seconds=_SECONDS, minimum=5, warm_up=1)
         samples = hold_contest(
             {name: session.run for name, session in runners.items()},
@@ -161,7 +164,13 @@ class InstanceSearch:
         for session in runners.values():
             session.close()
         best = min(samples, key=lambda name: statistics.median(samples[name]))
-        return replace(timed[int(best)], policy=policy)
+        if "sequential" in samples:
+            best, _ = kept_policy(best, [samples])
+        return replace(timed[names.index(best)], policy=policy)
+
+    def _name(self, schedule: Schedule, number: int) -> str:
+        sequential = self._timed(self._search.schedule("sequential")[0])
+        return "sequential" if schedule.content == sequential.content else str(number)
 
     def _profile(self, schedules: Sequence[Schedule]) -> list[Candidate]:
         """Measure the segments of schedules, whose programs run in turn."""

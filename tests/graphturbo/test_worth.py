@@ -90,6 +90,19 @@ def test_only_traffic_is_gained() -> None:
     assert slow.layer_by_layer / slow.seconds <= 1.01
 
 
+def test_of_about_equal_predictions_the_plainest_counts() -> None:
+    fast = choose(poolings(512), DEVICE)
+    gain = fast.layer_by_layer / fast.seconds
+    assert fast.splits == 1
+    # So much arithmetic that less than a twentieth is gained: then nothing is split.
+    flops = sum(op.flops for op in poolings(512).operators)
+    saved = fast.layer_by_layer - fast.seconds
+    slow = choose(poolings(512), replace(DEVICE, peak_flops=flops / (40 * saved)))
+    assert gain > 1.05
+    assert slow.splits == 0
+    assert slow.seconds == slow.layer_by_layer
+
+
 def test_a_lane_without_work_beside_it_is_not_worth_it() -> None:
     # One instance fits a lane's cache: all lanes share it.
     (only,) = choose(poolings(64), DEVICE).subgraphs

@@ -62,6 +62,23 @@ def test_policies_of_a_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("gains", [True, False])
+def test_holistic_is_sequential_unless_another_is_faster_beyond_doubt(
+    monkeypatch: pytest.MonkeyPatch, gains: bool
+) -> None:
+    def contest(runners: Any, *_: Any) -> dict[str, list[float]]:
+        others = [0.9] * 7 if gains else [0.9] * 4 + [1.1] * 3
+        return {name: [1.0] * 7 if name == "sequential" else others for name in runners}
+
+    search = searching(module_of([(4, 3, 8, 8)], pyramid(4)))
+    monkeypatch.setattr(instance_search, "hold_contest", contest)
+    assert search.schedule("graphturbo")[0].instances is not None
+    mixed, _ = search.schedule("holistic")
+    sequential = search.timer.timed(search.schedule("sequential")[0])
+    assert (mixed.content == sequential.content) is not gains
+
+
+@pytest.mark.usefixtures("quick")
 def test_of_one_image_at_most_rows_are_split() -> None:
     plan = searching(module_of([(1, 3, 8, 8)], pyramid(1))).schedule("graphturbo")[0].instances
     assert plan is None or {axis for s in plan.subgraphs for axis in s.axes} == {2}

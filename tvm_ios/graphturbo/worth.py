@@ -21,6 +21,8 @@ _STARTS = 2
 _WRITES = 2
 #: Of a cache a tensor may count on this part: what streams through, weights and others take it too.
 _USABLE = 0.5
+#: Predictions this far apart may be equal: the model knows neither copies nor how kernels differ.
+_UNSURE = 1.05
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,17 @@ class Choice:
     layer_by_layer: float
     seconds: float
 
+    @property
+    def splits(self) -> int:
+        """How many sub-graphs are split."""
+        return sum(subgraph.split is not None for subgraph in self.subgraphs)
+
 
 def choose_subgraphs(splitters: Iterable[Splitter], device: MemoryHierarchy) -> Choice:
-    """The best partition of a graph for a CPU's lanes, by :class:`Worth`.
+    """The plainest of the best partitions of a graph for a CPU's lanes, by :class:`Worth`.
+
+    Of those that are predicted to take about the least time, the one that splits the fewest
+    sub-graphs: at the border of each, lanes join what they made, and wait.
 
     Parameters
     ----------
@@ -154,7 +164,16 @@ def choose_subgraphs(splitters: Iterable[Splitter], device: MemoryHierarchy) -> 
     device
         The CPU.
     """
-    return min((_choose(splitter, device) for splitter in splitters), key=lambda c: c.seconds)
+    choices = [_choose(splitter, device) for splitter in splitters]
+    choices.append(_unsplit(choices[0]))
+    enough = _UNSURE * min(choice.seconds for choice in choices)
+    good = (choice for choice in choices if choice.seconds <= enough)
+    return min(good, key=lambda choice: (choice.splits, choice.seconds))
+
+
+def _unsplit(choice: Choice) -> Choice:
+    whole = tuple(replace(subgraph, split=None) for subgraph in choice.subgraphs)
+    return Choice(whole, choice.layer_by_layer, choice.layer_by_layer)
 
 
 def _choose(splitter: Splitter, device: MemoryHierarchy) -> Choice:
