@@ -11,4 +11,6 @@ def test_this_machine() -> None:
     assert found.local_buffer == sizes.get(2, 1 << 20)
     assert found.global_buffer >= found.local_buffer
     assert min(found.peak_flops, found.memory_bandwidth) > 0
+    # What is computed in a cycle takes as many of them: the clock is that of the measurement.
+    assert found.peak_flops <= found.local_bandwidth * (1 + 1e-9)
     assert all(s.startswith(("read", "measured", "assumed")) for s in found.sources.values())
