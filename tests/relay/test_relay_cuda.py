@@ -1,0 +1,205 @@
+"""Relay modules built for NVIDIA GPUs; their kernels run thread by thread on a CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from forced_schedules import merge_first
+from onnx_sketch import relative_error
+from relay_sketch import inputs_of, module_of, run
+from test_build import mixed
+from tvm.script import tir as T
+from uncompiled import leave_uncompiled
+
+from relay_passes import MeasuringOptions
+from relay_passes.prepare import apply_schedule, for_target, prepare
+from runtime_ext.build import build
+from runtime_ext.built_model import BuiltModel
+from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.relay.cuda_launches import KernelLaunch, RelayKernelError, launches_of
+from runtime_ext.session import Session
+from tvm_ios.happens_before import check_races
+from tvm_ios.program import BufferType, Launch
+
+CUDA_TESTS = Path(__file__).parents[1] / "cuda"
+sys.path.append(str(CUDA_TESTS))
+
+from emulator import Emulator, for_stand_in  # noqa: E402
+from test_on_stand_in import build_stand_in  # noqa: E402
+
+SM_90 = {"kind": "cuda", "arch": "sm_90"}
+
+
+def built_for_gpu(module: tvm.IRModule, **options: Any) -> BuiltModel:
+    """Some convolutions merged, others side by side; in the place of cubins stand the sources."""
+    prepared = for_target(prepare(module), MeasuringOptions(target=SM_90))
+    with pytest.MonkeyPatch.context() as patch:
+        leave_uncompiled(patch)
+        scheduled = apply_schedule(prepared, merge_first(prepared))
+        return build(scheduled, target=SM_90, lanes=3, **options)
+
+
+def kernels_of(model: BuiltModel) -> dict[str, CudaKernel]:
+    """What is known of the kernels of such a model."""
+    program, made = model.program, dict[str, CudaKernel]()
+    for item in (item for lane in program.lanes for item in lane if isinstance(item, Launch)):
+        symbol = program.kernels[item.kernel]
+        known = model.kernels.function(symbol)
+        made[symbol] = CudaKernel(
+            symbol=symbol,
+            entry=known.entry,
+            parameters=tuple(program.buffers[b].type for b in item.buffers),
+            written=program.uses[item.kernel].writes,
+            grid=known.grid,
+            block=known.block,
+            static_shared_bytes=0,
+            dynamic_shared_bytes=known.shared_bytes,
+            registers=0,
+            local_bytes=0,
+            source=known.cubin.decode(),
+        )
+    return made
+
+
+@pytest.fixture(scope="module")
+def built() -> tuple[BuiltModel, tvm.IRModule]:
+    module = module_of([(1, 3, 9, 9)], mixed)
+    return built_for_gpu(module), module
+
+
+def test_kernels_compute_what_a_cpu_does(built: Any, tmp_path: Path) -> None:
+    model, module = built
+    check_races(model.program)
+    kernels = kernels_of(model)
+    emulator = Emulator(kernels.values(), tmp_path)
+
+    def function(kernel: CudaKernel) -> Any:
+        def launch(*given: Any) -> None:
+            *tensors, begin, end = given
+            assert (begin, end) == (0, 1)
+            emulator.launch(
+                kernel, [_array(t, k) for t, k in zip(tensors, kernel.parameters, strict=True)]
+            )
+
+        return launch
+
+    session = Session(
+        model.program,
+        {symbol: function(kernel) for symbol, kernel in kernels.items()},
+        model.constants,
+        model.inputs,
+        model.outputs,
+        plan=model.memory.plan,
+        executor="poisoning",
+    )
+    session.run(**inputs_of(module))
+    found = [session.get_output(place) for place in range(2)]
+    assert relative_error(found, run(module)) <= 1e-5
+
+
+def _array(tensor: Any, kind: BufferType) -> Any:
+    memory = (ctypes.c_uint8 * kind.nbytes).from_address(tensor.data_ptr())
+    return np.frombuffer(memory, kind.dtype).reshape(kind.shape)
+
+
+@pytest.mark.slow
+def test_an_executable_runs_on_streams_without_this_tvm(built: Any, tmp_path: Path) -> None:
+    model, module = built
+    library = replace(model.kernels, kernels=for_stand_in(kernels_of(model), tmp_path))
+    replace(model, kernels=library).save(tmp_path / "model")
+    build_stand_in(tmp_path)
+    np.savez(tmp_path / "inputs.npz", **inputs_of(module))
+    code = """
+import ctypes, importlib.util, sys
+import numpy as np
+from pathlib import Path
+from runtime_ext.runtime_module import load_module
+
+assert importlib.util.find_spec("tvm") is None
+driver, folder, found = ctypes.CDLL("libcuda.so.1"), Path(sys.argv[1]), []
+for seed in range(4):
+    driver.stand_in_seed(seed)
+    module = load_module(folder / "model")
+    with np.load(folder / "inputs.npz") as inputs:
+        module.run(**inputs)
+    module.run()
+    found.append([module.get_output(place) for place in range(2)])
+    module.close()
+assert driver.stand_in_calls(b"cuGraphLaunch")
+np.savez(folder / "outputs.npz", *map(np.stack, zip(*found)))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(CUDA_TESTS.parents[1])}
+    environment["LD_LIBRARY_PATH"] = str(tmp_path)
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "outputs.npz") as outputs:
+        for runs, wanted in zip(outputs.values(), run(module), strict=True):
+            assert (runs == runs[0]).all(), "the order of launches changes what is computed"
+            assert relative_error([runs[0]], [wanted]) <= 1e-5
+
+
+@T.prim_func
+def _two_kernels(a: T.handle, b: T.handle) -> None:
+    A, B = T.match_buffer(a, (8,)), T.match_buffer(b, (8,))
+    C = T.decl_buffer((8,))
+    with T.launch_thread("blockIdx.x", 2) as x:
+        y = T.launch_thread("threadIdx.x", 4)
+        C[x * 4 + y] = A[x * 4 + y] + T.float32(1)
+    with T.launch_thread("threadIdx.y", 8) as z:
+        D = T.decl_buffer((8,), scope="shared.dyn")
+        D[z] = C[7 - z]
+        B[z] = D[z] * T.float32(2)
+
+
+@T.prim_func
+def _loop(a: T.handle) -> None:
+    A = T.match_buffer(a, (4,))
+    for _ in range(3):
+        with T.launch_thread("threadIdx.x", 4) as x:
+            A[x] = A[x] + T.float32(1)
+
+
+@T.prim_func
+def _call(a: T.handle) -> None:
+    A = T.match_buffer(a, (4,))
+    T.evaluate(T.call_packed("sorted", A.data))
+
+
+def split(function: Any) -> tvm.IRModule:
+    module = tvm.IRModule({"f": function.with_attr("global_symbol", "f")})
+    passes = tvm.tir.transform
+    for made in (
+        passes.BindTarget(tvm.target.Target("cuda -arch=sm_90", host="llvm")),
+        passes.AnnotateDeviceRegions(),
+        passes.SplitHostDevice(),
+    ):
+        module = made(module)
+    return module
+
+
+def test_launches_and_what_they_leave_for_each_other() -> None:
+    made = launches_of(split(_two_kernels))["f"]
+    assert made.launches == (
+        KernelLaunch("f_kernel", (0, 2), (2, 1, 1), (4, 1, 1), 0),
+        KernelLaunch("f_kernel_1", (1, 2), (1, 1, 1), (1, 8, 1), 32),
+    )
+    assert made.scratch == (BufferType((32,), "uint8"),)
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [(_loop, "f has a For on the host"), (_call, "f calls tir.tvm_call_packed on the host")],
+)
+def test_what_is_no_series_of_kernels_is_refused(function: Any, sentence: str) -> None:
+    with pytest.raises(RelayKernelError, match=f"{sentence}.* leave this operator out"):
+        launches_of(split(function))
