@@ -15,20 +15,26 @@ import pytest
 import tvm
 from forced_schedules import merge_first
 from onnx_sketch import relative_error
-from relay_sketch import inputs_of, module_of, run
+from relay_sketch import RelaySketch, inputs_of, module_of, run
 from test_build import mixed
+from tvm import autotvm, relay
+from tvm.relay import testing
+from tvm.relay.build_module import bind_params_by_name
 from tvm.script import tir as T
 from uncompiled import leave_uncompiled
 
-from relay_passes import MeasuringOptions
+from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import apply_schedule, for_target, prepare
-from runtime_ext.build import build
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.nvrtc import has_compiler
+from runtime_ext.executable import load
+from runtime_ext.relay.build import build
 from runtime_ext.relay.cuda_launches import KernelLaunch, RelayKernelError, launches_of
 from runtime_ext.session import Session
 from tvm_ios.happens_before import check_races
 from tvm_ios.program import BufferType, Launch
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 CUDA_TESTS = Path(__file__).parents[1] / "cuda"
 sys.path.append(str(CUDA_TESTS))
@@ -39,13 +45,14 @@ from test_on_stand_in import build_stand_in  # noqa: E402
 SM_90 = {"kind": "cuda", "arch": "sm_90"}
 
 
-def built_for_gpu(module: tvm.IRModule, **options: Any) -> BuiltModel:
-    """Some convolutions merged, others side by side; in the place of cubins stand the sources."""
-    prepared = for_target(prepare(module), MeasuringOptions(target=SM_90))
+def built_for_gpu(module: tvm.IRModule, how: Any, log: Path | None = None) -> BuiltModel:
+    """A module as a function of its units schedules it; in the place of cubins stand sources."""
+    options = MeasuringOptions(target=SM_90, database=log)
+    prepared = for_target(prepare(module), options)
     with pytest.MonkeyPatch.context() as patch:
         leave_uncompiled(patch)
-        scheduled = apply_schedule(prepared, merge_first(prepared))
-        return build(scheduled, target=SM_90, lanes=3, **options)
+        scheduled = apply_schedule(prepared, how(prepared.units))
+        return build(scheduled, target=SM_90, lanes=3, log=log)
 
 
 def kernels_of(model: BuiltModel) -> dict[str, CudaKernel]:
@@ -73,22 +80,22 @@ def kernels_of(model: BuiltModel) -> dict[str, CudaKernel]:
 @pytest.fixture(scope="module")
 def built() -> tuple[BuiltModel, tvm.IRModule]:
     module = module_of([(1, 3, 9, 9)], mixed)
-    return built_for_gpu(module), module
+    prepared = prepare(module)
+    return built_for_gpu(module, lambda _: merge_first(prepared)), module
 
 
-def test_kernels_compute_what_a_cpu_does(built: Any, tmp_path: Path) -> None:
-    model, module = built
+def emulated(model: BuiltModel, module: tvm.IRModule, folder: Path) -> list[Any]:
+    """The outputs, by kernels that run in some legal order; unneeded memory is overwritten."""
     check_races(model.program)
     kernels = kernels_of(model)
-    emulator = Emulator(kernels.values(), tmp_path)
+    emulator = Emulator(kernels.values(), folder)
 
     def function(kernel: CudaKernel) -> Any:
         def launch(*given: Any) -> None:
             *tensors, begin, end = given
             assert (begin, end) == (0, 1)
-            emulator.launch(
-                kernel, [_array(t, k) for t, k in zip(tensors, kernel.parameters, strict=True)]
-            )
+            arrays = map(_array, tensors, kernel.parameters)
+            emulator.launch(kernel, list(arrays))
 
         return launch
 
@@ -102,8 +109,74 @@ def test_kernels_compute_what_a_cpu_does(built: Any, tmp_path: Path) -> None:
         executor="poisoning",
     )
     session.run(**inputs_of(module))
-    found = [session.get_output(place) for place in range(2)]
-    assert relative_error(found, run(module)) <= 1e-5
+    return [session.get_output(place) for place in range(len(model.outputs))]
+
+
+def test_kernels_compute_what_a_cpu_does(built: Any, tmp_path: Path) -> None:
+    model, module = built
+    assert relative_error(emulated(model, module, tmp_path), run(module)) <= 1e-5
+
+
+def _operators(s: RelaySketch, x: Any) -> Any:
+    """Of several kernels each, or of threads that work together."""
+    nn, flat = relay.nn, relay.nn.batch_flatten(x)
+    rows = relay.reshape(x, (16, 9, 9))
+    return (
+        nn.lrn(x),
+        nn.layer_norm(x, s.normal(9), s.normal(9)),
+        nn.log_softmax(flat),
+        nn.batch_matmul(rows, rows),
+        nn.conv2d_transpose(x, s.normal(16, 4, 3, 3), channels=4, kernel_size=(3, 3)),
+        s.conv(x, 16, 16, groups=4),
+        relay.mean(x, axis=(2, 3)),
+        relay.argmax(x, axis=1),
+        relay.image.resize2d(x, (18, 18)),
+        relay.cast(nn.relu(relay.cast(x, "float16")), "float32"),
+        *relay.split(x, 4, axis=1),
+    )
+
+
+@pytest.mark.slow
+def test_operators_of_many_kinds(tmp_path: Path) -> None:
+    module = module_of([(1, 16, 9, 9)], _operators)
+    model = built_for_gpu(module, greedy_schedule)
+    for found, wanted in zip(emulated(model, module, tmp_path), run(module), strict=True):
+        assert relative_error([found], [wanted]) <= 1e-5
+
+
+@pytest.mark.slow
+def test_a_tuned_convolution_of_several_kernels(tmp_path: Path) -> None:
+    def body(s: RelaySketch, x: Any) -> Any:
+        return relay.nn.relu(s.bias(s.conv(x, 16, 16), 16))
+
+    module, log = module_of([(1, 16, 12, 12)], body), tmp_path / "log"
+    target = tvm.target.Target("cuda -arch=sm_90")
+    tasks = autotvm.task.extract_from_program(module["main"], target=target, params={})
+    (task,) = (task for task in tasks if task.name == "conv2d_nchw_winograd.cuda")
+    given = autotvm.MeasureInput(target, task, task.config_space.get(0))
+    result = autotvm.MeasureResult((1e-4,), 0, 0.1, 0.0)
+    log.write_text(autotvm.record.encode(given, result) + "\n")
+    usual = built_for_gpu(module, sequential_schedule)
+    assert len(usual.program.kernels) == 1
+    tuned = built_for_gpu(module, sequential_schedule, log=log)
+    assert len(tuned.program.kernels) > 2
+    assert relative_error(emulated(tuned, module, tmp_path), run(module)) <= 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_compiler(), reason="needs nvcc, or NVRTC and cuda-bindings")
+def test_squeezenet_is_compiled(tmp_path: Path) -> None:
+    main, params = testing.squeezenet.get_workload()
+    module = tvm.IRModule.from_expr(bind_params_by_name(main["main"], params))
+    options = MeasuringOptions(target=SM_90)
+    made = IOSSchedule("ios-both", "h200", options=options)(relay.transform.InferType()(module))
+    build(made, target=SM_90, lanes=4, name="squeezenet").save(tmp_path / "out")
+    loaded = load(tmp_path / "out")
+    assert loaded.arch == "sm_90"
+    assert [port.shape for port in loaded.outputs] == [(1, 1000)]
+    for kernel in loaded.functions().values():
+        assert kernel.cubin.startswith(b"\x7fELF")
+        assert kernel.entry.encode() in kernel.cubin
 
 
 def _array(tensor: Any, kind: BufferType) -> Any:
