@@ -19,7 +19,7 @@ from relay_passes.relay.unit_kernels import RelayKernels
 from runtime_ext.backend import cuda_arch, cuda_device
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.cpu_device import CpuDevice
-from runtime_ext.device import Device, KernelProgress
+from runtime_ext.device import KernelProgress
 from runtime_ext.log_use import LogUse
 from runtime_ext.measure import Progress
 from runtime_ext.relay.build import build
@@ -46,8 +46,10 @@ class MeasuredRelaySearch(ModuleSearch):
         target = tvm.target.Target(options.target or host_target(options.lanes))
         self._tuned = read_autotvm_log(options.database, target) if options.database else None
         kernels = RelayKernels(target, self._tuned)
-        device: Device = CpuDevice(options.lanes)
-        if (arch := cuda_arch(target)) is not None:
+        arch = cuda_arch(target)
+        if arch is None:
+            device = CpuDevice(options.lanes)
+        else:
             device = cuda_device(arch, options.lanes, "give --cost a device or a log")
             self.executor = "cuda"
         self._layouts = LayoutChoice(target, self._tuned)
