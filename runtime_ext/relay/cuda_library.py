@@ -25,7 +25,7 @@ from runtime_ext.relay.tuning_log import AutotvmLog
 
 #: What TVM has CUDA C++ compiled by.
 _COMPILER = "tvm_callback_cuda_compile"
-#: Inside of a unit it would transform weights in every run, in the kernel that then is too complex.
+#: It is for the whole network, not for what is a kernel already.
 _NO_ALTERED_LAYOUTS = ("AlterOpLayout",)
 #: Stands for a kernel's name.
 _ANY = "relay_kernel"

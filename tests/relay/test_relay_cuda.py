@@ -31,6 +31,7 @@ from runtime_ext.cuda.nvrtc import has_compiler
 from runtime_ext.executable import load
 from runtime_ext.relay.build import build
 from runtime_ext.relay.cuda_launches import KernelLaunch, RelayKernelError, launches_of
+from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.session import Session
 from tvm_ios.happens_before import check_races
 from tvm_ios.program import BufferType, Launch
@@ -159,7 +160,16 @@ def test_a_tuned_convolution_of_several_kernels(tmp_path: Path) -> None:
     usual = built_for_gpu(module, sequential_schedule)
     assert len(usual.program.kernels) == 1
     tuned = built_for_gpu(module, sequential_schedule, log=log)
-    assert len(tuned.program.kernels) > 2
+    assert len(tuned.program.kernels) == 3
+    assert any(b.type.shape == (4, 4, 16, 16) for b in tuned.program.buffers), "its weights"
+    known = read_autotvm_log(log, target)
+    made = IOSSchedule("sequential", options=MeasuringOptions(target=SM_90, database=log))(module)
+    assert known.coverage(module) == (1, 2)
+    assert known.coverage(made) == (1, 1)
+    (altered,) = autotvm.task.extract_from_program(made["main"], target=target, params={})
+    with known.applied() as context, target:
+        assert context.query(target, altered.workload).index == 0
+        assert not context.query(target, altered.workload).is_fallback
     assert relative_error(emulated(tuned, module, tmp_path), run(module)) <= 1e-5
 
 
