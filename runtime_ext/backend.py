@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from runtime_ext.kernels.library import KernelCompiler
 
 
+_BUNDLE = "give --cost a device or a log, or make a bundle and run it there"
+
+
 class NotMeasured(UserError):
     """Something can only be measured on a device that is not here."""
 
@@ -125,26 +128,41 @@ def _cuda(
 ) -> Backend:
     from runtime_ext.cuda import cudnn
     from runtime_ext.cuda.compiler import CudaKernelCompiler
-    from runtime_ext.cuda.driver import CudaError, open_device, runs_on
-    from runtime_ext.cuda.measure import Gpu
 
-    def made(device: Device, *, here: bool, called: bool) -> Backend:
-        compiler = CudaKernelCompiler(arch, cache, precision, database, cudnn=called)
-        return Backend(compiler, device, "cuda", here, called)
-
-    try:
-        found = open_device()
-    except CudaError as error:
-        return made(AbsentGpu(arch, lanes, str(error)), here=False, called=bool(wanted))
-    if not runs_on(arch, found.compute_capability):
-        why = f"the GPU here is {found.name}"
-        return made(AbsentGpu(arch, lanes, why), here=False, called=bool(wanted))
-    if wanted is None:
+    device = cuda_device(arch, lanes)
+    here = not isinstance(device, AbsentGpu)
+    if here and wanted is None:
         try:
             cudnn.version()
         except cudnn.CudnnError:
             wanted = False
-    return made(Gpu(lanes=lanes), here=True, called=wanted is not False)
+    called = wanted is not False if here else bool(wanted)
+    compiler = CudaKernelCompiler(arch, cache, precision, database, cudnn=called)
+    return Backend(compiler, device, "cuda", here, called)
+
+
+def cuda_device(arch: str, lanes: int, otherwise: str = _BUNDLE) -> Device:
+    """The GPU here, or what stands for one of an architecture that is not here.
+
+    Parameters
+    ----------
+    arch
+        Of the kernels.
+    lanes
+        Streams.
+    otherwise
+        What to do without it, for the refusal to measure.
+    """
+    from runtime_ext.cuda.driver import CudaError, open_device, runs_on
+    from runtime_ext.cuda.measure import Gpu
+
+    try:
+        found = open_device()
+    except CudaError as error:
+        return AbsentGpu(arch, lanes, str(error), otherwise)
+    if not runs_on(arch, found.compute_capability):
+        return AbsentGpu(arch, lanes, f"the GPU here is {found.name}", otherwise)
+    return Gpu(lanes=lanes)
 
 
 @dataclass(frozen=True)
@@ -154,6 +172,7 @@ class AbsentGpu:
     name: str
     lanes: int
     why: str
+    otherwise: str
     splits: bool = False
 
     def time_program(
@@ -168,7 +187,7 @@ class AbsentGpu:
         """
         raise NotMeasured(
             f"stages can only be measured on an {self.name} GPU, and here is none ({self.why}): "
-            "give --cost a device or a log, or make a bundle and run it there"
+            f"{self.otherwise}"
         )
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:

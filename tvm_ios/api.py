@@ -378,9 +378,10 @@ def _search_within(
 
 def _measurable(search: ModuleSearch) -> Sequence[str]:
     """The policies whose schedules the search can make and time."""
-    if not search.prepared.dialect.places_tiles:
-        return [policy for policy in MEASURED_POLICIES if policy not in _PLACING]
-    return MEASURED_POLICIES if search.executor == "native" else POLICIES
+    known = MEASURED_POLICIES if search.executor == "native" else POLICIES
+    if search.prepared.dialect.places_tiles:
+        return known
+    return [policy for policy in known if policy not in _PLACING]
 
 
 def _fitting(candidates: _Candidates, memory_budget: int | None) -> set[str]:

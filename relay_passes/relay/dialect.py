@@ -42,12 +42,16 @@ def _tune(*arguments: Any, **options: Any) -> Any:
 
 
 def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
+    from runtime_ext.backend import cuda_arch
     from runtime_ext.relay.baseline import compile_baseline
     from runtime_ext.relay.library import host_target
     from runtime_ext.relay.tuning_log import read_autotvm_log
 
-    target = options.target or host_target(options.lanes)
-    log = read_autotvm_log(options.database, target) if options.database else None
+    target, tuned = options.target or host_target(options.lanes), options.database
+    if cuda_arch(target) is not None:
+        # What a GPU computes is compared with a CPU; the log is the GPU's.
+        target, tuned = host_target(options.lanes), None
+    log = read_autotvm_log(tuned, target) if tuned else None
     compile_baseline(module, target, path, log)
 
 

@@ -41,8 +41,8 @@ class LayoutChoice:
 
     @property
     def matters(self) -> bool:
-        """Only kernels for CPUs want such layouts."""
-        return "cpu" in self.target.keys
+        """Kernels for CPUs want blocks of channels, and Winograd's for GPUs transformed weights."""
+        return not {"cpu", "cuda"}.isdisjoint(self.target.keys)
 
     def alter(self, main: relay.Function) -> tvm.IRModule:
         """A module of the function in the layouts that its kernels want, types inferred."""
@@ -51,8 +51,13 @@ class LayoutChoice:
         tuned, blocks = nullcontext(), nullcontext()
         if self.log is not None:
             tuned = self.log.applied()
-            blocks = altering(choose_blocks(module["main"], self.target, self.log))
-        passes = tvm.transform.Sequential([relay.transform.AlterOpLayout(), infer])
+            if "cpu" in self.target.keys:
+                blocks = altering(choose_blocks(module["main"], self.target, self.log))
+        passes = [relay.transform.AlterOpLayout(), infer]
+        if "cuda" in self.target.keys:
+            # Only TVM knows how to transform such weights.
+            passes.insert(1, relay.transform.FoldConstant())
+        passes = tvm.transform.Sequential(passes)
         with tuned, blocks, self.target, tvm.transform.PassContext(opt_level=3):
             return passes(module)
 

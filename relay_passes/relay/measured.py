@@ -16,6 +16,7 @@ from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
+from runtime_ext.backend import cuda_arch, cuda_device
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.cpu_device import CpuDevice
 from runtime_ext.device import KernelProgress
@@ -26,6 +27,7 @@ from runtime_ext.relay.in_place import Arrangement, arrange
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from tvm_ios.cost.log import MeasurementLog
+from tvm_ios.errors import UserError
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.lazy import LazyStatistics
@@ -40,10 +42,16 @@ class MeasuredRelaySearch(ModuleSearch):
     def __init__(
         self, prepared: Prepared, options: MeasuringOptions, progress: Progress | None = None
     ) -> None:
+        _require_kernels_of_tvm(options)
         target = tvm.target.Target(options.target or host_target(options.lanes))
         self._tuned = read_autotvm_log(options.database, target) if options.database else None
         kernels = RelayKernels(target, self._tuned)
-        device = CpuDevice(options.lanes)
+        arch = cuda_arch(target)
+        if arch is None:
+            device = CpuDevice(options.lanes)
+        else:
+            device = cuda_device(arch, options.lanes, "give --cost a device or a log")
+            self.executor = "cuda"
         self._layouts = LayoutChoice(target, self._tuned)
         laid_out = prepared.outliner.in_layouts(self._layouts)
         prepared = replace(prepared, outliner=laid_out)
@@ -124,7 +132,8 @@ class MeasuredRelaySearch(ModuleSearch):
                 for op, unit in zip(units.operators, made, strict=True)
             ),
         )
-        return arrange(graph, list(map(unit_concatenation, made)))
+        joined = map(unit_concatenation, made) if self.executor == "native" else [None] * len(made)
+        return arrange(graph, list(joined))
 
     def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
@@ -142,6 +151,23 @@ class MeasuredRelaySearch(ModuleSearch):
             return None
         found, tunable = self._tuned.coverage(self.prepared.module)
         return LogUse(found, found, tunable - found)
+
+
+def _require_kernels_of_tvm(options: MeasuringOptions) -> None:
+    """Refuse what is asked of kernels that only Relax modules have.
+
+    Raises
+    ------
+    UserError
+        If anything is.
+    """
+    if options.precision not in ("", "float32"):
+        raise UserError(
+            f"kernels of Relay compute in the types of the module, not in {options.precision}: "
+            "leave out --precision, or convert the module by relay.transform.ToMixedPrecision"
+        )
+    if options.cudnn:
+        raise UserError("programs of Relay do not call cuDNN: leave out --cudnn")
 
 
 def _require_no_places(policy: str) -> None:

@@ -98,8 +98,8 @@ def tune_module(
     Raises
     ------
     UserError
-        If the module cannot be scheduled, xgboost is missing, or the log belongs to another target
-        or running process.
+        If the module cannot be scheduled, xgboost is missing, the target is a GPU, or the log
+        belongs to another target or running process.
     """
     if importlib.util.find_spec("xgboost") is None:
         raise UserError(
@@ -111,6 +111,11 @@ def tune_module(
     options = replace(options or MeasuringOptions(), database=None)
     prepared = prepare(module, name)
     search = MeasuredRelaySearch(prepared, options, progress)
+    if search.executor != "native":
+        raise UserError(
+            "AutoTVM's kernels are tuned here for CPUs only: tune for a GPU by TVM's own "
+            "autotvm.XGBTuner where the GPU is, and give its log to --log"
+        )
     with open_autotvm_log(log, search.target) as opened:
         tasks = tuning_tasks(search, progress)
         default = search.sequential_latency()

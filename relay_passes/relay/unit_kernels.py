@@ -18,7 +18,7 @@ from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.relay.executor_graph import read_executor_graph
 from runtime_ext.relay.in_place import code_in_place
-from runtime_ext.relay.library import Sliced, build_library
+from runtime_ext.relay.library import RelayLibrary, Sliced, build_library
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.program import UnitCode
 
@@ -84,7 +84,7 @@ class RelayKernels:
         name = "u" + hashlib.sha256("".join(units).encode()).hexdigest()[:12]
         library = build_library(module, self.target, name, self.log)
         read = read_executor_graph(
-            library.factory.get_graph_json(), (), calls, library.loops, "units"
+            library.factory.get_graph_json(), (), calls, library.forms, "units"
         )
         sliced: Sliced = {}
         for (key, unit), operator, code in zip(
@@ -105,7 +105,8 @@ class RelayKernels:
                 key=key,
                 kernels=tuple(call.symbol for call in code.calls),
             )
-        library = replace(library, sliced=sliced)
+        if isinstance(library, RelayLibrary):
+            library = replace(library, sliced=sliced)
         symbols = {call.symbol for key in units for call in self._compiled[key].code.calls}
         self._functions |= {symbol: library.function(symbol) for symbol in symbols}
 

@@ -17,7 +17,7 @@ from runtime_ext.ir_form import CALLS, OUTPUT_NAMES, SCHEDULE, ModuleError
 from runtime_ext.machine import available_lanes
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
 from runtime_ext.relay.in_place import concatenations, lay_in_place
-from runtime_ext.relay.library import build_library, host_target
+from runtime_ext.relay.library import RelayLibrary, build_library, host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.session import ports
 from tvm_ios.arena.planner import plan_lane_memory, plan_memory
@@ -66,12 +66,15 @@ def build(
     target = tvm.target.Target(target or host_target(lanes))
     tuned = read_autotvm_log(log, target) if log else None
     library = build_library(module, target, log=tuned)
+    # Launches on a GPU are given addresses of whole buffers.
+    on_cpu = isinstance(library, RelayLibrary)
     weights = {name: value.numpy() for name, value in library.factory.get_params().items()}
     calls = [tuple(call) for call in json.loads(str(attributes[CALLS]))]
     read = read_executor_graph(
-        library.factory.get_graph_json(), tuple(weights), calls, library.loops, name
+        library.factory.get_graph_json(), tuple(weights), calls, library.forms, name
     )
-    memory = lay_in_place(read, concatenations(module["main"], calls))
+    joined = concatenations(module["main"], calls)
+    memory = lay_in_place(read, joined if on_cpu else [None] * len(joined))
     keys = {name: content_key(value) for name, value in weights.items()}
 
     def constant_name(units: tuple[int, ...], parameter: int) -> str:
@@ -93,7 +96,7 @@ def build(
         program=program,
         # As in the build of Relax modules.
         memory=plan_lane_memory(program) if UNROLLED_FROM in schedule else plan_memory(program),
-        kernels=replace(library, sliced=memory.sliced),
+        kernels=replace(library, sliced=memory.sliced) if on_cpu else library,
         constants={keys[name]: value for name, value in weights.items()},
         inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
         outputs=ports(program, graph, graph.outputs, names),

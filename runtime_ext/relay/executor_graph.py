@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from runtime_ext.ir_form import ModuleError
-from runtime_ext.relay.loops import KernelLoops
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
+
+
+class KernelForm(Protocol):
+    """What running a kernel takes."""
+
+    @property
+    def scratch(self) -> tuple[BufferType, ...]:
+        """Buffers that it needs besides those that it is given."""
+        ...
+
+    def calls(self, symbol: str, buffers: int) -> tuple[PhaseCall, ...]:
+        """Its phases, on so many buffers that it is given and on its scratch."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,7 @@ def read_executor_graph(
     text: str,
     constants: Sequence[str],
     calls: Sequence[tuple[str, int, int]],
-    loops: Mapping[str, KernelLoops],
+    forms: Mapping[str, KernelForm],
     name: str,
 ) -> UnitGraph:
     """Read what ``relay.build`` made of a scheduled module.
@@ -53,7 +65,7 @@ def read_executor_graph(
         Names of the constants among its nodes.
     calls
         Unit, stage and group of each call of ``main``.
-    loops
+    forms
         Of each kernel.
     name
         Of the model.
@@ -63,7 +75,7 @@ def read_executor_graph(
     ModuleError
         If a later pass changed the calls, or an output is a constant.
     """
-    return _Reader(json.loads(text), frozenset(constants), loops).read(calls, name)
+    return _Reader(json.loads(text), frozenset(constants), forms).read(calls, name)
 
 
 #: A value of the executor's graph: a node and which of its outputs.
@@ -72,7 +84,7 @@ _Entry = tuple[int, int]
 
 class _Reader:
     def __init__(
-        self, data: Mapping[str, Any], constants: frozenset[str], loops: Mapping[str, KernelLoops]
+        self, data: Mapping[str, Any], constants: frozenset[str], forms: Mapping[str, KernelForm]
     ) -> None:
         self.nodes: list[dict[str, Any]] = data["nodes"]
         self.heads: list[_Entry] = [(node, place) for node, place, *_ in data["heads"]]
@@ -80,7 +92,7 @@ class _Reader:
         self.shapes: list[list[int]] = data["attrs"]["shape"][1]
         self.types: list[str] = data["attrs"]["dltype"][1]
         self.constants = constants
-        self.loops = loops
+        self.forms = forms
         self.tensors: list[Tensor] = []
         self.number: dict[_Entry, int] = {}
 
@@ -140,13 +152,13 @@ class _Reader:
         workspaces: list[BufferType] = []
         for node in members:
             symbol = self.nodes[node]["attrs"]["func_name"]
-            arguments = [place[e] for e in (*self._reads(node), *self._writes(node))]
-            if self.loops[symbol].workspace:
-                arguments.append(len(place) + len(workspaces))
-                workspaces.append(BufferType((self.loops[symbol].workspace,), "uint8"))
-            calls += [
-                PhaseCall(*call, tuple(arguments)) for call in self.loops[symbol].calls(symbol)
-            ]
+            buffers = [place[e] for e in (*self._reads(node), *self._writes(node))]
+            form = self.forms[symbol]
+            phases = form.calls(symbol, len(buffers))
+            first = len(place) + len(workspaces)
+            buffers += range(first, first + len(form.scratch))
+            workspaces += form.scratch
+            calls += [replace(c, arguments=tuple(buffers[a] for a in c.arguments)) for c in phases]
         code = UnitCode(
             tuple(self._type(e) for e in (*data, *weights, *outputs)),
             len(outputs),

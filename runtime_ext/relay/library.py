@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
@@ -14,9 +13,11 @@ from typing import Any
 import tvm
 import tvm_ffi
 import tvm_ffi.libinfo
-from tvm import relay
 
+from runtime_ext.backend import cuda_arch
 from runtime_ext.machine import instruction_level
+from runtime_ext.relay.cuda_library import CudaLibrary, build_cuda_library
+from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.loops import KernelLoops, loops_of
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.errors import UserError
@@ -64,8 +65,8 @@ class RelayLibrary:
     ----------
     factory
         The graph executor's factory module.
-    loops
-        Of each kernel.
+    forms
+        The loops of each kernel.
     target
         Of the kernels.
     sliced
@@ -73,7 +74,7 @@ class RelayLibrary:
     """
 
     factory: Any
-    loops: Mapping[str, KernelLoops]
+    forms: Mapping[str, KernelLoops]
     target: tvm.target.Target
     sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[Slice, ...]]])
 
@@ -100,7 +101,7 @@ class RelayLibrary:
         with temporary_folder() as folder:
             self.factory.get_lib().save(str(folder / "kernels.o"))
             adapter = resources.files("runtime_ext.relay").joinpath("adapter.c").read_text()
-            table = [row for kernel in self.loops.items() for row in _rows(*kernel, self.sliced)]
+            table = [row for kernel in self.forms.items() for row in _rows(*kernel, self.sliced)]
             (folder / "adapter.c").write_text("\n".join([adapter, *table, ""]))
             ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi())
             includes = (
@@ -127,27 +128,35 @@ def build_library(
     target: tvm.target.Target,
     name: str = "default",
     log: AutotvmLog | None = None,
-) -> RelayLibrary:
-    """Build every kernel of a scheduled module, with the best records of a log.
+) -> RelayLibrary | CudaLibrary:
+    """Build every kernel of a scheduled module for a CPU or a GPU.
 
-    ``name`` stands in their symbols.
-    Equal calls stay apart, so that the nodes of the executor's graph are the calls of ``main``.
+    Parameters
+    ----------
+    module, target, name, log
+        As of :func:`runtime_ext.relay.factory.make_factory`; a GPU is a target of kind cuda.
+
+    Raises
+    ------
+    UserError
+        As of :func:`runtime_ext.relay.cuda_library.build_cuda_library`.
     """
-    options = {"opt_level": 3, "disabled_pass": ["EliminateCommonSubexpr"]}
-    with log.applied() if log else nullcontext(), tvm.transform.PassContext(**options):
-        factory = relay.build(module, target=target, mod_name=name)
-    loops: dict[str, KernelLoops] = {}
+    if cuda_arch(target) is not None:
+        return build_cuda_library(module, target, name, log)
+    factory = make_factory(module, target, name, log)
+    forms: dict[str, KernelLoops] = {}
     for name, info in factory.function_metadata.items():
         for function in info.tir_primfuncs.values():
-            loops[str(name)] = loops_of(function.body)
-    return RelayLibrary(factory, loops, target)
+            forms[str(name)] = loops_of(function.body)
+    return RelayLibrary(factory, forms, target)
 
 
 def _rows(kernel: str, loops: KernelLoops, sliced: Sliced) -> Iterator[str]:
     """What the adapter is to export for a kernel."""
     yield f"TVM_IOS_KERNEL({kernel})"
     count = len(loops.tiles)
-    for phase, (symbol, tiles) in enumerate(loops.calls(kernel)):
+    for phase, call in enumerate(loops.calls(kernel, 0)):
+        symbol, tiles = call.symbol, call.tiles
         forms = {symbol: ()} | {n: slices for n, (of, slices) in sliced.items() if of == symbol}
         for name, slices in forms.items():
             rows = [f"{{{s.argument}, {s.axis}, {s.extent}, {s.offset}}}" for s in slices]

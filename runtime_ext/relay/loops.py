@@ -9,7 +9,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.program import ALIGNMENT
+from tvm_ios.program import ALIGNMENT, BufferType, PhaseCall
 
 #: More would not balance lanes better. Each costs a call, and loops may be over single elements.
 MOST_TILES = 128
@@ -34,11 +34,28 @@ class KernelLoops:
     tiles: tuple[int, ...]
     workspace: int = 0
 
-    def calls(self, symbol: str) -> tuple[tuple[str, int], ...]:
-        """For each phase its function in the exported library and its tiles."""
+    @property
+    def scratch(self) -> tuple[BufferType, ...]:
+        """What the loops share, as a buffer."""
+        return (BufferType((self.workspace,), "uint8"),) if self.workspace else ()
+
+    def calls(self, symbol: str, buffers: int) -> tuple[PhaseCall, ...]:
+        """For each phase the call of its function in the exported library.
+
+        Parameters
+        ----------
+        symbol
+            Of the kernel.
+        buffers
+            How many it takes: the arguments of each call, and :attr:`scratch` after them.
+        """
+        arguments = tuple(range(buffers + len(self.scratch)))
         if len(self.tiles) < 2:
-            return ((symbol, self.tiles[0] if self.tiles else 1),)
-        return tuple((f"{symbol}__{phase}", tiles) for phase, tiles in enumerate(self.tiles))
+            return (PhaseCall(symbol, self.tiles[0] if self.tiles else 1, arguments),)
+        return tuple(
+            PhaseCall(f"{symbol}__{phase}", tiles, arguments)
+            for phase, tiles in enumerate(self.tiles)
+        )
 
 
 def loops_of(body: Any) -> KernelLoops:

@@ -25,6 +25,7 @@ _FORMAT = 0.2
 Workload = tuple[Any, ...]
 #: What of a configuration of TVM's templates for x86 says how channels are blocked.
 BLOCK_KNOBS = frozenset({"tile_ic", "tile_oc"})
+_WINOGRAD = "conv2d_nchw_winograd"
 #: Channels in a block of what a convolution reads, and of what it makes.
 Blocks = tuple[int, int]
 
@@ -96,8 +97,8 @@ class AutotvmLog:
         AutoTVM builds the others with default schedules and says nothing.
         """
         tasks = autotvm.task.extract_from_program(module["main"], target=self.target, params={})
-        known = {(i.task.name, i.task.args) for i, result in self.records if not result.error_no}
-        wanted = {(task.name, on_nchw((task.name, *task.args))[0][1:]) for task in tasks}
+        known = {(i.task.name, *i.task.args) for i, result in self.records if not result.error_no}
+        wanted = {on_nchw((task.name, *task.args))[0] for task in tasks}
         return len(wanted & known), len(wanted)
 
 
@@ -116,7 +117,9 @@ class _History(autotvm.task.ApplyHistoryBest):
         if found is not None:
             return found
         whole, blocks = on_nchw(workload)
-        known = None if blocks is None else self._log.best(whole).get(blocks)
+        if blocks is None:
+            return super()._query_inside(target, whole)
+        known = self._log.best(whole).get(blocks)
         return None if known is None else known.config
 
 
@@ -128,8 +131,20 @@ def _is_blocked(workload: Workload) -> bool:
 def on_nchw(workload: Workload) -> tuple[Workload, Blocks | None]:
     """A convolution on blocks of channels as the one on NCHW that it was, and its blocks.
 
-    Other operators come as they are, with None.
+    One whose weights were transformed comes as the one that it was, with None, and other operators
+    as they are.
     """
+    if workload[0] == f"{_WINOGRAD}_without_weight_transform.cuda":
+        _, data, (tensor, kernel, dtype), *rest = workload
+        alpha, _, before, after = kernel
+        # As TVM chooses the tiles of results.
+        extent = alpha + 1 - (4 if data[1][2] % 8 == 0 else 2)
+        return (
+            f"{_WINOGRAD}.cuda",
+            data,
+            (tensor, (after, before, extent, extent), dtype),
+            *rest,
+        ), None
     if not _is_blocked(workload) or len(workload[1][1]) != 5:
         return workload, None
     name, (tensor, data, dtype), (_, kernel, kernel_dtype), *rest = workload

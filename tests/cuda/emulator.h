@@ -78,6 +78,12 @@ inline float __int_as_float(int bits) {
   return value;
 }
 
+inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+inline float __powf(float x, float y) { return powf(x, y); }
+inline float __sinf(float x) { return sinf(x); }
+inline float __cosf(float x) { return cosf(x); }
+
 struct Extent {
   int x, y, z;
 };

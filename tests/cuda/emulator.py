@@ -11,7 +11,7 @@ import ctypes
 import hashlib
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from cpp_compiler import compiler
 
 from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.prelude import PRELUDE
 
 Array = np.ndarray[Any, Any]
@@ -66,6 +67,34 @@ class Emulator:
             buffer[...] = made.reshape(buffer.shape)
 
 
+def for_stand_in(kernels: Mapping[str, CudaKernel], room: Path) -> dict[str, Launchable]:
+    """Kernels, by symbol, as the stand-in driver takes them; ``room`` is a folder for files."""
+    source, library = room / "kernels.cc", room / "kernels.so"
+    different = {kernel.entry: kernel for kernel in kernels.values()}.values()
+    text = [f'#include "{_HEADER}"', *map(_for_cpu, different)]
+    for kernel in different:
+        block = ", ".join(map(str, kernel.block))
+        text.append(
+            f"""
+extern "C" int {kernel.entry}_emulated_parameters = {len(kernel.parameters)};
+extern "C" int {kernel.entry}_emulated(void** buffers, const unsigned* grid) {{
+  const int extents[] = {{(int)grid[0], (int)grid[1], (int)grid[2]}}, block[] = {{{block}}};
+  return run_{kernel.entry}(buffers, extents, block, 0) ? 0 : 1;
+}}"""
+        )
+    source.write_text("\n".join(text))
+    command = [compiler(), "-std=c++17", "-O1", "-w", "-fpermissive", "-shared", "-fPIC"]
+    built = subprocess.run(
+        [*command, "-o", str(library), str(source)], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr[:3000]
+    code = library.read_bytes()
+    return {
+        symbol: Launchable(f"{k.entry}_emulated", k.grid, k.block, k.dynamic_shared_bytes, code)
+        for symbol, k in kernels.items()
+    }
+
+
 class _Guarded:
     def __init__(self, buffer: Array) -> None:
         fill = np.nan if buffer.dtype.kind == "f" else 77
@@ -87,9 +116,7 @@ class _Guarded:
 def _for_cpu(kernel: CudaKernel) -> str:
     """The kernel, and a function that runs it on given addresses."""
     assert kernel.source.startswith(PRELUDE)
-    code = re.sub(
-        r"__shared__ alignas\((\d+)\)", r"alignas(\1) static", kernel.source[len(PRELUDE) :]
-    )
+    code = re.sub(r"__shared__ (alignas\(\d+\) )?", r"\1static ", kernel.source[len(PRELUDE) :])
     # Nothing is copied behind a thread's back here, so there is nothing to wait for.
     code = re.sub(r'asm volatile\("cp\.async\.(commit|wait)_group.*\);', "", code)
     count = len(kernel.parameters)

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cpp_compiler import compiler
-from emulator import _HEADER, _for_cpu
+from emulator import for_stand_in
 from test_on_stand_in import build_stand_in
 
 from relay_passes.bundle import redrawn, write_bundle
@@ -45,30 +44,7 @@ def emulate(search: MeasuredSearch, path: Path, room: Path) -> None:
     symbols = read_bundle(path).forms.symbols
     own = [s for s in symbols if isinstance(compiled.function(s), Launchable)]
     kernels = {s: compiled.kernel(s) for s in own}
-    source, library = room / "kernels.cc", room / "kernels.so"
-    different = {kernel.entry: kernel for kernel in kernels.values()}.values()
-    text = [f'#include "{_HEADER}"', *map(_for_cpu, different)]
-    for kernel in different:
-        block = ", ".join(map(str, kernel.block))
-        text.append(
-            f"""
-extern "C" int {kernel.entry}_emulated_parameters = {len(kernel.parameters)};
-extern "C" int {kernel.entry}_emulated(void** buffers, const unsigned* grid) {{
-  const int extents[] = {{(int)grid[0], (int)grid[1], (int)grid[2]}}, block[] = {{{block}}};
-  return run_{kernel.entry}(buffers, extents, block, 0) ? 0 : 1;
-}}"""
-        )
-    source.write_text("\n".join(text))
-    command = [compiler(), "-std=c++17", "-O1", "-w", "-fpermissive", "-shared", "-fPIC"]
-    built = subprocess.run(
-        [*command, "-o", str(library), str(source)], capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stderr[:3000]
-    code = library.read_bytes()
-    made = {
-        symbol: Launchable(f"{k.entry}_emulated", k.grid, k.block, k.dynamic_shared_bytes, code)
-        for symbol, k in kernels.items()
-    }
+    made = for_stand_in(kernels, room)
     _, others = read_kernels(path / KERNELS)
     write_kernels(room / "kernels", "sm_90", {**others, **made})
     (path / KERNELS).write_bytes(gzip.compress((room / "kernels").read_bytes(), 1))

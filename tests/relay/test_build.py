@@ -27,7 +27,7 @@ from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.lazy import Budget
 
 
-def _mixed(s: RelaySketch, x: Any) -> Any:
+def mixed(s: RelaySketch, x: Any) -> Any:
     """Merged convolutions, kernels of one and of several tiles, a reshape, a tuple, a scratch."""
     y = branches(s, x)
     low, high = relay.split(relay.nn.max_pool2d(y, (3, 3), padding=(1, 1)), [9], axis=1)
@@ -38,7 +38,7 @@ def _mixed(s: RelaySketch, x: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def built() -> Any:
-    module = module_of([(1, 3, 9, 9)], _mixed)
+    module = module_of([(1, 3, 9, 9)], mixed)
     prepared = prepare(module)
     return build(apply_schedule(prepared, merge_first(prepared)), lanes=2), module
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from uncompiled import leave_uncompiled
+
+from runtime_ext.executable import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 
@@ -24,8 +27,10 @@ def test_the_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "params": {"weight": tvm.nd.array(np.ones((4, 3, 3, 3), "float32"))},
         "image": np.ones((1, 3, 8, 8), "float32"),
     }
+    leave_uncompiled(monkeypatch)
     monkeypatch.chdir(tmp_path)
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
     exec(code, given)
     np.testing.assert_allclose(given["scores"], np.full((1, 4, 6, 6), 27), rtol=1e-6)
     assert (tmp_path / "out" / "program.json").exists()
+    assert load(tmp_path / "gpu").arch == "sm_90"

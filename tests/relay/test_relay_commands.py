@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from small_models import write_small_model
 from typer.testing import CliRunner
+from uncompiled import leave_uncompiled
 
+from runtime_ext.executable import load
 from runtime_ext.relay.library import host_target
 from tvm_ios.cli import app
 
@@ -61,6 +63,26 @@ def test_optimize_and_run_with_a_schedule_found_without_tvm(model: Path, tmp_pat
     assert output.std() > 0.1
 
 
+def test_what_a_gpu_is_needed_for_is_not_done_without(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_uncompiled(monkeypatch)
+    gpu, out = (*RELAY, "--target", "cuda", "--arch", "sm_90"), tmp_path / "out"
+    found = command("optimize", model, *gpu, "-o", out, "--json")
+    assert found["target"] == "sm_90"
+    assert found["not_measured"].startswith("not measured, neither time nor results")
+    assert "rammer" not in [row["policy"] for row in found["policies"]]
+    assert load(out).arch == "sm_90"
+    measured = command("schedule", model, *gpu, "--cost", "measured", code=1)
+    assert "stages can only be measured on an sm_90 GPU" in measured
+    assert measured.endswith("give --cost a device or a log")
+    tuned = command("tune", model, *gpu, "--log", tmp_path / "log", code=1)
+    assert "tuned here for CPUs only: tune for a GPU by TVM's own autotvm.XGBTuner" in tuned
+    half = command("optimize", model, *gpu, "--precision", "float16", code=1)
+    assert "compute in the types of the module, not in float16: leave out --precision" in half
+    assert "do not call cuDNN" in command("optimize", model, *gpu, "--cudnn", code=1)
+
+
 @pytest.mark.slow
 def test_bench_beside_the_graph_executor(model: Path) -> None:
     options = ["--against", "tvm", "--policy", "greedy", "--lanes", 2, "--rounds", 6, "--json"]
@@ -75,7 +97,6 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
     assert "choose the dialect relay" in relax
     tiles = command("optimize", model, *RELAY, "--policy", "rammer", code=1)
     assert "the policy 'rammer' places tiles" in tiles
-    assert "for CPUs only" in command("optimize", model, *RELAY, "--target", "cuda", code=2)
     compact = command("tune", model, *RELAY, "--log", tmp_path / "log", "--compact", code=1)
     assert "AutoTVM logs are only added to: leave out --compact" in compact
     nothing = command("optimize", model, *RELAY, "--log", tmp_path / "none.log", code=1)

@@ -153,8 +153,6 @@ def measuring_options(
     cudnn: bool | None = None,
 ) -> MeasuringOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
-    if dialect is Dialect.relay and target is TargetKind.cuda:
-        raise typer.BadParameter("Relay modules are built for CPUs only", param_hint="'--target'")
     from runtime_ext.machine import available_lanes
     from runtime_ext.targets import target_of
 
