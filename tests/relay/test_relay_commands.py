@@ -46,6 +46,9 @@ def test_both_ways_of_reading_a_model_say_the_same(arguments: list[str], model: 
 def test_optimize_and_run_with_a_schedule_found_without_tvm(model: Path, tmp_path: Path) -> None:
     schedule = tmp_path / "schedule.json"
     command("schedule", model, "--cost", "v100", "-o", schedule, "--json")
+    written = json.loads(schedule.read_text())
+    kernels = {str(unit): "fine" for unit in range(len(written["units"]))}
+    schedule.write_text(json.dumps(written | {"kernels": kernels}))
     out = tmp_path / "out"
     options = ["--policy", "ios-both", "--schedule", schedule, "--lanes", 2, "-o", out, "--json"]
     found = command("optimize", model, *RELAY, *options, "--max-measurements", 2)
@@ -53,6 +56,8 @@ def test_optimize_and_run_with_a_schedule_found_without_tvm(model: Path, tmp_pat
     assert set(by_policy) == {"tvm", "sequential", "ios-both", "given"}
     assert max(row["max_rel_error"] for row in by_policy.values()) <= 1e-4
     assert found["search"]["tuned"] is None
+    (note,) = found["notes"]
+    assert f"names of {len(kernels)} units" in note
     result = tmp_path / "result.npz"
     command("run", out, "--output", result, "--repeat", 1, "--json")
     with np.load(result) as arrays:
