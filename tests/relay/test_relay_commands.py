@@ -83,6 +83,8 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
     assert "for CPUs only" in command("optimize", model, *RELAY, "--target", "cuda", code=2)
     compact = command("tune", model, *RELAY, "--log", tmp_path / "log", "--compact", code=1)
     assert "AutoTVM logs are only added to: leave out --compact" in compact
+    blocks = command("tune", model, "--log", tmp_path / "log", "--all-blocks", code=2)
+    assert "only AutoTVM tries blocks: give --dialect relay" in blocks
     nothing = command("optimize", model, *RELAY, "--log", tmp_path / "none.log", code=1)
     assert "none.log cannot be read" in nothing
     module = tmp_path / "module.json"
