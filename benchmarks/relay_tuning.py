@@ -8,7 +8,9 @@ Runs with the TVM that has Relay, while nothing else runs; the second line then 
 ``--seconds`` is for each network, beside a minute or two to extract the tasks and to measure all
 units before and after. It can be stopped and started at will: trials are written at once and are
 not made again, and rounds go on where the network may gain most. With ``--pick`` only the best
-record of each operator stays in the log, as AutoTVM's own ``--mode pick`` chooses them.
+record of each operator stays in the log, as AutoTVM's own ``--mode pick`` chooses them. With
+``--all-blocks`` half of the trials look into other blocks of channels than TVM's own, for
+``benchmarks/relay_blocks.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def tune(name: str, folder: Path, lanes: int, trials: int, seconds: float | None) -> None:
+def tune(
+    name: str, folder: Path, lanes: int, trials: int, seconds: float | None, all_blocks: bool
+) -> None:
     """Tune a network, or go on with it, and say what came of it."""
     from relay import logits_of
 
@@ -36,6 +40,7 @@ def tune(name: str, folder: Path, lanes: int, trials: int, seconds: float | None
             options=MeasuringOptions(lanes=lanes),
             trials=trials,
             time_limit=seconds,
+            all_blocks=all_blocks,
             progress=update,
             tuning=lambda done, total, *_: update("tuning", done, total),
         )
@@ -69,13 +74,15 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=512, help="of each operator, at most")
     parser.add_argument("--seconds", type=float, help="of tuning, for each network")
     parser.add_argument("--pick", action="store_true", help="only keep the best records")
+    parser.add_argument("--all-blocks", action="store_true", help="not only TVM's own")
     given = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = str(given.lanes)
     for name in given.networks:
         if given.pick:
             pick(given.folder / f"{name}.log")
         else:
-            tune(name, given.folder, given.lanes, given.trials, given.seconds)
+            limits = given.trials, given.seconds, given.all_blocks
+            tune(name, given.folder, given.lanes, *limits)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class Dialect:
     compile_baseline
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles
-        Whether policies that place tiles can be measured.
+        Whether schedules can choose units' rKernels and place their tiles.
     """
 
     name: str

@@ -102,7 +102,8 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     """The scheduled module: units outlined, merged operators in the IR, the schedule attached.
 
     With instances each of these has units of its own; the attached schedule is one of them, and
-    holds the given one as ``unrolled_from``.
+    holds the given one as ``unrolled_from``. What a dialect cannot do (:func:`left_out_of`) is not
+    in it.
 
     Raises
     ------
@@ -111,6 +112,8 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     """
     schedule.validate(prepared.units)
     dialect = prepared.dialect
+    if not dialect.places_tiles:
+        schedule = schedule.of_stages_alone
     attached: dict[str, Any] = {}
     if schedule.instances is not None:
         from relay_passes.instance_schedule import unroll_schedule
@@ -120,6 +123,20 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     scheduled = dialect.outline(prepared.module, prepared.outliner, schedule)
     text = json.dumps(schedule.to_json(prepared.units) | attached)
     return scheduled.with_attr(SCHEDULE, dialect.attribute(text))
+
+
+def left_out_of(schedule: Schedule, dialect: Dialect) -> str | None:
+    """What a schedule chooses that a dialect's programs have no choice of; None if that is nothing.
+
+    One sentence for people.
+    """
+    if dialect.places_tiles or schedule.of_stages_alone == schedule:
+        return None
+    return (
+        f"of the schedule {schedule.policy!r} the stages and groups apply, but the kernels that it "
+        f"names of {len(schedule.kernels)} units and the places of tiles in "
+        f"{len(schedule.placements)} stages are for Relax"
+    )
 
 
 def schedule_of(module: tvm.IRModule) -> Schedule | None:

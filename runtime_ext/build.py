@@ -16,7 +16,7 @@ from runtime_ext.machine import available_lanes, cache_folder
 from runtime_ext.session import ports
 from tvm_ios.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.errors import UserError
-from tvm_ios.lower import lower_stages
+from tvm_ios.lower import lower_stages, recorded_latency
 from tvm_ios.program import UnitCode
 from tvm_ios.program_builder import ConstantName
 from tvm_ios.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage
@@ -105,22 +105,13 @@ def build(
         merged, constant_name = fused.merged, fused.constant_name
         constants |= fused.tables
 
-    known = {unit: s for unit, s in read.unit_latencies.items() if len(s) >= lanes}
-
-    def unit_latency(unit: int, count: int) -> float:
-        # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.
-        return known[unit][count - 1] if unit in known else 1 / count
-
-    # As many groups as lanes have one each, whatever they take.
-    shared = (s for s in read.stages if len(s.groups) not in (1, lanes))
-    side_by_side = (unit for s in shared for unit in s.units)
     program = lower_stages(
         graph,
         read.stages,
         code,
         merged,
         lanes=lanes,
-        unit_latency=unit_latency if known and all(u in known for u in side_by_side) else None,
+        unit_latency=recorded_latency(read.stages, read.unit_latencies, lanes),
         constant_name=constant_name,
         parts=memory.parts,
         placements=read.placements,

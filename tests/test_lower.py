@@ -8,7 +8,7 @@ from random_units import VECTOR, Case, cases
 
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.happens_before import RaceError, check_races, ordered_launches
-from tvm_ios.lower import lower, lower_stages, written_arguments
+from tvm_ios.lower import lower, lower_stages, recorded_latency, written_arguments
 from tvm_ios.placement import Share
 from tvm_ios.program import BufferType, Launch, PhaseCall, Program, Role, UnitCode, Wait
 from tvm_ios.program_builder import LoweringError, tensor_names
@@ -184,6 +184,20 @@ def test_measured_latencies_size_teams_and_narrow_units() -> None:
         unit_latency=lambda unit, lanes: abs(lanes - 2) + 1.0,
     )
     assert all(lanes == {0, 1} for lanes in lanes_of(program).values())
+
+
+def test_recorded_latencies_count_if_they_say_how_to_share_lanes() -> None:
+    concurrent = Stage(Strategy.CONCURRENT, ((0,), (1,), (2,)))
+    stages = (concurrent, Stage(Strategy.CONCURRENT, ((3,),)))
+    times = {unit: (unit + 2.0, 1.0) for unit in range(3)}
+    latency = recorded_latency(stages, times, 2)
+    assert latency is not None
+    assert [latency(unit, 1) for unit in range(4)] == [2.0, 3.0, 4.0, 1.0]
+    assert latency(3, 2) < latency(3, 1), "a unit of its own stage takes all lanes"
+    del times[1]
+    assert recorded_latency(stages, times, 2) is None
+    assert recorded_latency(stages, times, 3) is None, "nobody measured on three"
+    assert recorded_latency(stages[1:], times, 2) is not None
 
 
 def test_scratch_makes_no_unit_wait_for_another() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.graph import OpGraph, bits
+from tvm_ios.placement import Share
 from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
 
 CONCURRENT, MERGE = Strategy.CONCURRENT, Strategy.MERGE
@@ -203,6 +204,17 @@ def test_kernels_are_of_units_that_there_are(kernels: dict[int, str], sentence: 
     graph, made = full()
     with pytest.raises(ScheduleError, match=sentence):
         replace(made, kernels=kernels).validate(graph)
+
+
+def test_of_stages_alone_co_scheduled_units_run_one_after_another() -> None:
+    graph = diamond()
+    whole = stage(tuple(range(len(graph))), strategy=Strategy.CO_SCHEDULE)
+    placement = tuple(Share(unit, 0, 0, 0, 1) for unit in range(len(graph)))
+    made = schedule(graph, whole, kernels={0: "fine"}, placements={0: placement})
+    made.validate(graph)
+    left = made.of_stages_alone
+    left.validate(graph)
+    assert left == schedule(graph, stage(whole.units))
 
 
 def test_latencies_of_units_are_positive_and_travel() -> None:

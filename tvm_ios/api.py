@@ -121,7 +121,7 @@ def optimize(
     """
     from relay_passes.load import load_model
     from relay_passes.measuring_options import MeasuringOptions
-    from relay_passes.prepare import prepare, require_computed_outputs
+    from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
     from runtime_ext.package import require_writable
 
     require_writable(output)
@@ -186,6 +186,7 @@ def optimize(
         stages_measured=search.timer.stages_measured,
         complete=all(s.complete for s in took),
         left_out=tuple(dict.fromkeys(reason for s in took for reason in s.left_out)),
+        notes=tuple(filter(None, (left_out_of(s, loaded.dialect) for s in given.values()))),
         tuned=search.log_use(),
         seconds=watch.laps,
     )
@@ -223,7 +224,7 @@ def compile_unmeasured(
         If the model cannot be read, compiled or scheduled; one sentence says why.
     """
     from relay_passes.load import load_model
-    from relay_passes.prepare import prepare, require_computed_outputs
+    from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
     from runtime_ext.backend import cuda_arch
     from runtime_ext.package import require_writable
     from tvm_ios.search.described import described_schedule
@@ -262,6 +263,7 @@ def compile_unmeasured(
         target=cuda_arch(target) or str(target.attrs["mcpu"]),
         memory=built.memory,
         executable=output,
+        notes=tuple(filter(None, [left_out_of(found[kept], loaded.dialect)])),
     )
 
 

@@ -142,6 +142,38 @@ def lower_stages(
     return builder.program(writer.lanes())
 
 
+def recorded_latency(
+    stages: Sequence[Stage], recorded: Mapping[int, Sequence[float]], lanes: int
+) -> UnitLatency | None:
+    """What a schedule says that units take, as :func:`lower_stages` wants it.
+
+    Parameters
+    ----------
+    stages
+        All stages; what they merge is one unit.
+    recorded
+        For units that were measured the seconds on 1, 2, ... lanes.
+    lanes
+        Execution units to use.
+
+    Returns
+    -------
+    UnitLatency or None
+        None if that does not say how the groups of some stage are to share the lanes.
+    """
+    known = {unit: seconds for unit, seconds in recorded.items() if len(seconds) >= lanes}
+    # As many groups as lanes have one each, whatever they take.
+    shared = (stage for stage in stages if len(stage.groups) not in (1, lanes))
+    if not known or any(unit not in known for stage in shared for unit in stage.units):
+        return None
+
+    def latency(unit: int, count: int) -> float:
+        # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.
+        return known[unit][count - 1] if unit in known else 1 / count
+
+    return latency
+
+
 def written_arguments(codes: Iterable[UnitCode]) -> dict[str, frozenset[int]]:
     """For each kernel symbol the positions of the arguments that it may write.
 

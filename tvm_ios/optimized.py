@@ -41,6 +41,8 @@ class Optimized:
         False if a search's budget ended it before its optimum was proven.
     left_out
         Why programs were not tried that cannot be built, a sentence each.
+    notes
+        What does not apply of a schedule that was given, a sentence each.
     tuned
         Kernels that the tuning log has, that are used, and that it has not; None without a log.
     seconds
@@ -63,6 +65,7 @@ class Optimized:
     stages_measured: int
     complete: bool
     left_out: tuple[str, ...]
+    notes: tuple[str, ...]
     tuned: LogUse | None
     seconds: Mapping[str, float]
 
@@ -89,6 +92,8 @@ class Compiled:
         Where the executable's intermediate buffers lie.
     executable
         Where it went.
+    notes
+        What does not apply of the kept schedule, a sentence each.
     """
 
     model: str
@@ -99,6 +104,7 @@ class Compiled:
     target: str
     memory: PlannedMemory
     executable: Path
+    notes: tuple[str, ...]
 
     @property
     def not_measured(self) -> str:

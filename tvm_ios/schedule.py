@@ -121,6 +121,18 @@ class Schedule:
         """What the program depends on, whatever fields a schedule may gain."""
         return replace(self, policy="", device="", batch=0, latencies=())
 
+    @property
+    def of_stages_alone(self) -> Schedule:
+        """The same stages, but no kernels are chosen and no rTasks placed.
+
+        Co-scheduled units run one after another, each on all lanes.
+        """
+        stages = tuple(
+            Stage(Strategy.CONCURRENT, stage.groups) if position in self.placements else stage
+            for position, stage in enumerate(self.stages)
+        )
+        return replace(self, stages=stages, kernels={}, placements={})
+
     def validate(self, graph: OpGraph) -> None:
         """Check this schedule against a graph of units.
 

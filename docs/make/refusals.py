@@ -309,6 +309,7 @@ def rows() -> dict[str, list[Row]]:
                 "tvm-ios bundle m.onnx --target cuda --log db",
                 tuning_log,
             ),
+            Row("blocks to try without Relay", "tvm-ios tune m.onnx --log new --all-blocks"),
             Row(
                 "tuning for a GPU that is not here",
                 "tvm-ios tune m.onnx --target cuda --log new",

@@ -104,8 +104,7 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
 
     The calls are bound by ``let``, so that order and names stand in the text and the graph executor
     runs them in this order. What differs between equal units is not in their functions but in the
-    module attribute ``ios.calls``: TVM compiles each kernel once. What a schedule says of rKernels
-    and tiles holds for the kernels of Relax and is left out.
+    module attribute ``ios.calls``: TVM compiles each kernel once.
 
     Raises
     ------

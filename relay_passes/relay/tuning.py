@@ -31,13 +31,14 @@ def tune_model(
     trials: int = 64,
     time_limit: float | None = None,
     compacted: bool = False,
+    all_blocks: bool = False,
     progress: Progress | None = None,
     tuning: Tuning | None = None,
 ) -> TuningResult:
     """Tune a model's operators by AutoTVM; parameters as of :func:`relay_passes.tuning.tune_model`.
 
     ``log`` is a file: an AutoTVM log of format 0.2, to which trials are added and which any
-    ``autotvm.apply_history_best`` reads.
+    ``autotvm.apply_history_best`` reads. ``all_blocks`` as of :func:`tune_module`.
 
     Raises
     ------
@@ -58,6 +59,7 @@ def tune_model(
         options=options,
         trials=trials,
         time_limit=time_limit,
+        all_blocks=all_blocks,
         progress=progress,
         tuning=tuning,
     )
@@ -71,6 +73,7 @@ def tune_module(
     options: MeasuringOptions | None = None,
     trials: int = 64,
     time_limit: float | None = None,
+    all_blocks: bool = False,
     progress: Progress | None = None,
     tuning: Tuning | None = None,
 ) -> TuningResult:
@@ -90,6 +93,10 @@ def tune_module(
         Configurations of each operator that are tried, at most, earlier runs included.
     time_limit
         Seconds after which no further round begins; None for no limit.
+    all_blocks
+        Spend half of the trials on other blocks of channels than TVM's own. Whoever then uses the
+        log without :class:`relay_passes.IOSSchedule` gets the fastest kernel of each convolution,
+        whatever transforms that costs.
     progress
         Called with (what, done, total) while the model is prepared.
     tuning
@@ -128,7 +135,7 @@ def tune_module(
                 tuning(done, total, default - saved / options.lanes, default)
 
         with TrialTimer() as timer:
-            kernels = tune(tasks, opened, timer, trials, time_limit, report)
+            kernels = tune(tasks, opened, timer, trials, time_limit, report, all_blocks=all_blocks)
         seconds = time.perf_counter() - begin
     tuned = default
     if kernels:

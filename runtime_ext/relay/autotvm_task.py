@@ -87,6 +87,11 @@ def keep_layout(task: Any, default: int) -> None:
         )
 
 
+def free_layout(task: Any) -> None:
+    """Let a task's space have all layouts again."""
+    task.config_space.multi_filter(None)
+
+
 def _value(entity: Any) -> Any:
     """What an entity says: of a split all extents but the first, which follows from them."""
     if hasattr(entity, "size"):

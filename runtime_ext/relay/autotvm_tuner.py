@@ -11,7 +11,12 @@ import numpy as np
 from tvm import autotvm
 from tvm.autotvm.tuner import XGBTuner
 
-from runtime_ext.relay.autotvm_task import AutotvmTask, default_index, keep_layout
+from runtime_ext.relay.autotvm_task import (
+    AutotvmTask,
+    default_index,
+    free_layout,
+    keep_layout,
+)
 from runtime_ext.relay.tuning_file import OpenAutotvmLog, Record
 
 #: Trials a round. Each begins with a server for the runs and a fit of the cost model.
@@ -60,13 +65,16 @@ def tune(
     trials: int,
     seconds: float | None,
     progress: Progress,
+    *,
+    all_blocks: bool = False,
 ) -> tuple[TunedOperator, ...]:
     """Tune tasks into a log; what it already holds is not tried again.
 
     Operators of the model that the log does not know have a round first, those of the most
     arithmetic before the others; then rounds go where the model may gain most. A task's first
     trial is what TVM does without a log, and the others keep its layouts of data, so that what is
-    faster alone is faster in the model.
+    faster alone is faster in the model. With ``all_blocks`` every second round of a task looks into
+    all blocks of channels.
 
     Parameters
     ----------
@@ -82,6 +90,9 @@ def tune(
         After which no further round begins; None for no limit.
     progress
         Told how it goes.
+    all_blocks
+        For those who choose among blocks for the whole network, as
+        :mod:`relay_passes.relay.channel_blocks` does.
 
     Returns
     -------
@@ -89,7 +100,7 @@ def tune(
         Of tasks that some trial of succeeded.
     """
     begin = time.perf_counter()
-    states = [_State.of(task, log.records) for task in tasks]
+    states = [_State.of(task, log.records, all_blocks) for task in tasks]
 
     def report() -> None:
         total = sum(len(state.tried) + state.room(trials) for state in states)
@@ -112,17 +123,18 @@ class _State:
 
     task: AutotvmTask
     default: int | None
+    all_blocks: bool = False
     records: list[Record] = field(default_factory=list)
     times: dict[int, float] = field(default_factory=dict)
     tried: set[int] = field(default_factory=set)
     new: int = 0
 
     @staticmethod
-    def of(task: AutotvmTask, records: Sequence[Record]) -> _State:
+    def of(task: AutotvmTask, records: Sequence[Record], all_blocks: bool) -> _State:
         """What a log knows of a task."""
         inner = task.task
-        state = _State(task, default_index(inner))
-        if state.default is not None:
+        state = _State(task, default_index(inner), all_blocks)
+        if state.default is not None and not all_blocks:
             keep_layout(inner, state.default)
         known: list[Record] = []
         for given, result in records:
@@ -168,24 +180,33 @@ class _State:
 
     def run_round(self, count: int, measure: Measure) -> list[Record]:
         """Try so many configurations, TVM's default first of all."""
+        task = self.task.task
+        configs: list[Any] = []
+        if self.all_blocks and self.default is not None and len(self.tried) // _ROUND % 2 == 0:
+            keep_layout(task, self.default)
+            configs = self._choose(count)
+            free_layout(task)
+        made = measure(task, configs or self._choose(count))
+        self.new += len(made)
+        self.take(made)
+        return made
+
+    def _choose(self, count: int) -> list[Any]:
+        """So many configurations of the space as it is confined now, or all that are left."""
         task, space = self.task.task, self.task.task.config_space
         configs: list[Any] = []
         if self.default is not None and self.default not in self.tried:
             configs.append(space.get(self.default))
-        chosen = {config.index for config in configs} | self.tried
-        if len(space) <= count + len(self.tried):
+        tried = set(filter(space.is_index_valid, self.tried))
+        chosen = {config.index for config in configs} | tried
+        if len(space) <= count + len(tried):
             left = filter(space.is_index_valid, range(space.range_length))
-            configs += [space.get(index) for index in left if index not in chosen]
-        else:
-            tuner = XGBTuner(task, plan_size=_ROUND, feature_type="knob", num_threads=1)
-            if self.records:
-                tuner.update(*zip(*self.records, strict=True))
-            tuner.visited |= chosen
-            configs += tuner.next_batch(count - len(configs))
-        made = measure(task, configs)
-        self.new += len(made)
-        self.take(made)
-        return made
+            return configs + [space.get(index) for index in left if index not in chosen]
+        tuner = XGBTuner(task, plan_size=_ROUND, feature_type="knob", num_threads=1)
+        if records := [record for record in self.records if record[0].config.index in tried]:
+            tuner.update(*zip(*records, strict=True))
+        tuner.visited |= chosen
+        return configs + tuner.next_batch(count - len(configs))
 
     def result(self) -> TunedOperator:
         """What is known now."""

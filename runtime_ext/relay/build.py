@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from runtime_ext.relay.library import RelayLibrary, build_library, host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.session import ports
 from tvm_ios.arena.planner import plan_lane_memory, plan_memory
-from tvm_ios.lower import lower_stages
-from tvm_ios.schedule import UNROLLED_FROM, Stage, Strategy
+from tvm_ios.lower import lower_stages, recorded_latency
+from tvm_ios.schedule import UNROLLED_FROM, Schedule, Stage, Strategy
 
 
 def build(
@@ -81,11 +82,13 @@ def build(
         unit = units[0]
         return keys[read.constants[unit][parameter - len(read.graph.operators[unit].inputs)]]
 
+    stages = _stages(read)
     program = lower_stages(
         read.graph,
-        _stages(read),
+        stages,
         dict(enumerate(memory.code)),
         lanes=lanes,
+        unit_latency=recorded_latency(stages, _latencies(read, schedule), lanes),
         constant_name=constant_name,
         parts=memory.parts,
     )
@@ -114,3 +117,11 @@ def _stages(read: UnitGraph) -> tuple[Stage, ...]:
         Stage(Strategy.CONCURRENT, tuple(tuple(units) for _, units in sorted(groups.items())))
         for _, groups in sorted(found.items())
     )
+
+
+def _latencies(read: UnitGraph, schedule: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
+    """What the attached schedule says that units take; what is merged has another name."""
+    number = {op.name: unit for unit, op in enumerate(read.graph.operators)}
+    names = schedule["units"]
+    recorded = Schedule.from_json(schedule).unit_latencies
+    return {number[names[u]]: seconds for u, seconds in recorded.items() if names[u] in number}

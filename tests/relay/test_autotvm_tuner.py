@@ -132,6 +132,48 @@ def test_rounds_are_written_at_once_and_continued(
     assert read_autotvm_log(path, TARGET).coverage(module_of([(1, 16, 12, 96)], _three)) == (2, 2)
 
 
+def _blocks(task: Any, index: int) -> tuple[int, int]:
+    config = task.config_space.get(index)
+    return config["tile_ic"].size[-1], config["tile_oc"].size[-1]
+
+
+def test_all_blocks_are_tried_if_asked_for(tmp_path: Path) -> None:
+    prepared = prepare(module_of([(1, 2, 2, 2)], lambda s, x: s.conv(x, 2, 2)))
+    options = MeasuringOptions(lanes=1, cache=tmp_path / "cache")
+    search = MeasuredRelaySearch(prepared, options)
+
+    def tried(trials: int, **asked: bool) -> list[list[tuple[int, int]]]:
+        """Blocks of what is tried in each round."""
+        timer = Pretended()
+        with open_autotvm_log(tmp_path / "log", search.target) as log:
+            (row,) = tune(tuning_tasks(search), log, timer, trials, None, quiet, **asked)
+        found.append(row.trials)
+        return [[_blocks(task, index) for index in indices] for task, indices in timer.rounds]
+
+    found: list[int] = []
+    assert tried(2) == [[(2, 2)] * 2]
+    others = [(1, 1), (2, 1), (1, 2)]
+    own, every = tried(99, all_blocks=True)
+    assert own == [(2, 2)] * 2
+    assert sorted(every) == sorted(others * 4)
+    assert tried(99) == []
+    assert found == [2, 16, 4], "of the others nothing is known to whom does not ask for them"
+
+
+@pytest.mark.slow
+def test_every_second_round_is_for_all_blocks(
+    tasks: tuple[AutotvmTask, ...], tmp_path: Path
+) -> None:
+    timer = Pretended()
+    with open_autotvm_log(tmp_path / "log", TARGET) as log:
+        tune(tasks[1:2], log, timer, 40, None, quiet, all_blocks=True)
+    first, second, third = (
+        {_blocks(task, index) for index in indices} for task, indices in timer.rounds
+    )
+    assert first == third == {(16, 16)}
+    assert len(second) > 2
+
+
 def test_time_and_trials_are_limits(tasks: tuple[AutotvmTask, ...], tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     with open_autotvm_log(tmp_path / "log", TARGET) as log:
@@ -198,14 +240,16 @@ def test_what_was_measured_is_a_run_that_came_to_its_end(
 
 
 @pytest.mark.slow
-def test_tune_and_build_with_what_was_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [["--trials", 2], ["--trials", 8, "--all-blocks"]])
+def test_tune_and_build_with_what_was_found(given: list[Any], tmp_path: Path) -> None:
     model, log = write_small_model(tmp_path), tmp_path / "small.log"
     options = ["--log", log, "--lanes", 2, "--json"]
-    found = command("tune", model, *RELAY, *options, "--trials", 2)
+    found = command("tune", model, *RELAY, *options, *given)
     assert found["missing"] == 0
-    assert [row["new_trials"] for row in found["kernels"]] == [2] * len(found["kernels"])
+    assert {row["new_trials"] for row in found["kernels"]} == {given[1]}
     assert any(row["merged"] for row in found["kernels"])
     assert found["latency_ms"]["tuned"] > 0
-    given = ["--policy", "sequential", "-o", tmp_path / "out"]
-    made = command("optimize", model, *RELAY, *options, *given)
+    where = ["--policy", "sequential", "-o", tmp_path / "out"]
+    made = command("optimize", model, *RELAY, *options, *where)
+    assert max(row["max_rel_error"] for row in made["policies"]) <= 1e-4
     assert made["search"]["tuned"] == {"found": 3, "used": 3, "missing": 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
 from tvm_ios.happens_before import check_races
+from tvm_ios.program import Launch
+from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.lazy import Budget
 
@@ -116,6 +119,32 @@ def test_a_pass_that_changes_the_calls_is_noticed() -> None:
     changed = tvm.IRModule({"main": main}, attrs=made.attrs)
     with pytest.raises(ModuleError, match="main calls 1 kernels and its schedule has 2"):
         build(relay.transform.InferType()(changed))
+
+
+def test_lanes_go_by_measured_latencies_beside_a_merged_stage_too() -> None:
+    def body(s: RelaySketch, x: Any) -> Any:
+        convolutions = [s.conv(x, 6, 8, (1, 1)), s.conv(x, 6, 8, (1, 1))]
+        return *convolutions, relay.exp(x), relay.tanh(x), relay.sigmoid(x)
+
+    prepared = prepare(module_of([(1, 6, 8, 8)], body))
+    first, second, *others = range(len(prepared.units))
+    stages = (
+        Stage(Strategy.MERGE, ((first,), (second,))),
+        Stage(Strategy.CONCURRENT, tuple((unit,) for unit in others)),
+    )
+    schedule = Schedule(prepared.units.fingerprint, stages, "by hand")
+    names = [op.name for op in prepared.units.operators]
+    for slow in others:
+        known = {unit: (1.0, 0.5) for unit in others} | {slow: (2.0, 1.0)}
+        made = apply_schedule(prepared, replace(schedule, unit_latencies=known))
+        program = build(made, lanes=2).program
+        lanes = [
+            {program.units[item.unit] for item in lane if isinstance(item, Launch)}
+            for lane in program.lanes
+        ]
+        (of_slow,) = (lane for lane in lanes if names[slow] in lane)
+        assert not any(names[unit] in of_slow for unit in others if unit != slow)
+        assert f"{names[first]}+{names[second]}" in set.intersection(*lanes)
 
 
 def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import tvm
-from relay_sketch import RelaySketch, module_of
+from onnx_sketch import relative_error
+from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import autotvm, relay
 
 from relay_passes import IOSSchedule, MeasuringOptions
@@ -22,6 +23,7 @@ from relay_passes.relay.expressions import operator_name, post_order
 from relay_passes.relay.layouts import LayoutChoice
 from relay_passes.relay.transforms import transform_of
 from runtime_ext.relay.build import build
+from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log
 from tvm_ios.search.pbqp import ChoiceProblem, Choices, cheapest
 
@@ -169,6 +171,30 @@ def test_what_is_faster_alone_has_to_be_worth_its_transforms(
     module = module_of([(1, 8, 6, 6)], _chain)
     write_log(module, tmp_path / "log", times)
     assert blocks_of(module, tmp_path / "log") == wanted
+
+
+@pytest.mark.parametrize(
+    "body", [_residual, *(pytest.param(b, marks=pytest.mark.slow) for b in (_chain, _joined))]
+)
+def test_what_runs_in_chosen_blocks_computes_the_same(body: Any, tmp_path: Path) -> None:
+    """Neighbours disagree, and the log knows none in TVM's own blocks."""
+    pairs, target = [(4, 8), (2, 16), (8, 4)], host_target(2)
+
+    def times(task: int, *blocks: int) -> float | None:
+        return 1e-3 if blocks == pairs[task] else None
+
+    module = module_of([(1, 8, 6, 6)], body)
+    log = write_log(module, tmp_path / "log", times, target)
+    assert len(log.records) == len(pairs)
+    options = MeasuringOptions(lanes=2, target=target, database=tmp_path / "log")
+    made = IOSSchedule("greedy", options=options)(module)
+    found: list[tuple[int, int]] = []
+    relay.analysis.post_order_visit(made["main"], lambda e: found.extend(_blocks(e)))
+    assert sorted(found) == sorted(pairs)
+    session = build(made, target=target, lanes=2, log=tmp_path / "log").session()
+    session.run(**inputs_of(module))
+    outputs = [session.get_output(place) for place in range(len(session.outputs))]
+    assert relative_error(outputs, run(module)) <= 1e-5
 
 
 def test_tvm_is_asked_without_a_warning(tmp_path: Path) -> None:

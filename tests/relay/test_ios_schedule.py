@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ import tvm
 from forced_schedules import merge_first
 from onnx_sketch import Sketch, relative_error
 from relay_sketch import RelaySketch, inputs_of, module_of, run
+from shared_graphs import SHARED_GRAPHS
 from tvm import relay
 from tvm.relay import testing  # noqa: F401  (relay.testing is no attribute until it is imported)
 from tvm.relay.build_module import bind_params_by_name
 
 from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
-from relay_passes.prepare import apply_schedule, for_target, prepare
+from relay_passes.prepare import apply_schedule, for_target, left_out_of, prepare
 from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.build import build
@@ -79,6 +81,7 @@ def test_policies(policy: str, block: tvm.IRModule) -> None:
     schedule = schedule_of(IOSSchedule(policy, "v100")(block))
     assert schedule is not None
     assert schedule.policy == policy
+    assert not schedule.placements
     schedule.validate(prepare(block).units)
 
 
@@ -91,6 +94,22 @@ def test_a_schedule_of_another_dialect_applies(block: tvm.IRModule) -> None:
     ours = prepare(block).units
     assert list(dict.fromkeys(names)) == [op.name for op in ours.operators]
     assert [op.kind for op in ours.operators] == [op.kind for op in units.operators]
+
+
+def test_kernels_that_only_relax_has_are_left_out_of_what_is_attached() -> None:
+    shared = SHARED_GRAPHS["merged"]
+    prepared = prepare(import_onnx(shared.model))
+    merged = shared.schedule(prepared.units)
+    named = replace(merged, kernels={0: "coarse", 1: "coarse"})
+    made = apply_schedule(prepared, named)
+    assert schedule_of(made) == merged
+    tvm.ir.assert_structural_equal(made, apply_schedule(prepared, merged))
+    assert "names of 2 units and the places of tiles in 0 stages" in str(
+        left_out_of(named, prepared.dialect)
+    )
+    assert left_out_of(merged, prepared.dialect) is None
+    with pytest.raises(ScheduleError, match="are merged, and the schedule names different kernels"):
+        apply_schedule(prepared, replace(named, kernels={0: "coarse"}))
 
 
 def test_a_schedule_of_another_graph_is_refused_with_the_first_difference() -> None:

@@ -48,6 +48,9 @@ def test_both_ways_of_reading_a_model_say_the_same(arguments: list[str], model: 
 def test_optimize_and_run_with_a_schedule_found_without_tvm(model: Path, tmp_path: Path) -> None:
     schedule = tmp_path / "schedule.json"
     command("schedule", model, "--cost", "v100", "-o", schedule, "--json")
+    written = json.loads(schedule.read_text())
+    kernels = {str(unit): "fine" for unit in range(len(written["units"]))}
+    schedule.write_text(json.dumps(written | {"kernels": kernels}))
     out = tmp_path / "out"
     options = ["--policy", "ios-both", "--schedule", schedule, "--lanes", 2, "-o", out, "--json"]
     found = command("optimize", model, *RELAY, *options, "--max-measurements", 2)
@@ -55,6 +58,8 @@ def test_optimize_and_run_with_a_schedule_found_without_tvm(model: Path, tmp_pat
     assert set(by_policy) == {"tvm", "sequential", "ios-both", "given"}
     assert max(row["max_rel_error"] for row in by_policy.values()) <= 1e-4
     assert found["search"]["tuned"] is None
+    (note,) = found["notes"]
+    assert f"names of {len(kernels)} units" in note
     result = tmp_path / "result.npz"
     command("run", out, "--output", result, "--repeat", 1, "--json")
     with np.load(result) as arrays:
@@ -99,6 +104,8 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
     assert "the policy 'rammer' places tiles" in tiles
     compact = command("tune", model, *RELAY, "--log", tmp_path / "log", "--compact", code=1)
     assert "AutoTVM logs are only added to: leave out --compact" in compact
+    blocks = command("tune", model, "--log", tmp_path / "log", "--all-blocks", code=2)
+    assert "only AutoTVM tries blocks: give --dialect relay" in blocks
     nothing = command("optimize", model, *RELAY, "--log", tmp_path / "none.log", code=1)
     assert "none.log cannot be read" in nothing
     module = tmp_path / "module.json"

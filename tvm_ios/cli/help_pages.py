@@ -125,7 +125,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(
             (
                 *("max_measurements", "time_limit", "trials", "max_merges", "max_fused"),
-                *("budget", "memory_budget"),
+                *("budget", "memory_budget", "all_blocks"),
             ),
             "Limits",
         ),

@@ -185,7 +185,7 @@ def _show_compiled(done: Compiled, as_json: bool) -> None:
     ]
     if as_json:
         found = {"model": done.model, "policies": rows, "kept": done.kept, "cost": done.cost}
-        about = {"target": done.target, "not_measured": done.not_measured}
+        about = {"target": done.target, "not_measured": done.not_measured, "notes": done.notes}
         print_json({**found, **about, "executable": str(done.executable)})
         return
     out = console()
@@ -196,7 +196,8 @@ def _show_compiled(done: Compiled, as_json: bool) -> None:
             str(row["policy"]), str(row["stages"]), f"{row['expected_ms']:.3f} ms", style=style
         )
     out.print(table)
-    out.print(f"[yellow]{done.not_measured}[/yellow]")
+    for note in (*done.notes, done.not_measured):
+        out.print(f"[yellow]{escape(note)}[/yellow]")
     out.print(escape(f"executable: {done.executable}"))
 
 
@@ -249,6 +250,7 @@ def _json(done: Optimized) -> dict[str, Any]:
             "unshared_bytes": done.memory.unshared,
             "proven": done.memory.proven,
         },
+        "notes": done.notes,
         "seconds": done.seconds,
         "executable": str(done.executable),
     }
@@ -269,6 +271,8 @@ def _print(done: Optimized) -> None:
     )
     if done.left_out:
         out.print(left_out_text(done.left_out))
+    for note in done.notes:
+        out.print(f"[yellow]{escape(note)}[/yellow]")
     if done.tuned is not None:
         found, used, missing = done.tuned.found, done.tuned.used, done.tuned.missing
         out.print(f"tuning log: {found} kernels found, {used} used, {missing} not in it")

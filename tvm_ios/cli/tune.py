@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,6 +73,13 @@ def tune(
     arch: Arch = None,
     precision: PrecisionOption = None,
     dialect: DialectOption = Dialect.relax,
+    all_blocks: Annotated[
+        bool,
+        typer.Option(
+            "--all-blocks",
+            help="Of Relay convolutions, try other blocks of channels than TVM's own too.",
+        ),
+    ] = False,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     compact: Annotated[
@@ -90,6 +98,11 @@ def tune(
     the model's latency falls most. The log can be killed, continued and given to `optimize --log`,
     or to `bundle --log`. With --target cuda the tiles of GPU kernels are tuned, on a GPU here.
     """
+    if all_blocks and dialect is not Dialect.relay:
+        raise typer.BadParameter(
+            "only AutoTVM tries blocks: give --dialect relay, or leave it out",
+            param_hint="'--all-blocks'",
+        )
     fixed = input_shapes(shape)
     options = measuring_options(
         lanes,
@@ -106,9 +119,12 @@ def tune(
     )
     from relay_passes.dialect import named_dialect
 
+    tune_model = named_dialect(dialect.value).tune
+    if all_blocks:
+        tune_model = partial(tune_model, all_blocks=True)
     shown = _Bars()
     with shown.bars:
-        done = named_dialect(dialect.value).tune(
+        done = tune_model(
             model,
             log,
             options=options,
