@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def alive(process: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
+
+
+def listening(process: int) -> bool:
+    """Whether it catches SIGTERM, as Python by itself does not."""
+    status = Path(f"/proc/{process}/status").read_text()
+    (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def stopped(process: subprocess.Popen[str], number: signal.Signals) -> None:
@@ -132,6 +140,22 @@ def test_a_kill_in_the_middle_of_writing(place: Place, accident: tuple[str, str,
 
 
 @pytest.mark.slow
+def test_interrupts_at_random_moments(place: Place) -> None:
+    moments = random.Random(0)
+    for _ in range(8):
+        process = place.start()
+        wait_for(process, partial(listening, process.pid))
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=moments.uniform(0, 12))
+        if process.poll() is not None:
+            break
+        stopped(process, signal.SIGINT)
+        assert not list(place.output.parent.iterdir())
+        assert not list((place.root / "temporary").glob("tvm-ios-*"))
+    place.finish()
+
+
+@pytest.mark.slow
 def test_kills_at_random_moments(place: Place) -> None:
     moments = random.Random(0)
     for _ in range(8):
@@ -146,17 +170,72 @@ def test_kills_at_random_moments(place: Place) -> None:
     place.finish()
 
 
-def test_a_signal_before_anything_has_begun() -> None:
-    script = """
+RECEIVED = """
 import os, signal, sys
 from tvm_ios.__main__ import main
+def receive():
+    os.kill(os.getpid(), signal.SIGTERM)
+{moment}
+sys.argv = ["tvm-ios", "stats", "inception_block", "--json", "--debug"]
+main()
+"""
+
+MOMENTS = {
+    "importing": """
 class Finder:
     def find_spec(self, name, *_):
         if name == "typer":
-            os.kill(os.getpid(), signal.SIGTERM)
+            receive()
 sys.meta_path.insert(0, Finder())
-main()
-"""
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert found.returncode == 128 + signal.SIGTERM
+""",
+    "between commands and Typer": """
+import typer.core
+typer.core.TyperGroup.invoke = lambda *_: receive()
+""",
+    "and what TVM makes of it": """
+from tvm_ios import api
+def fail(*_, **__):
+    try:
+        receive()
+    except KeyboardInterrupt:
+        raise RuntimeError("InternalError: KeyboardInterrupt") from None
+api.load_units = fail
+""",
+    "and again while tidying up": """
+from tvm_ios import api
+def fail(*_, **__):
+    try:
+        receive()
+    finally:
+        receive()
+api.load_units = fail
+""",
+    "where nothing can be raised": """
+from tvm_ios import api
+class Dying:
+    def __del__(self):
+        receive()
+def work(*_, **__):
+    Dying()
+    signal.pause()
+api.load_units = work
+""",
+    "where all is caught": """
+from tvm_ios import api
+before = api.load_units
+def work(*given, **named):
+    try:
+        receive()
+    except BaseException:
+        return before(*given, **named)
+api.load_units = work
+""",
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+def test_a_signal_at_an_odd_moment(moment: str) -> None:
+    command = [sys.executable, "-c", RECEIVED.format(moment=moment)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert found.stderr == "tvm-ios: terminated; what was measured so far is kept\n"
+    assert found.returncode == 128 + signal.SIGTERM
