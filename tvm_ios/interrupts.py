@@ -43,6 +43,7 @@ def reported() -> Generator[None]:
     try:
         yield
     finally:
+        _end_at_once()
         if _received:
             _leave()
 
@@ -53,11 +54,15 @@ def raise_if_received() -> None:
         raise KeyboardInterrupt
 
 
-def _leave() -> NoReturn:
-    # What Python does at its end needs no exceptions in it, but may be ended too.
+def _end_at_once() -> None:
+    # What Python does after a command needs no exceptions in it, but may be ended too.
     signal.setitimer(signal.ITIMER_REAL, 0)
     for number in _SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(number) is _receive:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _leave() -> NoReturn:
     number, _ = _received[0]
     what = "interrupted" if number == signal.SIGINT else "terminated"
     print(f"tvm-ios: {what}; what was measured so far is kept", file=sys.stderr)

@@ -17,6 +17,9 @@ from place import Place, make_place
 
 from runtime_ext.executable import load
 
+INTERRUPTED = "tvm-ios: interrupted; what was measured so far is kept"
+TERMINATED = "tvm-ios: terminated; what was measured so far is kept"
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
@@ -57,9 +60,8 @@ def stopped(process: subprocess.Popen[str], number: signal.Signals) -> None:
     process.send_signal(number)
     out, err = process.communicate(timeout=900)
     assert process.returncode == 128 + number, err
-    what = "interrupted" if number is signal.SIGINT else "terminated"
     # The progress bars stand before it.
-    assert err.splitlines()[-1] == f"tvm-ios: {what}; what was measured so far is kept"
+    assert err.splitlines()[-1] == (INTERRUPTED if number is signal.SIGINT else TERMINATED)
     assert "Traceback" not in err
     assert out == ""
 
@@ -147,10 +149,15 @@ def test_interrupts_at_random_moments(place: Place) -> None:
         wait_for(process, partial(listening, process.pid))
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=moments.uniform(0, 12))
-        if process.poll() is not None:
-            break
-        stopped(process, signal.SIGINT)
-        assert not list(place.output.parent.iterdir())
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=900)
+        # Else it had come to its end before.
+        if not out:
+            assert process.returncode == 128 + signal.SIGINT, err
+            assert err.splitlines()[-1] == INTERRUPTED
+            assert err.count("tvm-ios:") == 1
+        assert "Traceback" not in err
+        assert {path.name for path in place.output.parent.iterdir()} <= {"out"}
         assert not list((place.root / "temporary").glob("tvm-ios-*"))
     place.finish()
 
@@ -237,5 +244,5 @@ api.load_units = work
 def test_a_signal_at_an_odd_moment(moment: str) -> None:
     command = [sys.executable, "-c", RECEIVED.format(moment=moment)]
     found = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert found.stderr == "tvm-ios: terminated; what was measured so far is kept\n"
+    assert found.stderr == f"{TERMINATED}\n"
     assert found.returncode == 128 + signal.SIGTERM
