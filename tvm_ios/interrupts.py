@@ -7,6 +7,7 @@ whatever is raised then. Where nothing can be raised, as in a destructor, it is 
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -43,7 +44,11 @@ def reported() -> Generator[None]:
     try:
         yield
     finally:
-        _end_at_once()
+        # What Python does after a command needs no exceptions in it, but may be ended too.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number in _SIGNALS:
+            if signal.getsignal(number) is _receive:
+                signal.signal(number, _end_at_once)
         if _received:
             _leave()
 
@@ -52,14 +57,6 @@ def raise_if_received() -> None:
     """Raise again what may have been lost."""
     if _received:
         raise KeyboardInterrupt
-
-
-def _end_at_once() -> None:
-    # What Python does after a command needs no exceptions in it, but may be ended too.
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    for number in _SIGNALS:
-        if signal.getsignal(number) is _receive:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def _leave() -> NoReturn:
@@ -74,6 +71,10 @@ def _receive(number: int, _: Any) -> None:
     if not _received or now - _received[-1][1] > _SAME_SECONDS:
         _received.append((number, now))
         raise KeyboardInterrupt
+
+
+def _end_at_once(number: int, _: Any) -> None:
+    os._exit(128 + number)
 
 
 def _raise(*_: Any) -> None:
