@@ -45,9 +45,12 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER / "packages"))
 
-from runtime_ext.bundle.runner import main  # noqa: E402
+from tvm_ios import interrupts  # noqa: E402
 
-sys.exit(main(FOLDER, sys.argv[1:]))
+with interrupts.reported():
+    from runtime_ext.bundle.runner import main
+
+    sys.exit(main(FOLDER, sys.argv[1:]))
 '''
 
 

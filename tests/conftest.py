@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 from brief import take_first_samples
+from hypothesis import settings
 
 # TVM reads this once, when its thread pool starts.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+# An example of some milliseconds takes seconds on a busy machine.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,12 +6,12 @@ in :mod:`relay_passes`; what builds and runs their modules is in :mod:`runtime_e
 
 from __future__ import annotations
 
-from importlib import metadata
-
 
 def __getattr__(name: str) -> str:
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import metadata
+
     try:
         return metadata.version("tvm-ios")
     except metadata.PackageNotFoundError:

@@ -7,13 +7,11 @@ from tvm_ios import interrupts
 
 def main() -> None:
     """Run the command that the arguments name."""
-    interrupts.listen()
-    try:
+    with interrupts.reported():
         # Here, because a signal may come while this takes its half second.
         from tvm_ios.cli import app
-    except KeyboardInterrupt:
-        interrupts.leave()
-    app(prog_name="tvm-ios")
+
+        app(prog_name="tvm-ios")
 
 
 if __name__ == "__main__":

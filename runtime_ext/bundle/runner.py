@@ -32,12 +32,10 @@ from tvm_ios.verdict import PolicyResult
 def main(folder: Path, arguments: Sequence[str]) -> int:
     """Run a bundle; gives the exit code: 0, 1 for a stated failure, 2 for a wrong command line."""
     wanted = _parser().parse_args(arguments)
-    interrupts.listen()
     try:
         results = run_bundle(folder, wanted)
-    except KeyboardInterrupt:
-        interrupts.leave()
     except (UserError, OSError) as error:
+        interrupts.raise_if_received()
         if wanted.debug:
             raise
         print(f"run.py: {' '.join(str(error).split())}", file=sys.stderr)

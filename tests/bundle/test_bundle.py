@@ -141,14 +141,21 @@ print(verified(bundle, "ios-merge", session)[1])
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on(folder: Path, bare: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_run_goes_on(
+    folder: Path, bare: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
     log = tmp_path / "log.jsonl"
     arguments = command(folder, "--policy", "ios-both", "-o", tmp_path)
-    with subprocess.Popen(arguments, env=bare, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(arguments, env=bare, stderr=subprocess.PIPE, text=True) as process:
         while not log.exists() or log.read_text().count("\n") < 10:
             assert process.poll() is None, "it should still measure"
             time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(number)
+        said = process.communicate()[1].splitlines()
+    if number is signal.SIGTERM:
+        assert process.returncode == 128 + number
+        assert said[-1] == "tvm-ios: terminated; what was measured so far is kept"
     before = log.read_text()
     before = before[: before.rindex("\n") + 1]
     results = run(folder, bare, "--policy", "ios-both", "-o", tmp_path)

@@ -24,6 +24,7 @@ class Place:
 
     root: Path
     command: str = "optimize"
+    brief: bool = True
 
     @property
     def output(self) -> Path:
@@ -50,7 +51,8 @@ class Place:
             command += ["--cost", "measured"]
         # Where the tests run in the background of a shell, Ctrl-C is ignored: not here.
         heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"
-        script = f"import os, signal, sys\n{heard}\n{before}\n"
+        short = "from brief import shorten\nshorten()" if self.brief else ""
+        script = f"import os, signal, sys\n{heard}\n{short}\n{before}\n"
         script += "from tvm_ios.__main__ import main\nmain()"
         environment = os.environ | {
             "TVM_IOS_CACHE": str(self.root / "cache"),

@@ -9,12 +9,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 from place import Place, make_place
 
 from runtime_ext.executable import load
+
+INTERRUPTED = "tvm-ios: interrupted; what was measured so far is kept"
+TERMINATED = "tvm-ios: terminated; what was measured so far is kept"
 
 
 @pytest.fixture
@@ -44,14 +48,20 @@ def alive(process: int) -> bool:
     return False
 
 
+def listening(process: int) -> bool:
+    """Whether it catches SIGTERM, as Python by itself does not."""
+    status = Path(f"/proc/{process}/status").read_text()
+    (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def stopped(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """Send a signal; the command says one sentence and ends as shells expect it."""
     process.send_signal(number)
     out, err = process.communicate(timeout=900)
     assert process.returncode == 128 + number, err
-    what = "interrupted" if number is signal.SIGINT else "terminated"
     # The progress bars stand before it.
-    assert err.splitlines()[-1] == f"tvm-ios: {what}; what was measured so far is kept"
+    assert err.splitlines()[-1] == (INTERRUPTED if number is signal.SIGINT else TERMINATED)
     assert "Traceback" not in err
     assert out == ""
 
@@ -73,6 +83,8 @@ def test_interrupts_while_compiling_and_measuring(place: Place) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_process_of_the_last_contest_ends_too(place: Place, number: signal.Signals) -> None:
+    # Or it might be over before it is seen.
+    place.brief = False
     process = place.start()
     contest: list[int] = []
 
@@ -97,6 +109,7 @@ def test_the_process_of_the_last_contest_ends_too(place: Place, number: signal.S
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert not list(place.output.parent.glob("[!.]*"))
+    place.brief = True
     place.finish()
 
 
@@ -132,6 +145,27 @@ def test_a_kill_in_the_middle_of_writing(place: Place, accident: tuple[str, str,
 
 
 @pytest.mark.slow
+def test_interrupts_at_random_moments(place: Place) -> None:
+    moments = random.Random(0)
+    for _ in range(8):
+        process = place.start()
+        wait_for(process, partial(listening, process.pid))
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=moments.uniform(0, 12))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=900)
+        # Else it had come to its end before.
+        if not out:
+            assert process.returncode == 128 + signal.SIGINT, err
+            assert err.splitlines()[-1] == INTERRUPTED
+            assert err.count("tvm-ios:") == 1
+        assert "Traceback" not in err
+        assert {path.name for path in place.output.parent.iterdir()} <= {"out"}
+        assert not list((place.root / "temporary").glob("tvm-ios-*"))
+    place.finish()
+
+
+@pytest.mark.slow
 def test_kills_at_random_moments(place: Place) -> None:
     moments = random.Random(0)
     for _ in range(8):
@@ -146,17 +180,78 @@ def test_kills_at_random_moments(place: Place) -> None:
     place.finish()
 
 
-def test_a_signal_before_anything_has_begun() -> None:
-    script = """
+RECEIVED = """
 import os, signal, sys
 from tvm_ios.__main__ import main
+def receive():
+    os.kill(os.getpid(), signal.SIGTERM)
+{moment}
+sys.argv = ["tvm-ios", "stats", "inception_block", "--json", "--debug"]
+main()
+"""
+
+MOMENTS = {
+    "importing": """
 class Finder:
     def find_spec(self, name, *_):
         if name == "typer":
-            os.kill(os.getpid(), signal.SIGTERM)
+            receive()
 sys.meta_path.insert(0, Finder())
-main()
-"""
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+""",
+    "between commands and Typer": """
+import typer.core
+typer.core.TyperGroup.invoke = lambda *_: receive()
+""",
+    "and what TVM makes of it": """
+from tvm_ios import api
+def fail(*_, **__):
+    try:
+        receive()
+    except KeyboardInterrupt:
+        raise RuntimeError("InternalError: KeyboardInterrupt") from None
+api.load_units = fail
+""",
+    "and again while tidying up": """
+from tvm_ios import api
+def fail(*_, **__):
+    try:
+        receive()
+    finally:
+        receive()
+api.load_units = fail
+""",
+    "and again when Python ends": """
+import atexit
+atexit.register(receive)
+from tvm_ios import api
+api.load_units = lambda *_, **__: receive()
+""",
+    "where nothing can be raised": """
+from tvm_ios import api
+class Dying:
+    def __del__(self):
+        receive()
+def work(*_, **__):
+    Dying()
+    signal.pause()
+api.load_units = work
+""",
+    "where all is caught": """
+from tvm_ios import api
+before = api.load_units
+def work(*given, **named):
+    try:
+        receive()
+    except BaseException:
+        return before(*given, **named)
+api.load_units = work
+""",
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+def test_a_signal_at_an_odd_moment(moment: str) -> None:
+    command = [sys.executable, "-c", RECEIVED.format(moment=moment)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert found.stderr == f"{TERMINATED}\n"
     assert found.returncode == 128 + signal.SIGTERM
-    assert found.stderr == "tvm-ios: terminated; what was measured so far is kept\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from brief import shorten
 from command_line import tvm_ios
 
 from tvm_ios.api import load_operators, load_units, optimize
@@ -112,8 +113,9 @@ def test_a_policy_for_memory_alone() -> None:
 
 
 @pytest.mark.slow
-def test_optimize_never_exceeds_the_budget(tmp_path: Path) -> None:
+def test_optimize_never_exceeds_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept fits, and what does not fit is refused with the smallest there is."""
+    shorten(monkeypatch.setattr)
     free = optimize(MODEL, tmp_path / "free", policies=("ios-both",))
     sizes = {free.memory.plan.nbytes}
     for budget in (free.memory.plan.nbytes, 125 << 10, 121 << 10):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tvm_ios.arena.lifetimes import Array
+from tvm_ios.cp_sat import solve_by_cp_sat
 from tvm_ios.program import ALIGNMENT
 
 #: With more conflicts than this the solver finds nothing in some seconds that best-fit does not.
@@ -70,15 +71,12 @@ def solve(
         model.add_hint(offset, value)
     model.add_hint(top, total)
     model.minimize(top)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = limit
-    status = solver.solve(model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solved = solve_by_cp_sat(model, "max_deterministic_time", limit)
+    if solved is None:
         return start, False
+    solver, proven = solved
     found = [solver.value(offset) * ALIGNMENT for offset in offsets]
-    return np.asarray(found, np.int64), status == cp_model.OPTIMAL
+    return np.asarray(found, np.int64), proven
 
 
 def _cliques(conflicts: Sequence[Array]) -> Iterator[list[int]]:

@@ -69,15 +69,12 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             result = command(*args, **kwargs)
             sys.stdout.flush()
             return result
-        except KeyboardInterrupt:
-            interrupts.leave()
         except (typer.BadParameter, typer.Exit, typer.Abort):
             raise
         except Exception as error:
+            interrupts.raise_if_received()
             if kwargs.get("debug"):
                 raise
-            if interrupts.received():
-                interrupts.leave()
             # A reader that has gone, as in `tvm-ios models | head`, needs no telling.
             if not isinstance(error, BrokenPipeError):
                 print(f"tvm-ios: {_sentence(error)}", file=sys.stderr)

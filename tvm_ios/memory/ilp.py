@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_ios.cp_sat import solve_by_cp_sat
 from tvm_ios.errors import UserError
 from tvm_ios.graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph
@@ -93,13 +94,10 @@ def _cp_sat(
     for x in program.x.values():
         model.add_hint(variables[x], x in known)
     model.minimize(peak)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_time_in_seconds = seconds
-    status = solver.solve(model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solved = solve_by_cp_sat(model, "max_time_in_seconds", seconds)
+    if solved is None:
         return None, program.lowest
+    solver, _ = solved
     # The objective is a whole number: the bound may be rounded up.
     least = math.ceil(solver.best_objective_bound - 1e-6)
     return [solver.value(variable) for variable in variables], least
