@@ -48,8 +48,8 @@ class Steps:
 
     def number(self, value: float | Sequence[int] | Array) -> Any:
         """A constant: integers as int64, an array as it is, a number of the node's type."""
-        if isinstance(value, np.ndarray):
-            array = value
+        if isinstance(value, np.ndarray | np.generic):
+            array = np.asarray(value)
         elif isinstance(value, Sequence):
             array = np.array(value, np.int64)
         else:
@@ -81,6 +81,12 @@ class Steps:
         if self.opset >= 13:
             return self.op("ReduceSum", value, self.number(list(axes)), keepdims=0)
         return self.op("ReduceSum", value, axes=list(axes), keepdims=0)
+
+    def unsqueezed(self, value: Any, axis: int) -> Any:
+        """The value with one more axis."""
+        if self.opset >= 13:
+            return self.op("Unsqueeze", value, self.number([axis]))
+        return self.op("Unsqueeze", value, axes=[axis])
 
     def split(self, value: Any, sizes: Sequence[int], axis: int) -> list[Any]:
         """Ranges of an axis."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -232,7 +233,9 @@ def default_schedule(function: Any) -> Any:
             spatial += 1
         outer = loops[: spatial - 1] if spatial == len(loops) > 1 else loops[:spatial]
         if outer:
-            schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+            # Loops that someone scheduled already stay as they are.
+            with suppress(s_tir.ScheduleError):
+                schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
     return schedule.mod["main"]
 
 

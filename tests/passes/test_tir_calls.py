@@ -86,10 +86,21 @@ def _doubled(x: T.Buffer((4, 8), "float32"), y: T.Buffer((4, 8), "float32")) -> 
             y[vi, vj] = x[vi, vj] * T.float32(2)
 
 
-def test_a_function_written_by_hand() -> None:
+@T.prim_func(s_tir=True)
+def _scheduled(x: T.Buffer((4, 8), "float32"), y: T.Buffer((4, 8), "float32")) -> None:
+    for i in T.parallel(2):
+        for j, k, v in T.grid(2, 2, 4):
+            with T.sblock("doubled"):
+                vi = T.axis.spatial(4, i * 2 + j)
+                vj = T.axis.spatial(8, k * 4 + v)
+                y[vi, vj] = x[vi, vj] * T.float32(2)
+
+
+@pytest.mark.parametrize("function", [_doubled, _scheduled])
+def test_a_function_written_by_hand(function: Any) -> None:
     def body(s: RelaxSketch, x: Any) -> Any:
-        function = s.builder.add_func(_doubled, "kernel")
-        call = relax.call_tir(function, [x], relax.TensorType((4, 8), "float32"))
+        called = s.builder.add_func(function, "kernel")
+        call = relax.call_tir(called, [x], relax.TensorType((4, 8), "float32"))
         return s.emit(relax.op.nn.relu(s.emit(call)))
 
     module = module_of([(4, 8)], body)
