@@ -10,10 +10,10 @@ from runtime_ext.build import build
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.device import KernelProgress
 from runtime_ext.in_place import arrange
+from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.log_use import LogUse
 from runtime_ext.measure import Progress
-from runtime_ext.scheduled_module import reject_tir
 from tvm_ios.schedule import Schedule
 
 
@@ -49,8 +49,8 @@ class MeasuredSearch(ModuleSearch):
         """The function and layouts of a unit, or of merged ones."""
         outliner = self.prepared.outliner
         made = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
-        reject_tir(made.function, made.name)
-        return self.memory.source(made.function, made.data, made.outputs)
+        function = with_tir(made.function, self.prepared.module)
+        return self.memory.source(function, made.data, made.outputs)
 
     def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
         """What a schedule makes of the module."""

@@ -19,6 +19,7 @@ from runtime_ext.ir_form import (
     UNIT,
     ModuleError,
 )
+from runtime_ext.kernels.tir_calls import with_tir
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.placement import Placement
 from tvm_ios.schedule import Schedule, Stage, Strategy
@@ -111,27 +112,6 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
     )
 
 
-def reject_tir(function: relax.Function, name: str) -> None:
-    """Refuse a unit that calls TIR functions of its module, which the kernels do not know.
-
-    Raises
-    ------
-    ModuleError
-        If it does.
-    """
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.Call) and binding.value.op == _CALL_TIR:
-                called = binding.value.args[0].name_hint
-                raise ModuleError(
-                    f"unit {name!r} calls the TIR function {called!r}, for which there are no "
-                    "kernels: use a Relax operator, or let TVM compile the scheduled module"
-                )
-
-
-_CALL_TIR = tvm.ir.Op.get("relax.call_tir")
-
-
 class _Reader:
     def __init__(self, module: tvm.IRModule) -> None:
         self.module = module
@@ -207,10 +187,9 @@ class _Reader:
         if len(set(data)) != len(data):
             raise ModuleError(f"{call.op.name_hint} is given one tensor twice: schedule anew")
         name = str(function.attrs[UNIT])
-        reject_tir(function, name)
         inputs = tuple(self._number[a] for a in data)
         self.operators.append(Operator(name, "unit", inputs, outputs))
-        self.functions.append(function)
+        self.functions.append(with_tir(function, self.module))
         self.constants.append(tuple(constants))
         self.places.append((int(function.attrs[STAGE]), int(function.attrs[GROUP])))
 

@@ -25,11 +25,15 @@ from tvm_ios.onnx_edit import (
     free_weights_from_inputs,
     new_constant,
 )
+from tvm_ios.onnx_einsum import expand_einsum
 from tvm_ios.onnx_expand import expand_hard_activation, softmax_of_one_axis
+from tvm_ios.onnx_functions import write_functions_out
 from tvm_ios.onnx_gather import slice_of_one_index
 from tvm_ios.onnx_layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx_layer_norm import fuse_layer_norms
+from tvm_ios.onnx_misread import write_plainly
 from tvm_ios.onnx_pads import explicit_pads, gather_what_pads_copy
+from tvm_ios.onnx_recurrent import unroll_recurrent
 from tvm_ios.onnx_resize import explicit_sizes, modernise_resizes
 
 P = ParamSpec("P")
@@ -70,9 +74,10 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     ``Identity`` and reshapes to the same shape removed, a ``Sum`` of many turned into a chain of
     ``Add``, hard activations written out, ``Resize`` given sizes, a ``Pad`` that copies elements
     made gathers, ``Gemm`` brought to ``alpha = beta = 1`` with an untransposed constant,
-    ``auto_pad`` made explicit, layer norms that are spelled out made one operator, a ``Softmax``
-    from before opset 13 given two dimensions, and what is not used dropped. Equal operators stay
-    separate.
+    ``auto_pad`` made explicit, operators that ONNX defines by others written out, recurrent layers
+    unrolled, ``Einsum`` made matrix products, layer norms that are spelled out made one operator, a
+    ``Softmax`` from before opset 13 given two dimensions, and what is not used dropped. Equal
+    operators stay separate.
 
     Parameters
     ----------
@@ -91,9 +96,9 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     InputShapeError
         If an input has a dynamic dimension, or the shapes are not those of its inputs.
     GraphError
-        If a ``Resize`` is one that would be read wrongly.
+        If a ``Resize`` is one that would be read wrongly, or a recurrent layer cannot be unrolled.
     """
-    work: Any = ir.serde.deserialize_model(modernise_resizes(model))
+    work: Any = ir.serde.deserialize_model(write_functions_out(modernise_resizes(model)))
     graph: Any = work.graph
     # Before version 4 every initializer had to be an input.
     work.ir_version = max(work.ir_version, 4)
@@ -111,17 +116,20 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     )
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(work)
     passes.NameFixPass()(work)
+    opset = work.opset_imports.get("", 0)
+    for node in list(graph):
+        write_plainly(graph, node, opset)
+        unroll_recurrent(graph, node, opset)
+        expand_einsum(graph, node, opset)
+    passes.NameFixPass()(work)
     passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
     for node in list(graph):
         explicit_pads(node)
-    if (
-        work.opset_imports.get("", 0) >= 11
-    ):  # before, pads were an attribute, which it does not know
+    if opset >= 11:  # before, pads were an attribute, which it does not know
         rewrite(work, [fuse_pad_into_conv_rule])
     passes.NameFixPass()(work)
     for node in list(graph):
         _remove_if_nothing(graph, node)
-    opset = work.opset_imports.get("", 0)
     factored: dict[_Factored, Any] = {}
     for node in list(graph):
         expand_hard_activation(graph, node, opset)

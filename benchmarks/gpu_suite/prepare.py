@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 from collections.abc import Sequence
 from importlib import metadata
+from lzma import LZMAError
 from pathlib import Path
 
 from gpu_suite.measure import BUNDLES, CHECKS, PACKAGES, TVM_RUNTIME, WHEELS, WORK
@@ -82,14 +83,19 @@ def prepare_suite(
 
 
 def _is_whole(archive: Path) -> bool:
-    """Whether a bundle is there, and one that our code of now reads."""
+    """Whether a bundle is there, undamaged, and one that our code of now reads."""
     if not archive.exists():
         return False
-    with tarfile.open(archive) as packed:
-        about = packed.extractfile(f"{archive.name.partition('.')[0]}/{ABOUT}")
-        assert about is not None
-        found = json_object(about.read())
-    return (found["format"], found["version"]) == (FORMAT, VERSION)
+    try:
+        with tarfile.open(archive) as packed:
+            # Reads to the end, so that what is cut off shows.
+            packed.getmembers()
+            about = packed.extractfile(f"{archive.name.partition('.')[0]}/{ABOUT}")
+            found = json_object(b"" if about is None else about.read())
+    except (OSError, EOFError, LZMAError, tarfile.TarError, KeyError, ValueError) as error:
+        print(f"{archive.name} is damaged ({error}): it is made again", flush=True)
+        return False
+    return (found.get("format"), found.get("version")) == (FORMAT, VERSION)
 
 
 def _pack_bundle(which: Slice, archive: Path, arch: str) -> bool:

@@ -147,6 +147,7 @@ def rows() -> dict[str, list[Row]]:
         "Options": [
             Row("no command of ours", "tvm-ios alchemy"),
             Row("a number out of range", "tvm-ios optimize m.onnx --lanes 0"),
+            Row("many more lanes than CPUs", "tvm-ios optimize m.onnx --lanes 100000"),
             Row("an unknown policy", "tvm-ios schedule m.onnx --policy magic"),
             Row("a policy to be measured", "tvm-ios schedule m.onnx --policy holistic"),
             Row("an unknown device", "tvm-ios schedule m.onnx --cost abacus"),

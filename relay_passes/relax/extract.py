@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -18,11 +17,10 @@ from relay_passes.relax.bindings import (
     bindings_of,
     data_type,
     leaves,
-    operator_name,
     static_shape,
 )
 from relay_passes.relax.operators import kind_and_attrs
-from relay_passes.same_attributes import ints
+from relay_passes.relax.spellings import operator_groups, spelled_kind_and_attrs
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.operators import is_bias, operator_flops
 
@@ -37,7 +35,7 @@ class Extraction:
         Operators in the order of their bindings.
     bindings
         For each operator its bindings, in order: more than one where an operator has several
-        outputs or where the importer spells one operator in several (LRN).
+        outputs or where one operator is spelled in several.
     values
         For each tensor the variable or constant.
     number
@@ -76,7 +74,7 @@ class _Extractor:
         inputs = [self._add(parameter) for parameter in self.function.params]
         bindings = bindings_of(self.function)
         fields = _tuple_fields(bindings)
-        for group in _group(bindings):
+        for group in operator_groups(bindings, self.function.body.body):
             last = group[-1]
             value = last.value
             if isinstance(value, relax.Var | GenericConst):
@@ -117,14 +115,14 @@ class _Extractor:
         self, group: tuple[relax.VarBinding, ...], call: relax.Call, outputs: list[relax.Var]
     ) -> None:
         reads = list(leaves(call))
-        inside = {binding.var for binding in group}
-        result = group[-1].var
-        if len(group) > 1:
+        spelled = spelled_kind_and_attrs(group)
+        if spelled is not None:
+            kind, attrs = spelled
+            inside = {binding.var for binding in group}
             reads = [leaf for b in group for leaf in leaves(b.value) if leaf not in inside]
             reads = [leaf for leaf in dict.fromkeys(reads) if isinstance(leaf, relax.Var)]
-            kind, attrs = "lrn", dict(_lrn_attrs(group))
         else:
-            kind, attrs = kind_and_attrs(call, result)
+            kind, attrs = kind_and_attrs(call, group[-1].var)
         if kind == "add" and (bias := _bias_position(call)) is not None:
             kind = "bias_add"
             reads = [call.args[1 - bias], call.args[bias]]
@@ -218,61 +216,3 @@ def _bias_position(call: relax.Call) -> int | None:
             if is_bias(data, static_shape(argument)):
                 return position
     return None
-
-
-_LRN = (
-    "relax.multiply",
-    "relax.expand_dims",
-    "relax.nn.avg_pool3d",
-    "relax.squeeze",
-    "relax.multiply",
-    "relax.add",
-    "relax.power",
-    "relax.divide",
-)
-
-
-def _group(bindings: list[relax.VarBinding]) -> list[tuple[relax.VarBinding, ...]]:
-    """Bindings one by one, but the importer's eight of a local response norm as one."""
-    groups: list[tuple[relax.VarBinding, ...]] = []
-    position = 0
-    while position < len(bindings):
-        group = tuple(bindings[position : position + len(_LRN)])
-        if tuple(operator_name(b.value) for b in group) != _LRN or not _is_lrn(group):
-            group = group[:1]
-        groups.append(group)
-        position += len(group)
-    return groups
-
-
-def _is_lrn(group: tuple[relax.VarBinding, ...]) -> bool:
-    """Whether these operators are what the importer makes of a local response norm."""
-    square, expand, pool, squeeze, *arithmetic = (binding.value for binding in group)
-    data = square.args[0]
-    links = all(
-        after.value.args[1 if after is group[-1] else 0].same_as(before.var)
-        for before, after in pairwise(group)
-    )
-    window = pool.attrs
-    size = int(window.pool_size[0])
-    half = size // 2
-    return (
-        links
-        and bool(square.args[1].same_as(data))
-        and bool(arithmetic[-1].args[0].same_as(data))
-        and len(static_shape(data)) == 4
-        and ints(expand.attrs.axis) == ints(squeeze.attrs.axis or ()) == (1,)
-        and (size % 2, ints(window.pool_size), str(window.layout)) == (1, (size, 1, 1), "NCDHW")
-        and ints(window.padding) == (half, 0, 0, half, 0, 0)
-        and set(ints(window.strides)) == set(ints(window.dilation)) == {1}
-        and bool(window.count_include_pad)
-        and all(isinstance(step.args[1], GenericConst) for step in arithmetic[:3])
-        and all(static_shape(step.args[1]) == () for step in arithmetic[:3])
-    )
-
-
-def _lrn_attrs(group: tuple[relax.VarBinding, ...]) -> dict[str, Any]:
-    size = int(group[2].value.attrs.pool_size[0])
-    # The importer divides by the window in the pool, so its factor is alpha itself.
-    alpha, bias, beta = (float(group[i].value.args[1].value.numpy()) for i in (4, 5, 6))
-    return {"size": size, "alpha": alpha, "beta": beta, "bias": bias}

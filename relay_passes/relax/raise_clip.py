@@ -1,17 +1,23 @@
-"""The ONNX importer emits Clip as two TIR functions: raise them to ``relax.clip`` again."""
+"""The ONNX importer emits Clip as two TIR functions: raise them to operators again.
+
+They become ``maximum`` and ``minimum`` and not ``relax.clip``, which takes the two in the other
+order: of what is no number TVM makes the bound that it is compared with first.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
 from relay_passes.relax.bindings import (
+    bindings_of,
     data_type,
+    leaves,
     operator_name,
     rebuild,
     static_shape,
@@ -22,11 +28,17 @@ from relay_passes.relax.fold_constants import constant_value
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseClip")
 class RaiseClip:
-    """Rewrite ``minimum(maximum(x, low), high)`` of known bounds, or one of the two, to a clip."""
+    """Rewrite TIR that compares all elements with a number to ``maximum`` or ``minimum``.
+
+    Of a ``minimum`` of such a ``maximum`` that nothing else reads the two become neighbours.
+    """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Raise; see :class:`tvm.transform.Pass`."""
-        lower: dict[Any, tuple[Any, float]] = {}
+        bindings = bindings_of(mod["main"])
+        uses = Counter(leaf for b in bindings for leaf in leaves(b.value))
+        uses.update(leaves(mod["main"].body.body))
+        lower: dict[Any, Any] = {}
 
         def emit(
             builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
@@ -35,34 +47,23 @@ class RaiseClip:
             found = None
             if operator_name(value) == "relax.call_tir":
                 found = _bound(mod[value.args[0]], list(value.args[1].fields), binding.var)
-            if operator_name(value) == "relax.clip":
-                return builder.emit(_clip(value.args[0], *(b.value for b in value.args[1:])))
             if found is None:
                 return builder.emit(value)
             kind, bound = found
             data = value.args[1].fields[0]
+            if math.isinf(bound):
+                return data
+            number = relax.const(bound, data_type(data))
             if kind is tirx.Max:
-                made = builder.emit(_clip(data, bound, math.inf))
-                lower[made] = data, bound
+                made = builder.emit(relax.op.maximum(data, number))
+                if uses[binding.var] == 1:
+                    lower[made] = data, number
                 return made
-            inner, low = lower.get(data, (data, -math.inf))
-            # With its bounds exchanged relax.clip gives the lower one, and this the upper one.
-            if low > bound:
-                inner, low = data, -math.inf
-            return builder.emit(_clip(inner, low, bound))
+            if data in lower:
+                data = builder.emit(relax.op.maximum(*lower[data]))
+            return builder.emit(relax.op.minimum(data, number))
 
         return rebuild(mod, "main", emit)
-
-
-def _clip(data: Any, low: float, high: float) -> Any:
-    """A clip whose bounds are numbers of the data's type: the largest where there is none."""
-    # NumPy has no bfloat16; its exponents are float32's.
-    dtype = np.dtype(data_type(data).replace("bfloat16", "float32"))
-    if dtype.kind == "f":
-        most = float(np.finfo(dtype).max)
-        return relax.op.clip(data, max(low, -most), min(high, most))
-    known = np.iinfo(dtype)
-    return relax.op.clip(data, int(max(low, known.min)), int(min(high, known.max)))
 
 
 def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any, float] | None:

@@ -11,6 +11,7 @@ from tvm.s_tir import dlight
 from runtime_ext.cuda.source import cuda_target
 from runtime_ext.kernels.generic import Generic, NoKernelError, prim_func, replace_variables
 from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
+from runtime_ext.kernels.tir_calls import with_tir
 from tvm_ios.errors import UserError
 
 
@@ -87,7 +88,7 @@ def _stored_as(function: Any, dtype: str) -> Any:
             else:
                 result = builder.emit_output(cast(result, dtype))
         builder.emit_func_output(result)
-    return builder.finalize()["kernel"]
+    return with_tir(builder.finalize()["kernel"], function)
 
 
 def _stored(ty: Any, dtype: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from tvm.relax.backend import DispatchSortScan
 from runtime_ext.kernels.draft import PLAIN, Draft
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name, tensor_types
+from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.kernels.values import Stored, Value
 from tvm_ios.errors import UserError
 
@@ -44,8 +46,8 @@ class Generic:
 
     @property
     def name(self) -> str:
-        """The operator's."""
-        return operator_name(self.function.body.blocks[0].bindings[0].value)
+        """The operator's, or ``tir.`` and that of the TIR function that is called."""
+        return _name(self.function)
 
     def __repr__(self) -> str:
         digest = tvm_ffi.structural_hash(self.function, map_free_vars=True)
@@ -68,7 +70,8 @@ def generic_rule(planner: Planner, var: Any, call: Any) -> None:
     """Make an operator a kernel of TVM's; its tensors are first brought into the IR's layout."""
     arguments = [a for a in leaves(call) if not isinstance(a, GenericConst)]
     arguments = list(dict.fromkeys(arguments))
-    opaque(planner, var, arguments, lambda shapes: Generic(_outline(call, arguments), shapes))
+    function = with_tir(_outline(call, arguments), planner.function)
+    opaque(planner, var, arguments, lambda shapes: Generic(function, shapes))
 
 
 def opaque(
@@ -122,7 +125,12 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
     """Legalise, fuse into one PrimFunc, schedule, and split into phases, as far as needed."""
     if isinstance(spec, Scheduled):
         return split_phases(spec.function)
-    return split_phases(default_schedule(prim_func(spec.function, target)))
+    function = prim_func(spec.function, target)
+    try:
+        return split_phases(default_schedule(function))
+    except Exception as error:
+        # TIR that someone wrote need not be what schedules are made for.
+        raise NoKernelError(_refusal(spec.function, _reason(error))) from error
 
 
 class NoKernelError(UserError):
@@ -152,21 +160,29 @@ def prim_func(function: Any, target: Any) -> Any:
             # FuseTIR wants a function that is called.
             module = tvm.transform.Sequential(passes)(calling_module(primitive, "kernel"))
         except Exception as error:
-            reason = str(error).strip().split("\n")[-1].rpartition("is false: ")[2]
-            raise NoKernelError(_refusal(function, reason[:200])) from error
+            raise NoKernelError(_refusal(function, _reason(error))) from error
     found = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     if len(found) != 1:
         raise NoKernelError(_refusal(function, f"it makes {len(found)} of it"))
     return found[0]
 
 
+def _reason(error: Exception) -> str:
+    return str(error).strip().split("\n")[-1].rpartition("is false: ")[2][:200]
+
+
 def _refusal(function: Any, reason: str) -> str:
-    call = function.body.blocks[0].bindings[0].value
     return (
-        f"there is no kernel for {operator_name(call)}, which TVM {tvm.__version__} does not lower "
+        f"there is no kernel for {_name(function)}, which TVM {tvm.__version__} does not lower "
         f"to one function ({reason}): write the model without it, or let TVM compile the scheduled "
         "module"
     )
+
+
+def _name(function: Any) -> str:
+    call = function.body.blocks[0].bindings[0].value
+    name = operator_name(call)
+    return f"tir.{call.args[0].name_hint}" if name == "relax.call_tir" else name
 
 
 @relax.expr_functor.mutator
@@ -217,7 +233,9 @@ def default_schedule(function: Any) -> Any:
             spatial += 1
         outer = loops[: spatial - 1] if spatial == len(loops) > 1 else loops[:spatial]
         if outer:
-            schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+            # Loops that someone scheduled already stay as they are.
+            with suppress(s_tir.ScheduleError):
+                schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
     return schedule.mod["main"]
 
 

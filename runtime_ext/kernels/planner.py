@@ -66,6 +66,7 @@ class Planner:
         ``steps`` are scheduled functions that compute some variables. With ``inline`` kernels may
         activate what they read, which those of a library cannot.
         """
+        self.function = function
         self._steps = steps or {}
         self.inline = inline
         self._in_place = in_place

@@ -9,6 +9,8 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
+from runtime_ext.kernels.tir_calls import without_tir
+
 
 def scalar(expr: Any) -> float | None:
     """The number that an argument is, if it is one."""
@@ -21,8 +23,12 @@ def scalar(expr: Any) -> float | None:
 
 
 def calling_module(function: Any, name: str) -> Any:
-    """A module whose ``main`` does nothing but call a function, which gets a name in it."""
-    builder = relax.BlockBuilder()
+    """A module whose ``main`` does nothing but call a function, which gets a name in it.
+
+    The TIR functions that it has with it are the module's then.
+    """
+    function, others = without_tir(function)
+    builder = relax.BlockBuilder(others)
     called = builder.add_func(function, name)
     params: list[Any] = [relax.Var(p.name, p.ty) for p in function.params]
     with builder.function("main", params):

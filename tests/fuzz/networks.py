@@ -500,6 +500,8 @@ def _stepwise(net: Network, x: Value) -> str | None:
         case "arg" if x.shape:
             kind = net.pick("ArgMax", "ArgMin")
             made = net.op(kind, x.name, axis=_axis(net, x), keepdims=net.pick(0, 1))
+            if net.pick(True, False):
+                return net.op("OneHot", made, net.const(np.array(9)), net.const([0.0, 1.5]))
             return net.op("Cast", made, to=TensorProto.FLOAT)
         case _:
             whole = net.op("Cast", net.op("Mul", x.name, net.const(4.0)), to=TensorProto.INT64)
@@ -524,6 +526,47 @@ def _attention(net: Network, x: Value) -> str | None:
     turned = net.op("Transpose", read[1], perm=[0, 2, 1])
     scores = net.op("Mul", net.op("MatMul", read[0], turned), net.const(0.5))
     return net.op("MatMul", net.op("Softmax", scores, axis=-1), read[2])
+
+
+@_compute
+def _einsum(net: Network, x: Value) -> str:
+    """Of a value and weights; which axes they share, and which of all stay, is drawn."""
+    letters = "abcdef"[: len(x.shape)]
+    extents = dict(zip(letters, x.shape, strict=True)) | {"y": net.pick(1, 2, 5)}
+    other = [letter for letter in extents if net.pick(True, False)]
+    other = [other[i] for i in net.random.permutation(len(other))]
+    made = [letter for letter in sorted({*letters, *other}) if net.pick(True, True, False)]
+    made = [made[i] for i in net.random.permutation(len(made))]
+    pairs = [(letters, x.name), ("".join(other), net.weight(*(extents[e] for e in other)))]
+    (left, first), (right, second) = pairs if net.pick(True, False) else pairs[::-1]
+    return net.op("Einsum", first, second, equation=f"{left},{right}->{''.join(made)}")
+
+
+@_compute
+def _recurrent(net: Network, x: Value) -> str | None:
+    """A layer over the first axis: its states, or the last one."""
+    if len(x.shape) != 3:
+        return None
+    kind, ways = net.pick(("LSTM", 4), ("GRU", 3), ("RNN", 1)), net.pick(1, 1, 2)
+    (name, gates), hidden = kind, net.pick(1, 3, 4)
+    direction = "bidirectional" if ways == 2 else net.pick("forward", "reverse")
+    attributes = {"linear_before_reset": net.pick(0, 1)} if name == "GRU" else {}
+    rows = [net.weight(ways, gates * hidden, extent) for extent in (x.shape[2], hidden)]
+    rows.append(net.pick("", net.weight(ways, 2 * gates * hidden)))
+    if net.pick(True, False):
+        rows += ["", net.weight(ways, x.shape[1], hidden)]
+    attributes |= {"direction": direction, "hidden_size": hidden}
+    return net.pick(*net.op(name, x.name, *rows, outputs=2, **attributes))
+
+
+@_compute
+def _scatter(net: Network, x: Value) -> str | None:
+    """Some rows in the place of those that are there."""
+    if not x.shape:
+        return None
+    count = int(net.random.integers(1, x.shape[0] + 1))
+    rows = net.const(net.random.permutation(x.shape[0])[:count].reshape(-1, 1))
+    return net.op("ScatterND", x.name, rows, net.weight(count, *x.shape[1:]))
 
 
 @_move
@@ -611,12 +654,16 @@ def _gather(net: Network, x: Value) -> str | None:
         return None
     axis = _axis(net, x)
     extent = x.shape[axis]
-    match net.pick("one", "rows", "input", "elements"):
+    match net.pick("one", "rows", "input", "elements", "points"):
         case "one":
             index = int(net.random.integers(-extent, extent))
             return net.op("Gather", x.name, net.const(np.array(index)), axis=axis)
         case "input":
             return net.op("Gather", x.name, "i", axis=axis)
+        case "points":
+            depth = int(net.random.integers(1, len(x.shape) + 1))
+            points = [net.random.integers(-e, e, 3) for e in x.shape[:depth]]
+            return net.op("GatherND", x.name, net.const(np.stack(points, axis=1)))
         case "elements":
             shape = [e if i != axis % len(x.shape) else 2 for i, e in enumerate(x.shape)]
             indices = net.const(net.random.integers(0, extent, shape))
@@ -624,6 +671,13 @@ def _gather(net: Network, x: Value) -> str | None:
         case _:
             rows = net.const(net.random.integers(-extent, extent, net.pick((3,), (2, 2))))
             return net.op("Gather", x.name, rows, axis=axis)
+
+
+@_move
+def _triangle(net: Network, x: Value) -> str | None:
+    if len(x.shape) < 2:
+        return None
+    return net.op("Trilu", x.name, net.const(np.array(net.pick(-1, 0, 1))), upper=net.pick(0, 1))
 
 
 @_move

@@ -82,6 +82,31 @@ def test_a_bundle_of_another_format_is_made_again(
     assert bundles.made[:4] == bundles.made[4:]
 
 
+@pytest.mark.parametrize("damage", ["cut", "noise", "empty", "other", "no tar"])
+def test_a_damaged_bundle_is_made_again(
+    module: Any, bundles: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    suite = tmp_path / "suite"
+    prepare(module, suite)
+    archive = suite / "bundles" / "squeezenet-32.tar.xz"
+    content = archive.read_bytes()
+    middle = len(content) // 2
+    if damage == "other":
+        with tarfile.open(archive, "w:xz") as packed:
+            packed.add(__file__, "squeezenet-32/units.json")
+    else:
+        damaged = {
+            "cut": content[:middle],
+            "noise": content[:middle] + bytes(40) + content[middle + 40 :],
+            "empty": b"",
+            "no tar": b"text",
+        }
+        archive.write_bytes(damaged[damage])
+    prepare(module, suite)
+    assert bundles.made[4:] == ["squeezenet-32"]
+    assert "squeezenet-32.tar.xz is damaged (" in capsys.readouterr().out
+
+
 def test_bundles_share_the_code_of_now(module: Any, bundles: Bundles, tmp_path: Path) -> None:
     suite = tmp_path / "suite"
     prepare(module, suite)

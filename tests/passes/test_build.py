@@ -16,7 +16,7 @@ from onnx_sketch import Sketch, relative_error
 from onnx_sketch import run as run_onnxruntime
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from test_ir_form import wide
-from tvm import relax, topi
+from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes import IOSSchedule, MeasuringOptions
@@ -321,18 +321,6 @@ def test_a_module_that_computes_outside_of_units_is_refused() -> None:
     made["main"] = module["main"]
     with pytest.raises(ModuleError, match=r"computes relax.nn.conv2d outside of any unit"):
         read_scheduled_module(made)
-
-
-def test_a_unit_of_tir_is_refused_by_name() -> None:
-    """TVM compiles the scheduled module all the same."""
-    module = module_of([(4,)], lambda s, x: s.builder.emit_te(topi.tile, x, [2]))
-    made = IOSSchedule("sequential")(module)
-    inputs = inputs_of(module)
-    assert relative_error(run(made, inputs), run(module, inputs)) == 0
-    with pytest.raises(ModuleError, match="calls the TIR function 'tile', for which there are no"):
-        build(made, lanes=LANES)
-    with pytest.raises(ModuleError, match="calls the TIR function 'tile'"):
-        IOSSchedule(options=MeasuringOptions(lanes=LANES))(module)
 
 
 def test_an_operator_without_a_kernel_is_refused_by_name() -> None:

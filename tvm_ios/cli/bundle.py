@@ -130,6 +130,7 @@ def bundle(
         arch=arch,
         precision=precision,
         cudnn=target is TargetKind.cuda if cudnn is None else cudnn,
+        runs_here=False,
     )
     from relay_passes.bundle import redrawn, require_replaceable, write_bundle
     from relay_passes.load import load_model

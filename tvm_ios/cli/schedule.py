@@ -149,6 +149,8 @@ def schedule(
                 target=target,
                 arch=arch,
                 dialect=dialect,
+                # A log's times may be another machine's.
+                runs_here=log is None,
             )
             searching = _searching(model, random_weights, fixed, batch, options, dialect, update)
             graph = searching.prepared.units

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -12,12 +13,15 @@ import typer
 
 from tvm_ios.byte_sizes import ByteSizeError, parse_bytes
 from tvm_ios.cli.completion import complete_policies
+from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
 
 #: As many as a stage has groups, at most.
 _STREAMS = 8
+#: Lanes that may take turns on a CPU: enough for any test, and few enough to come to an end.
+_TURNS = 16
 
 
 class MeasureMode(StrEnum):
@@ -151,6 +155,7 @@ def measuring_options(
     precision: Precision | None = None,
     dialect: Dialect = Dialect.relax,
     cudnn: bool | None = None,
+    runs_here: bool = True,
 ) -> MeasuringOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
     from runtime_ext.machine import available_lanes
@@ -158,6 +163,8 @@ def measuring_options(
 
     if target is TargetKind.cuda:
         lanes = lanes or _STREAMS
+    elif lanes is not None and runs_here:
+        _compare_with_cpus(lanes, available_lanes())
     lanes = lanes or available_lanes()
     # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
     os.environ["TVM_NUM_THREADS"] = str(lanes)
@@ -175,3 +182,19 @@ def measuring_options(
         max_block=max_block,
         budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
     )
+
+
+def _compare_with_cpus(lanes: int, cpus: int) -> None:
+    """Say that lanes take turns where there are more than CPUs, and refuse very many."""
+    some = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
+    if lanes > _TURNS * cpus:
+        raise UserError(
+            f"{lanes} lanes cannot run on the {some} of this process: give --lanes {cpus}, or at "
+            f"most {_TURNS * cpus}"
+        )
+    if lanes > cpus:
+        print(
+            f"tvm-ios: {lanes} lanes take turns on the {some} of this process, which is slower "
+            f"than --lanes {cpus}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,45 @@
+"""The TIR functions that a unit calls: they go with its function, which leaves its module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+#: The attribute of a unit's function that holds them by name.
+_TIR = "ios.tir"
+_CALL_TIR = tvm.ir.Op.get("relax.call_tir")
+
+
+def with_tir(function: relax.Function, source: tvm.IRModule | relax.Function) -> relax.Function:
+    """A function that has with it what it calls by ``relax.call_tir``.
+
+    Parameters
+    ----------
+    function
+        Of a module, or a part of another function.
+    source
+        That module, or that function, which has with it what it calls.
+    """
+    called = _called(function)
+    if not called:
+        return function
+    known = source if isinstance(source, tvm.IRModule) else source.attrs[_TIR]
+    return function.with_attr(_TIR, {v.name_hint: known[v.name_hint] for v in called})
+
+
+def without_tir(function: relax.Function) -> tuple[relax.Function, tvm.IRModule]:
+    """The function alone, and a module of what it has with it, private as the function."""
+    called = _called(function)
+    if not called:
+        return function, tvm.IRModule()
+    known = function.attrs[_TIR]
+    private = {v: known[v.name_hint].without_attr("global_symbol") for v in called}
+    return function.without_attr(_TIR), tvm.IRModule(private)
+
+
+def _called(function: relax.Function) -> list[Any]:
+    calls = (binding.value for block in function.body.blocks for binding in block.bindings)
+    found = [c.args[0] for c in calls if isinstance(c, relax.Call) and c.op == _CALL_TIR]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,113 @@
+"""Operators written in the place of one that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx_edit import constant, new_constant
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Steps:
+    """Puts operators before a node; shapes and types of what they make are for inference to find.
+
+    Attributes
+    ----------
+    graph, node
+        Where to; names begin with the node's.
+    opset
+        Of the model: older ones have attributes where newer ones have inputs.
+    """
+
+    graph: Any
+    node: Any
+    opset: int
+    _made: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def name(self) -> str:
+        """What the names of all that is made begin with."""
+        return self.node.name or self.node.outputs[0].name or self.node.op_type
+
+    def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        """The result of an operator, or the list of its results."""
+        name = f"{self.name}.{kind.lower()}{len(self._made)}"
+        made: Any = ir.node(kind, inputs, attributes, num_outputs=outputs, name=name)
+        for number, value in enumerate(made.outputs):
+            value.name = name if outputs == 1 else f"{name}.{number}"
+        self._made.append(made)
+        self.graph.insert_before(self.node, made)
+        return made.outputs[0] if outputs == 1 else list(made.outputs)
+
+    def number(self, value: float | Sequence[int] | Array) -> Any:
+        """A constant: integers as int64, an array as it is, a number of the node's type."""
+        if isinstance(value, np.ndarray | np.generic):
+            array = np.asarray(value)
+        elif isinstance(value, Sequence):
+            array = np.array(value, np.int64)
+        else:
+            array = np.asarray(value, self.node.outputs[0].dtype.numpy())
+        return new_constant(self.graph, f"{self.name}.number", array)
+
+    def transposed(self, value: Any, perm: Sequence[int]) -> Any:
+        """The value, a constant one at once, with its axes in another order."""
+        if list(perm) == sorted(perm):
+            return value
+        array = constant(value)
+        if array is not None:
+            return self.number(np.transpose(array, perm))
+        return self.op("Transpose", value, perm=list(perm))
+
+    def reshaped(self, value: Any, old: Sequence[int], new: Sequence[int]) -> Any:
+        """The value, a constant one at once, with other extents."""
+        if list(old) == list(new):
+            return value
+        array = constant(value)
+        if array is not None:
+            return self.number(array.reshape(new))
+        return self.op("Reshape", value, self.number(list(new)))
+
+    def summed(self, value: Any, axes: Sequence[int]) -> Any:
+        """The value summed over some axes, which are gone then."""
+        if not axes:
+            return value
+        if self.opset >= 13:
+            return self.op("ReduceSum", value, self.number(list(axes)), keepdims=0)
+        return self.op("ReduceSum", value, axes=list(axes), keepdims=0)
+
+    def unsqueezed(self, value: Any, axis: int) -> Any:
+        """The value with one more axis."""
+        if self.opset >= 13:
+            return self.op("Unsqueeze", value, self.number([axis]))
+        return self.op("Unsqueeze", value, axes=[axis])
+
+    def split(self, value: Any, sizes: Sequence[int], axis: int) -> list[Any]:
+        """Ranges of an axis."""
+        if len(sizes) == 1:
+            return [value]
+        if self.opset >= 13:
+            number = self.number(list(sizes))
+            return self.op("Split", value, number, outputs=len(sizes), axis=axis)
+        return self.op("Split", value, outputs=len(sizes), axis=axis, split=list(sizes))
+
+    def clipped(self, value: Any, most: float) -> Any:
+        """The value within a distance of zero."""
+        if self.opset >= 11:
+            return self.op("Clip", value, self.number(-most), self.number(most))
+        return self.op("Clip", value, min=-most, max=most)
+
+    def stand_for(self, *results: Any) -> None:
+        """Let these be read in the place of the node's results, and remove the node."""
+        for old, new in zip(self.node.outputs, results, strict=False):
+            if old.is_graph_output():
+                new.name, old.name = old.name, None
+                self.graph.outputs[list(self.graph.outputs).index(old)] = new
+            ir.convenience.replace_all_uses_with(old, new)
+        self.graph.remove(self.node, safe=True)
