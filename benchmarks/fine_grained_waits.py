@@ -65,7 +65,7 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
     for wave in found:
         program = schedule_wave(graph, wave, program, default, simulate)
     stages = [Stage(Strategy.CO_SCHEDULE, (wave,)) for wave in found]
-    code = {unit: timer.compiled((unit,)).code for unit in range(len(graph))}
+    code = {unit: timer.forms((unit,)).code for unit in range(len(graph))}
     placements = {
         place: tuple(share for share in program.placement if share.unit in wave)
         for place, wave in enumerate(found)
@@ -78,7 +78,7 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
             code,
             lanes=lanes,
             barriers=barriers,
-            parts=timer.parts,
+            parts=search.memory.parts,
             placements=placements,
         )
         functions = {symbol: search.compiler.function(symbol) for symbol in lowered.kernels}

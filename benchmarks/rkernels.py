@@ -48,7 +48,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     prepared = prepare(load_model(network).module, network)
     search = MeasuredSearch(prepared, MeasuringOptions(lanes=lanes))
     search.timer.compile_units()
-    search.timer.measure_rkernels()
+    search.timer.rkernels.measure()
     units = [
         {
             "unit": prepared.units.operators[unit].name,

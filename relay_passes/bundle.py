@@ -32,10 +32,10 @@ from runtime_ext.bundle.sources import copy_sources
 from runtime_ext.bundle.tvm_peer import LIBRARY
 from runtime_ext.bundle.weights import Draw, save_weights
 from runtime_ext.log_use import LogUse
-from runtime_ext.measure import Progress
 from runtime_ext.scheduled_module import OUTPUT_NAMES
 from tvm_ios.array_files import Array, write_arrays
 from tvm_ios.files import make_folder, temporary_folder
+from tvm_ios.progress import Progress
 
 _RUN = '''"""Searches, verifies and measures this bundle's model here: ``python run.py --help``."""
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from relay_passes.measured import MeasuredSearch
 from relay_passes.merge_candidates import merge_candidates
 from runtime_ext.bundle.unit_forms import UnitForms
-from runtime_ext.measure import Progress
 from tvm_ios.graph import OpGraph
+from tvm_ios.progress import Progress
 from tvm_ios.search.block import block_key, cut_into_blocks
 
 

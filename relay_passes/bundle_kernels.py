@@ -21,11 +21,11 @@ from runtime_ext.cuda.fused_kernel import FusedKernel
 from runtime_ext.cuda.rtask_function import RTaskFunction
 from runtime_ext.cuda.rtask_times import estimated_rkernel
 from runtime_ext.device import UnfusedError
-from runtime_ext.measure import Progress
 from runtime_ext.native_executor import native_library_path
 from tvm_ios.files import temporary_folder
 from tvm_ios.occupancy import Footprint
 from tvm_ios.program import UnitCode
+from tvm_ios.progress import Progress
 from tvm_ios.rkernel import RKernel
 from tvm_ios.schedule import Stage
 from tvm_ios.search.promising import promising_stages

@@ -9,13 +9,13 @@ import tvm
 
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare, schedule_of
-from runtime_ext.measure import Progress
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.analytic import AnalyticCost
 from tvm_ios.cost.model import CostModel
 from tvm_ios.devices import load_device
 from tvm_ios.errors import UserError
 from tvm_ios.merge_rule import mergeable
+from tvm_ios.progress import Progress
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.down_sets import SearchError

@@ -15,11 +15,13 @@ from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.device import Device, KernelProgress, Kernels
-from runtime_ext.measure import Progress, StageTimer
+from runtime_ext.measure import StageTimer
+from runtime_ext.measured_units import MeasuredUnits
 from runtime_ext.stage_search import StageSearch
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.program_builder import NO_PARTS
+from tvm_ios.progress import Progress
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
 from tvm_ios.search.network import SearchStatistics
@@ -73,11 +75,11 @@ class ModuleSearch(StageSearch):
         self.options = options
         self.target = target
         self._header = LogHeader(device.name, str(target), tvm.__version__)
-        timer = StageTimer(prepared.units, self.source, kernels, device, self._log(), parts)
+        units = MeasuredUnits(prepared.units, self.source, kernels, device, self._log(), parts)
         self._found: dict[tuple[str, int | None], tuple[Schedule, LazyStatistics | None]] = {}
         self._instances: InstanceSearch | None = None
         blocks = cut_blocks(prepared.units, options.max_block)
-        super().__init__(timer, blocks, options, progress, choose_forms=choose_forms)
+        super().__init__(StageTimer(units), blocks, options, progress, choose_forms=choose_forms)
 
     def schedule(
         self, policy: str, memory_budget: int | None = None

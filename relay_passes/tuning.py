@@ -17,11 +17,11 @@ from runtime_ext.kernels.library import KernelCompiler
 from runtime_ext.kernels.tuning_folder import compact, open_log
 from runtime_ext.kernels.vector_unit import VectorUnit
 from runtime_ext.machine import available_lanes
-from runtime_ext.measure import Progress
 from runtime_ext.tuning.cost_model import CostModel, Features, features_of
 from runtime_ext.tuning.kernel_timer import KernelTimer
 from runtime_ext.tuning.tuner import Limits, Timer, tune
 from tvm_ios.models import Shapes
+from tvm_ios.progress import Progress
 
 
 def tune_model(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.lower import lower_stages, recorded_latency
 from tvm_ios.program import UnitCode
 from tvm_ios.program_builder import ConstantName
+from tvm_ios.progress import Steps
 from tvm_ios.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def build(
     lanes: int | None = None,
     name: str = "model",
     compiler: UnitCompiler | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Steps | None = None,
 ) -> BuiltModel:
     """Compile what ``IOSSchedule`` made.
 

@@ -11,14 +11,14 @@ from tvm_ios.search.rprogram import RProgram
 def can_co_schedule(timer: StageTimer, units: Sequence[int]) -> bool:
     """Whether a co-scheduled stage of some units, in their usual form, can be built here."""
     fuser = timer.kernels.fuser
-    return fuser is None or fuser.can_fuse({u: timer.generated((u,)).code for u in units})
+    return fuser is None or fuser.can_fuse({u: timer.forms.generated((u,)).code for u in units})
 
 
 def can_run(timer: StageTimer, program: RProgram) -> bool:
     """The same of an rProgram, in the form that it has."""
     fuser, chosen = timer.kernels.fuser, program.kernels
     return fuser is None or fuser.can_fuse(
-        {unit: timer.rkernel_code(unit, kernel.name) for unit, kernel in chosen.items()}
+        {unit: timer.rkernels.code(unit, kernel.name) for unit, kernel in chosen.items()}
     )
 
 
@@ -29,7 +29,7 @@ def execution_units(timer: StageTimer) -> int:
         return timer.lanes
     units = range(len(timer.graph))
     return fuser.execution_units(
-        timer.rkernel_code(unit, kernel.name) for unit in units for kernel in timer.rkernels(unit)
+        timer.rkernels.code(unit, kernel.name) for unit in units for kernel in timer.rkernels(unit)
     )
 
 
@@ -39,6 +39,6 @@ def placed_unit(timer: StageTimer, unit: int) -> tuple[float, float]:
     fuser, kernels = timer.kernels.fuser, timer.rkernels(unit)
     assert fuser is not None
     return (
-        min(fuser.share(kernel, timer.rkernel_code(unit, kernel.name)) for kernel in kernels),
+        min(fuser.share(kernel, timer.rkernels.code(unit, kernel.name)) for kernel in kernels),
         min(kernel.seconds for kernel in kernels),
     )

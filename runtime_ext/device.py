@@ -10,6 +10,7 @@ from runtime_ext.kernels.compiled_unit import CompiledUnit
 from tvm_ios.array_files import Array
 from tvm_ios.errors import UserError
 from tvm_ios.program import Program
+from tvm_ios.progress import Steps
 
 if TYPE_CHECKING:
     from runtime_ext.cuda.stage_fuser import StageFuser
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 Function = Callable[[str], Any]
 NO_CONSTANTS: Mapping[str, Array] = MappingProxyType({})
 #: Told kernels done and all of them.
-KernelProgress = Callable[[int, int], None]
+KernelProgress = Steps
 
 
 class UnfusedError(UserError):

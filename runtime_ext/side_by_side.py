@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,10 @@ from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.runners import EXECUTABLE, RUNNERS, Started
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder
+from tvm_ios.progress import Progress
 from tvm_ios.verdict import LARGEST_ERROR, output_errors
 
 Array = np.ndarray[Any, Any]
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from functools import partial
 
 from runtime_ext.co_scheduling import can_co_schedule, can_run, execution_units, placed_unit
 from runtime_ext.device import UnfusedError
-from runtime_ext.measure import Progress, StageTimer
+from runtime_ext.measure import StageTimer
 from tvm_ios.cost.composed import ComposedCost
 from tvm_ios.cost.log import LogError, MeasurementLog
 from tvm_ios.cost.recorded import RecordedCost
 from tvm_ios.merge_rule import mergeable as any_mergeable
+from tvm_ios.progress import Progress
 from tvm_ios.schedule import Schedule, Stage, Strategy
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
@@ -127,7 +128,7 @@ class StageSearch:
         strategies = strategies_of(policy)
         optimistic = self._optimistic_cost()
         if Strategy.CO_SCHEDULE in strategies:
-            self.timer.measure_rkernels(self.progress)
+            self.timer.rkernels.measure(self.progress)
         made, took = lazy_search(
             self.graph,
             self.blocks,
@@ -148,7 +149,7 @@ class StageSearch:
         return self._with_libraries(self.timer.timed(made)), took
 
     def _with_libraries(self, schedule: Schedule) -> Schedule:
-        return self.timer.with_libraries(schedule) if self._choose_forms else schedule
+        return self.timer.forms.with_libraries(schedule) if self._choose_forms else schedule
 
     def end_run(self) -> None:
         """Let the next run measure again, unless one of the searches ran out of time.
@@ -247,7 +248,7 @@ class StageSearch:
                 "here: install nvidia-cuda-nvrtc"
             )
         self._compile_units()
-        self.timer.measure_rkernels(self.progress)
+        self.timer.rkernels.measure(self.progress)
         timer = self.timer
         profile = RProgramProfile(
             timer.rprogram_latency, self.limits.budget, report, partial(can_run, timer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from tvm_ios.bench_material import prepare_material
 from tvm_ios.models import Shapes
 from tvm_ios.paired import PairedRatio
+from tvm_ios.progress import Progress
 from tvm_ios.verdict import ratio_of
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
     from runtime_ext.contest import Rules
-
-Progress = Callable[[str, int, int], None]
 
 #: Our own runners: what ``optimize`` keeps, and one unit after another.
 OURS = ("ours", "sequential")

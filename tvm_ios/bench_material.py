@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +15,7 @@ from tvm_ios.api import optimize
 from tvm_ios.errors import UserError
 from tvm_ios.files import write_atomically
 from tvm_ios.models import Shapes
+from tvm_ios.progress import Progress
 from tvm_ios.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def prepare_material(
     batch: int | None,
     policies: Sequence[str] | None,
     dialect: str,
-    progress: Callable[[str, int, int], None] | None,
+    progress: Progress | None,
 ) -> Material:
     """Make what the runners of a model read; what an equal call left there is not made again.
 

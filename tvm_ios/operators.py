@@ -57,6 +57,14 @@ ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "clip", "leaky_relu", "erf",
 #: One result element from one element of each input.
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})
 
+#: One result element from the element of each input that stands at the same place.
+ELEMENT_WISE = (
+    ACTIVATIONS
+    | ARITHMETIC
+    | {"sqrt", "exp", "pow", "abs", "neg", "log", "reciprocal", "floor", "ceil", "round", "silu"}
+    | {"elu", "selu", "softplus", "softsign", "hardsigmoid", "hardswish"}
+)
+
 #: Only data movement.
 RESHAPING = frozenset({"reshape", "transpose"})
 

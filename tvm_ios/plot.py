@@ -8,22 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
-from tvm_ios.files import write_atomically
+from tvm_ios.files import require_writable, write_atomically
 from tvm_ios.graph import OpGraph
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.rprogram import RProgram, simulated_spans
 
 
 def require_picture(path: Path) -> None:
-    """Find out before long work whether a picture can have this name.
+    """Find out before long work whether a picture can be drawn and written here.
 
     Raises
     ------
     UserError
-        If not.
+        If it has another name than pictures have, or matplotlib is not installed.
+    OSError
+        If it could not be written.
     """
     if path.suffix not in (".svg", ".png"):
         raise UserError(f"{path} cannot be drawn: its name must end in .svg or .png")
+    require_writable(path)
+    _pyplot()
 
 
 def save_picture(ax: Any, path: Path) -> None:
@@ -207,11 +211,15 @@ def _label(ax: Any, name: str, x: float, y: float, share: float) -> None:
 def _axes(ax: Any, size: tuple[float, float]) -> Any:
     if ax is not None:
         return ax
+    return _pyplot().subplots(figsize=size, layout="constrained")[1]
+
+
+def _pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
         raise UserError("pictures need matplotlib: pip install 'tvm-ios[notebook]'") from error
-    return pyplot.subplots(figsize=size, layout="constrained")[1]
+    return pyplot
 
 
 def _color(kind: str) -> str:

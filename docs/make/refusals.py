@@ -153,6 +153,10 @@ def rows() -> dict[str, list[Row]]:
             Row("an unknown device", "tvm-ios schedule m.onnx --cost abacus"),
             Row("a picture of no known kind", "tvm-ios schedule m.onnx --plot s.jpeg"),
             Row(
+                "a schedule and policies where nothing is measured",
+                f"{optimize} --cost cpu --schedule schedule.json --policy greedy",
+            ),
+            Row(
                 "less memory than any order needs",
                 "tvm-ios memory m.onnx --scheduler optimal --budget 64",
             ),

@@ -15,9 +15,10 @@ from runtime_ext.bundle.place import Place, RunningSession
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.device import UnfusedError
-from runtime_ext.measure import Progress, StageTimer
+from runtime_ext.measure import StageTimer
 from tvm_ios.errors import UserError
 from tvm_ios.paired import PairedRatio
+from tvm_ios.progress import Progress
 from tvm_ios.schedule import Schedule
 from tvm_ios.verdict import (
     PolicyResult,

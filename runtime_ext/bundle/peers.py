@@ -18,10 +18,11 @@ from runtime_ext.bundle.place import Place
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.bundle.tvm_peer import tvm_runner
 from runtime_ext.contest import Rules, hold_contest
-from runtime_ext.measure import Progress, StageTimer
+from runtime_ext.measure import StageTimer
 from tvm_ios.errors import UserError
 from tvm_ios.graph import OpGraph
 from tvm_ios.json_text import json_object
+from tvm_ios.progress import Progress
 from tvm_ios.schedule import Schedule
 from tvm_ios.verdict import output_errors, ratio_of
 

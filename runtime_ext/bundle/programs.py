@@ -110,7 +110,7 @@ def _form(
     """The code of one unit, or of several merged ones, that a schedule means."""
     name = schedule.kernels.get(units[0])
     if name is None:
-        return timer.generated(units)
+        return timer.forms.generated(units)
     assert isinstance(timer.kernels, BundledKernels)
     without, which = timer.kernels.without_library, bundle.graph.operators[units[0]].name
     known = {form.library: form for form in bundle.forms.forms[units] if form.library}

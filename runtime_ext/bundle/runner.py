@@ -96,7 +96,7 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     made["search"]["stages_measured"] = search.timer.stages_measured
     made["skipped"] = {**skipped, **unbuilt}
     made["unfused"] = search.timer.unfused
-    made["unsupported"] = search.timer.unsupported
+    made["unsupported"] = search.timer.forms.unsupported
     made["seconds"] = time.perf_counter() - begin
     write_atomically(output / "results.json", json.dumps(made, indent=1).encode())
     search.end_run()

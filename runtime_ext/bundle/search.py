@@ -10,10 +10,12 @@ from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.place import Place
 from runtime_ext.device import UnfusedError
-from runtime_ext.measure import Progress, StageTimer
+from runtime_ext.measure import StageTimer
+from runtime_ext.measured_units import MeasuredUnits
 from runtime_ext.stage_search import SearchLimits, StageSearch
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogHeader, MeasurementLog
+from tvm_ios.progress import Progress
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget, LazyStatistics
@@ -57,17 +59,12 @@ def bundle_search(
     if not again:
         log.reuse()
     kernels = BundledKernels(bundle, place.function, place.fuser, place.without_cudnn)
-    timer = StageTimer(
-        bundle.graph,
-        lambda units: units,
-        kernels,
-        place.device,
-        log,
-        bundle.parts,
+    measured = MeasuredUnits(
+        bundle.graph, lambda members: members, kernels, place.device, log, bundle.parts
     )
     several = any(len(kernels.forms(units)) > 1 for units in bundle.forms.forms)
     return StageSearch(
-        timer,
+        StageTimer(measured),
         cut_blocks(bundle.graph, limits.max_block),
         limits,
         progress,

@@ -46,7 +46,8 @@ def _kernel() -> str:
     import numpy as np
     from tvm import relax
 
-    from runtime_ext.kernels.library import KernelCompiler, UnitSource
+    from runtime_ext.kernels.library import KernelCompiler
+    from runtime_ext.kernels.unit import UnitSource
     from runtime_ext.machine import available_lanes, host_target
     from runtime_ext.session import Session
     from tvm_ios.graph import Operator, OpGraph, Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,6 +85,38 @@ class Code:
         yield
         self.append(tirx.IfThenElse(condition, self._leave(), None))
 
+    def blocks(
+        self, block: Index, extent: int, size: int, write: Callable[[Index, int], None]
+    ) -> None:
+        """Statements for one block of a range, of which the last may be shorter.
+
+        Parameters
+        ----------
+        block
+            Which one.
+        extent, size
+            Of the range, and of its blocks.
+        write
+            Writes them, given where the block begins and its size.
+        """
+        last = -(-extent // size) - 1
+        rest = extent - last * size
+        if rest == size or not last:
+            write(block * size if last else 0, rest)
+            return
+        with self.branch(block < last):
+            write(block * size, size)
+        with self.branch(equal(block, last)):
+            write(last * size, rest)
+
+    def vectors(self, count: int, lanes: int, write: Callable[[Index, int], None]) -> None:
+        """Statements for each vector of a run of elements: where it begins, and its width."""
+        if count >= lanes:
+            with self.loop("c", 0, count // lanes) as c:
+                write(c * lanes, lanes)
+        if rest := count % lanes:
+            write(count - rest, rest)
+
     def function(self, buffers: Sequence[Any], begin: Any, end: Any) -> Any:
         """The statements as a PrimFunc of its buffers and a tile range."""
         function = tirx.PrimFunc([*buffers, begin, end], _sequence(self._statements))
@@ -132,6 +164,11 @@ def broadcast(value: Any, lanes: int) -> Any:
 def equal(a: Index, b: Index) -> Any:
     """The condition that two indices are the same."""
     return tirx.EQ(_int(a), _int(b))
+
+
+def widths(count: int, lanes: int) -> list[int]:
+    """Of the vectors that hold so many elements; the last may be shorter."""
+    return [min(lanes, count - at) for at in range(0, count, lanes)]
 
 
 def low_lanes(value: Any, lanes: int, of: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.kernels.blocking import UNROLLED
-from runtime_ext.kernels.code import Index, constant, equal, load, low_lanes
+from runtime_ext.kernels.code import Index, constant, equal, load, low_lanes, widths
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.rows import Run, column, kernel_rows, row_runs
 from runtime_ext.kernels.spec import USUAL_TILES, Contraction
@@ -254,28 +254,13 @@ class _Writer:
         channel: Index,
     ) -> None:
         width = self.spec.blocking.vectors * self.unit.lanes
-        tail = part.count - (part.blocks - 1) * width
         channel = self.code.bind("channel", channel)
-        full = [self.unit.lanes] * self.spec.blocking.vectors
-        short = [
-            min(self.unit.lanes, tail - v * self.unit.lanes)
-            for v in range(self.spec.blocking.vectors)
-            if tail > v * self.unit.lanes
-        ]
 
-        def write(vectors: list[int]) -> None:
+        def write(_: Index, count: int) -> None:
             for p in range(run.pixels):
-                self._store_pixel(place, x0, p, accumulators, part, channel, vectors)
+                self._store_pixel(place, x0, p, accumulators, part, channel, count)
 
-        if tail == width:
-            write(full)
-        elif part.blocks == 1:
-            write(short)
-        else:
-            with self.code.branch(local < part.blocks - 1):
-                write(full)
-            with self.code.branch(equal(local, part.blocks - 1)):
-                write(short)
+        self.code.blocks(local, part.count, width, write)
 
     def _store_pixel(
         self,
@@ -285,11 +270,11 @@ class _Writer:
         accumulators: list[Any],
         part: _Part,
         channel: Index,
-        vectors: list[int],
+        channels: int,
     ) -> None:
         spec, lanes = self.spec, self.unit.lanes
         grid = (place.image, place.row, x0 + p)
-        for v, count in enumerate(vectors):
+        for v, count in enumerate(widths(channels, lanes)):
             acc = load(accumulators[p * spec.blocking.vectors + v], 0, lanes)
             acc = low_lanes(acc, count, lanes)
             for statement in spec.statements:

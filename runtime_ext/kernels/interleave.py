@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from runtime_ext.kernels.code import Index, shuffle
@@ -19,11 +20,7 @@ def interleave(spec: Interleave, unit: VectorUnit) -> tuple[Any, int]:
     code = TileCode(spec.buffers)
     strip = max(1, min(spec.grid[2], _ELEMENTS // (spec.count * len(spec.values))))
     with code.pixels(spec.grid, strip) as grid:
-        if spec.count >= unit.lanes:
-            with code.loop("c", 0, spec.count // unit.lanes) as c:
-                _vectors(spec, code, grid, c * unit.lanes, unit.lanes)
-        if rest := spec.count % unit.lanes:
-            _vectors(spec, code, grid, spec.count - rest, rest)
+        code.vectors(spec.count, unit.lanes, partial(_vectors, spec, code, grid))
     return code.kernel()
 
 

@@ -22,11 +22,7 @@ def interpolation(spec: Interpolation, unit: VectorUnit) -> tuple[Any, int]:
         image, row = divide(code, "image", tile, height, spec.batch)
         with code.loop("x", 0, width) as column:
             writer = Interpolator(spec, code.buffers, code, image, row, column)
-            if spec.channels >= unit.lanes:
-                with code.loop("c", 0, spec.channels // unit.lanes) as c:
-                    writer.channels(code.bind("channel", c * unit.lanes), unit.lanes)
-            if rest := spec.channels % unit.lanes:
-                writer.channels(spec.channels - rest, rest)
+            code.vectors(spec.channels, unit.lanes, writer.channels)
     return code.kernel()
 
 

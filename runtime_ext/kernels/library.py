@@ -15,11 +15,9 @@ from runtime_ext.kernels.contraction_space import VectorSpace
 from runtime_ext.kernels.machine_code import link, object_code
 from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import UnitPlan, UnitSource, different, other_plans, plan_unit
-from runtime_ext.kernels.unit_compiler import Progress, UnitCompiler, Workload
+from runtime_ext.kernels.unit_compiler import UnitCompiler, Workload
 from runtime_ext.kernels.vector_unit import VectorUnit
 from tvm_ios.files import temporary_folder
-
-__all__ = ["KernelCompiler", "Progress", "UnitSource"]
 
 
 class KernelCompiler(UnitCompiler):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from runtime_ext.kernels.code import Index, constant, equal, load
+from runtime_ext.kernels.code import Index, constant, load, widths
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean
 from runtime_ext.kernels.statements import activate, divide, store_statement
@@ -22,38 +23,30 @@ def mean(spec: Mean, unit: VectorUnit) -> tuple[Any, int]:
     code = TileCode(spec.buffers)
     with code.tiles(spec.batch * blocks) as tile:
         image, part = divide(code, "image", tile, blocks, spec.batch)
-        rest = spec.channels - (blocks - 1) * block
-        widths = [min(unit.lanes, rest - v * unit.lanes) for v in range(_VECTORS)]
-        short = [w for w in widths if w > 0]
-        if rest == block:
-            _sum(spec, code, image, part * block, [unit.lanes] * _VECTORS)
-        elif blocks == 1:
-            _sum(spec, code, image, 0, short)
-        else:
-            with code.branch(part < blocks - 1):
-                _sum(spec, code, image, part * block, [unit.lanes] * _VECTORS)
-            with code.branch(equal(part, blocks - 1)):
-                _sum(spec, code, image, (blocks - 1) * block, short)
+        code.blocks(part, spec.channels, block, partial(_sum, spec, unit, code, image))
     return code.kernel()
 
 
-def _sum(spec: Mean, code: TileCode, image: Index, channel: Index, widths: list[int]) -> None:
+def _sum(
+    spec: Mean, unit: VectorUnit, code: TileCode, image: Index, channel: Index, count: int
+) -> None:
+    """The means of some channels."""
     sn, sh, sw, sc = spec.data.strides
-    starts = [sum(widths[:v]) for v in range(len(widths))]
-    accumulators = [code.accumulators(1, lanes)[0] for lanes in widths]
-    for acc, lanes in zip(accumulators, widths, strict=True):
+    starts, wide = range(0, count, unit.lanes), widths(count, unit.lanes)
+    accumulators = [code.accumulators(1, lanes)[0] for lanes in wide]
+    for acc, lanes in zip(accumulators, wide, strict=True):
         code.store(acc, 0, constant(0.0, lanes), lanes)
     channel = code.bind("channel", channel)
     with code.loop("y", 0, spec.pixels[0]) as y, code.loop("x", 0, spec.pixels[1]) as x:
         origin = spec.data.offset + image * sn + y * sh + x * sw + channel * sc
-        for acc, lanes, start in zip(accumulators, widths, starts, strict=True):
+        for acc, lanes, start in zip(accumulators, wide, starts, strict=True):
             value = load(code.buffers[spec.data.buffer], origin + start * sc, lanes, sc)
             if spec.prologue != ACC:
                 value = activate(code, spec.prologue, value, lanes)
             code.store(acc, 0, load(acc, 0, lanes) + value, lanes)
-    count = float(spec.pixels[0] * spec.pixels[1])
-    for acc, lanes, start in zip(accumulators, widths, starts, strict=True):
-        value = load(acc, 0, lanes) / constant(count, lanes)
+    pixels = float(spec.pixels[0] * spec.pixels[1])
+    for acc, lanes, start in zip(accumulators, wide, starts, strict=True):
+        value = load(acc, 0, lanes) / constant(pixels, lanes)
         for statement in spec.statements:
             grid = (image, 0, 0)
             store_statement(code, code.buffers, statement, grid, channel + start, value, lanes)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from runtime_ext.kernels.code import equal
 from runtime_ext.kernels.spec import Pointwise, Statement
 from runtime_ext.kernels.statements import store_statement
 from runtime_ext.kernels.tile_code import TileCode
@@ -48,17 +48,9 @@ def is_long_run(spec: Pointwise) -> bool:
 
 def _long_run(code: TileCode, statement: Statement, piece: int, unit: VectorUnit) -> None:
     tiles = -(-statement.count // piece)
-    rest = statement.count - (tiles - 1) * piece
     with code.tiles(tiles) as tile:
-        if rest == piece:
-            at = tile * piece if tiles > 1 else 0
-            _channels(code, statement, unit, (0, 0, 0), at, rest)
-        else:
-            with code.branch(tile < tiles - 1):
-                _channels(code, statement, unit, (0, 0, 0), tile * piece, piece)
-            with code.branch(equal(tile, tiles - 1)):
-                at = (tiles - 1) * piece
-                _channels(code, statement, unit, (0, 0, 0), at, rest)
+        write = partial(_channels, code, statement, unit, (0, 0, 0))
+        code.blocks(tile, statement.count, piece, write)
 
 
 def _channels(

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.code import Index, broadcast, constant, equal, load
+from runtime_ext.kernels.code import Index, broadcast, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.rows import Run, column, kernel_rows, row_runs
 from runtime_ext.kernels.spec import Pooling
@@ -35,17 +35,7 @@ def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, 
         part, line = divide(code, "part", tile, rows, chunks)
         image, row = divide(code, "image", line, spec.window.output[0], spec.batch)
         writer = _Writer(spec, unit, code, image, row)
-        if chunks == 1:
-            writer.channels(0, chunk)
-        else:
-            rest = spec.channels - (chunks - 1) * chunk
-            if rest == chunk:
-                writer.channels(code.bind("c0", part * chunk), chunk)
-            else:
-                with code.branch(part < chunks - 1):
-                    writer.channels(code.bind("c0", part * chunk), chunk)
-                with code.branch(equal(part, chunks - 1)):
-                    writer.channels((chunks - 1) * chunk, rest)
+        code.blocks(part, spec.channels, chunk, writer.channels)
     return code.kernel()
 
 
@@ -68,13 +58,13 @@ class _Writer:
 
     def channels(self, begin: Index, count: int) -> None:
         """Vectors of the chunk, then what is left as one shorter vector."""
-        lanes = self.unit.lanes
-        self.rows = kernel_rows(self.code, self.spec.window, self.row)
-        if count >= lanes:
-            with self.code.loop("c", 0, count // lanes) as c:
-                self._row(self.code.bind("channel", begin + c * lanes), lanes)
-        if count % lanes:
-            self._row(begin + count // lanes * lanes, count % lanes)
+        code, begin = self.code, self.code.bind("c0", begin)
+        self.rows = kernel_rows(code, self.spec.window, self.row)
+
+        def write(at: Index, lanes: int) -> None:
+            self._row(code.bind("channel", begin + at), lanes)
+
+        code.vectors(count, self.unit.lanes, write)
 
     def _row(self, channel: Index, lanes: int) -> None:
         for run in row_runs(self.spec.window, self.pixels):

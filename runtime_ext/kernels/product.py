@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from tvm import tirx
-
-from runtime_ext.kernels.code import Index, constant, equal, load
+from runtime_ext.kernels.code import Index, broadcast, constant, load, widths
 from runtime_ext.kernels.spec import Product
 from runtime_ext.kernels.statements import divide, store_statement
 from runtime_ext.kernels.tile_code import TileCode
@@ -27,15 +26,8 @@ def product(spec: Product, unit: VectorUnit) -> tuple[Any, int]:
     with code.tiles(images * heights * blocks) as tile:
         matrix, part = divide(code, "matrix", tile, blocks, images * heights)
         image, height = divide(code, "image", matrix, heights, images)
-        writer = _Writer(spec, unit, code, image, height)
-        rest = rows - (blocks - 1) * block
-        if rest == block or blocks == 1:
-            writer.rows(part * block, rest, vectors)
-        else:
-            with code.branch(part < blocks - 1):
-                writer.rows(part * block, block, vectors)
-            with code.branch(equal(part, blocks - 1)):
-                writer.rows((blocks - 1) * block, rest, vectors)
+        writer = _Writer(spec, unit.lanes, vectors, code, image, height)
+        code.blocks(part, rows, block, writer.rows)
     return code.kernel()
 
 
@@ -43,34 +35,27 @@ class _Writer:
     def __init__(
         self,
         spec: Product,
-        unit: VectorUnit,
+        lanes: int,
+        vectors: int,
         code: TileCode,
         image: Index,
         height: Index,
     ) -> None:
-        self.spec, self.lanes, self.code, self.buffers = spec, unit.lanes, code, code.buffers
+        self.spec, self.code, self.buffers = spec, code, code.buffers
+        self.lanes, self.width = lanes, vectors * lanes
         self.image, self.height = image, height
 
-    def rows(self, row: Index, count: int, vectors: int) -> None:
+    def rows(self, row: Index, count: int) -> None:
         """All columns of some rows."""
         row = self.code.bind("row", row)
-        width = vectors * self.lanes
-        whole = self.spec.columns // width
-        if whole:
-            with self.code.loop("block", 0, whole) as block:
-                column = self.code.bind("column", block * width)
-                self._tile(row, count, column, [self.lanes] * vectors)
-        done = whole * width
-        if done < self.spec.columns:
-            starts = range(done, self.spec.columns, self.lanes)
-            widths = [min(self.lanes, self.spec.columns - at) for at in starts]
-            self._tile(row, count, done, widths)
+        self.code.vectors(self.spec.columns, self.width, partial(self._tile, row, count))
 
-    def _tile(self, row: Index, count: int, column: Index, widths: list[int]) -> None:
-        spec, code = self.spec, self.code
-        tile = [[code.accumulators(1, width)[0] for width in widths] for _ in range(count)]
+    def _tile(self, row: Index, count: int, column: Index, columns: int) -> None:
+        spec, code, wide = self.spec, self.code, widths(columns, self.lanes)
+        column = code.bind("column", column)
+        tile = [[code.accumulators(1, width)[0] for width in wide] for _ in range(count)]
         for accumulators in tile:
-            for accumulator, width in zip(accumulators, widths, strict=True):
+            for accumulator, width in zip(accumulators, wide, strict=True):
                 code.store(accumulator, 0, constant(0.0, width), width)
         first = self._origin(spec.data.offset, spec.data.strides) + row * spec.data.strides[2]
         second = self._origin(spec.other.offset, spec.other.strides) + column
@@ -79,18 +64,18 @@ class _Writer:
             at = code.bind("at", second + k * spec.other.strides[2])
             line = [
                 code.keep(load(self.buffers[spec.other.buffer], at + v * self.lanes, width), width)
-                for v, width in enumerate(widths)
+                for v, width in enumerate(wide)
             ]
             for p, accumulators in enumerate(tile):
                 element = first + p * spec.data.strides[2] + k * spec.data.strides[3]
                 value = code.keep(load(self.buffers[spec.data.buffer], element, 1), 1)
-                for accumulator, vector, width in zip(accumulators, line, widths, strict=True):
-                    repeated = value if width == 1 else tirx.Broadcast(value, width)
+                for accumulator, vector, width in zip(accumulators, line, wide, strict=True):
+                    repeated = broadcast(value, width)
                     total = load(accumulator, 0, width) + repeated * vector
                     code.store(accumulator, 0, total, width)
         for p, accumulators in enumerate(tile):
             grid = (self.image, self.height, row + p)
-            for v, (accumulator, width) in enumerate(zip(accumulators, widths, strict=True)):
+            for v, (accumulator, width) in enumerate(zip(accumulators, wide, strict=True)):
                 value = load(accumulator, 0, width)
                 for statement in spec.statements:
                     inner = column + v * self.lanes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,11 @@ from runtime_ext.kernels.tuning_log import TuningLog
 from runtime_ext.kernels.unit import UnitPlan, UnitSource, tuned_plans
 from runtime_ext.log_use import LogUse
 from tvm_ios.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.progress import Steps
 
 if TYPE_CHECKING:
     from runtime_ext.cuda.stage_fuser import StageFuser
 
-Progress = Callable[[int, int], None]
 #: What a kernel computes, or a library in the place of one.
 Workload = Spec | Generic | Scheduled | LibraryConvolution
 
@@ -75,7 +75,7 @@ class UnitCompiler(ABC):
         """Compile a kernel, and keep it where :meth:`_find` finds it."""
 
     def compile(
-        self, units: Mapping[str, UnitSource], progress: Progress | None = None
+        self, units: Mapping[str, UnitSource], progress: Steps | None = None
     ) -> dict[str, CompiledUnit]:
         """Compile units; equal kernels, also those of earlier calls, share their code.
 
@@ -90,7 +90,7 @@ class UnitCompiler(ABC):
         return {name: self._kept[made[-1].key] for name, made in forms.items()}
 
     def compile_forms(
-        self, units: Mapping[str, UnitSource], progress: Progress | None = None
+        self, units: Mapping[str, UnitSource], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
         """Compile each unit in every form that it can have: as in the log, and by default.
 
@@ -120,7 +120,7 @@ class UnitCompiler(ABC):
     def compile_rkernels(
         self,
         units: Mapping[str, UnitSource],
-        progress: Progress | None = None,
+        progress: Steps | None = None,
         *,
         only: Mapping[str, str] | None = None,
     ) -> dict[str, dict[str, CompiledUnit]]:
@@ -194,7 +194,7 @@ class UnitCompiler(ABC):
         """
         return self._workloads[self._key_of_symbol(symbol)]
 
-    def _make_plans(self, plans: Iterable[UnitPlan], progress: Progress | None) -> None:
+    def _make_plans(self, plans: Iterable[UnitPlan], progress: Steps | None) -> None:
         wanted: dict[str, Workload] = {}
         for kernel in (kernel for plan in plans for kernel in plan.kernels):
             wanted.setdefault(self._key(kernel.spec), kernel.spec)
@@ -214,7 +214,7 @@ class UnitCompiler(ABC):
             self._key_of[workload] = kernel_key(workload, self._target_name)
         return self._key_of[workload]
 
-    def _make(self, wanted: Mapping[str, Workload], progress: Progress | None) -> None:
+    def _make(self, wanted: Mapping[str, Workload], progress: Steps | None) -> None:
         if not wanted:
             return
         self._workloads.update(wanted)

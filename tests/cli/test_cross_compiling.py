@@ -69,3 +69,24 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     assert "there is no measurement log" in missing
     old = sentence("bundle", "inception_block", "--target", "cuda", "--arch", "sm_12")
     assert "sm_12" in old
+
+
+def test_a_memory_budget_holds_where_nothing_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    options = ("--arch", "x86-64-v2", "--cost", "cpu", "--lanes", 2, "-o", path)
+    free = tvm_ios("optimize", "inception_block", *options, "--policy", "greedy", "--json").json
+    budget = free["memory"]["arena_bytes"] - 1
+    limit = ("--policy", "greedy", "--memory-budget", budget)
+    found = tvm_ios("optimize", "inception_block", *options, *limit, "--json").json
+    assert found["memory"]["arena_bytes"] <= budget
+    assert (free["kept"], found["kept"]) == ("greedy", "memory")
+    plan = json.loads((path / "memory.json").read_text())
+    assert plan["nbytes"] == found["memory"]["arena_bytes"]
+    refused = tvm_ios("optimize", "inception_block", *options, "--memory-budget", "1K")
+    assert "no program fits into 1.0 KiB: the smallest" in refused.sentence
+
+
+def test_a_schedule_and_policies_are_not_both_compiled(tmp_path: Path) -> None:
+    options = ("--cost", "cpu", "--schedule", tmp_path / "s.json", "--policy", "greedy")
+    found = tvm_ios("optimize", "inception_block", *options, "-o", tmp_path / "out")
+    assert "leave out the schedule or the policies" in found.sentence

@@ -98,3 +98,13 @@ def test_the_importer_of_tvm_prints_nothing(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     options = ["--cost", "measured", "--lanes", 1, "--json"]
     assert tvm_ios_process("schedule", tmp_path / "m.onnx", *options).sentence
+
+
+@pytest.mark.parametrize("command", [("schedule",), ("memory", "--units")])
+def test_a_picture_that_nothing_can_draw_is_known_before_the_work(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fail_with(AssertionError("the work has begun"), monkeypatch)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = tvm_ios(*command, "inception_block", "--plot", tmp_path / "s.svg")
+    assert "pip install 'tvm-ios[notebook]'" in found.sentence

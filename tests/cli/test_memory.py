@@ -53,7 +53,9 @@ def test_what_is_no_budget_is_a_wrong_use(command: str) -> None:
     assert tvm_ios(command, MODEL, option, "many").code == 2
 
 
-@pytest.mark.parametrize("options", [("--scheduler", "fifo"), ("--time-limit", -1)])
+@pytest.mark.parametrize(
+    "options", [("--scheduler", "fifo"), ("--scheduler", ","), ("--time-limit", -1)]
+)
 def test_what_cannot_be_run_is_a_wrong_use(options: tuple[str, str | int]) -> None:
     assert tvm_ios("memory", MODEL, *options).code == 2
 

@@ -120,6 +120,7 @@ def test_refusals(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert str(taken) in tvm_ios("tune", model, "--log", taken, "--lanes", 2).sentence
     missing = tvm_ios("tune", "nothing.onnx", "--log", tmp_path / "new")
     assert "nothing.onnx" in missing.sentence
+    assert missing.stderr.count("\n") == 1, "no line for bars that never began"
     assert not (tmp_path / "new").exists()
     assert tvm_ios("tune", model, "--log", tmp_path / "new", "--trials", 0).code == 2
     assert tvm_ios("tune", model).code == 2

@@ -117,7 +117,7 @@ def main() -> None:
             bundled_program(bundle, timer, found["sequential"].schedule)
         except UserError as error:
             refused = str(error)
-        without = sum(bool(timer.compiled((u,)).library) for u in range(len(bundle.graph)))
+        without = sum(bool(timer.forms((u,)).library) for u in range(len(bundle.graph)))
     summary = {
         "library_units": {p: len(made.schedule.kernels) for p, made in found.items()},
         "refused": refused,

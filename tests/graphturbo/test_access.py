@@ -8,10 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, Sketch
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.graphturbo.access import needed
 from tvm_ios.graphturbo.box import Box
+from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import part_of
 from tvm_ios.graphturbo.layers import form_layers
+from tvm_ios.graphturbo.rows import cuts_rows
+from tvm_ios.operators import ELEMENT_WISE
 
 IMAGE = (2, 4, 6, 5)
 WORDS = (2, 3, 8)
@@ -137,3 +141,13 @@ def test_windows_need_exactly_their_box(kind: str, data: st.DataObject) -> None:
             changed = runner.with_noise_at(strip)[place]
             touched = not np.array_equal(changed[cut], runner.reference[place][cut])
             assert touched, (axis, edge, read)
+
+
+@pytest.mark.parametrize("kind", sorted(ELEMENT_WISE))
+def test_rows_go_through_whatever_is_element_wise(kind: str) -> None:
+    tensors = (Tensor("x", IMAGE), Tensor("y", IMAGE))
+    graph = OpGraph("one", (Operator("o", kind, (0,), (1,)),), tensors, (0,), (1,))
+    box = ((1, 2), (0, 4), (2, 5), (0, 5))
+    assert needed(graph, 0, 0, box) == (box,)
+    dimensions = Dimensions(graph)
+    assert cuts_rows(dimensions, dimensions.of(0)[2], 0)

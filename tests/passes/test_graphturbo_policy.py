@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphturbo_policy import Unrolled, graphturbo_policy
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm import relax
 
-from relay_passes.graphturbo_policy import Unrolled, graphturbo_policy
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.in_place import arrange

@@ -92,7 +92,7 @@ def test_equal_units_are_profiled_once_and_remembered(
     monkeypatch.setattr(cpu_device, "profile_phases", lambda *_: pytest.fail("it is in the log"))
     monkeypatch.setattr(cpu_device, "time_program", lambda *_: pytest.fail("it is in the log"))
     told: list[str] = []
-    again.timer.measure_rkernels(lambda what, *_: told.append(what))
+    again.timer.rkernels.measure(lambda what, *_: told.append(what))
     assert {"compiling rKernels", "profiling rKernels"} <= set(told)
     assert [again.timer.rkernels(unit) for unit in range(len(prepared.units))] == found
     assert again.timer.stages_measured == 0
@@ -100,9 +100,9 @@ def test_equal_units_are_profiled_once_and_remembered(
 
 def test_a_real_profile_is_of_each_phase(prepared: Prepared, cache: Path) -> None:
     timer = searching(prepared, cache).timer
-    timer.measure_rkernels()
+    timer.rkernels.measure()
     for unit in range(len(prepared.units)):
-        code = timer.compiled((unit,)).code
+        code = timer.forms((unit,)).code
         first, *others = timer.rkernels(unit)
         assert first.name == "default"
         assert first.tasks == tuple(call.tiles for call in code.calls)

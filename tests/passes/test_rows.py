@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
+from graphturbo_policy import graphturbo_policy, unroll_subgraphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
-from relay_passes.graphturbo_policy import graphturbo_policy, unroll_subgraphs
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.unroll import unroll_instances

@@ -135,7 +135,7 @@ def test_what_is_in_place_costs_nothing_when_measured(
     graph, timer = prepared.units, search.timer
     timer.compile_units()
     joined = [u for u, op in enumerate(graph.operators) if op.kind.startswith("concat")]
-    assert [timer.compiled((u,)).code.calls for u in joined] == [()] * 4
+    assert [timer.forms((u,)).code.calls for u in joined] == [()] * 4
     seconds = [
         timer.stage_latency(graph, Stage(Strategy.CONCURRENT, ((unit,),)))
         for unit in range(len(graph))
@@ -143,5 +143,5 @@ def test_what_is_in_place_costs_nothing_when_measured(
     assert all((seconds[u] < 1e-8) == (u in joined) for u in range(len(graph)))
     # Merged units write into the concatenation as well.
     pair = next(p for p in combinations(range(len(graph)), 2) if mergeable(graph, p))
-    assert any("__in_place_" in call.symbol for call in timer.compiled(pair).code.calls)
+    assert any("__in_place_" in call.symbol for call in timer.forms(pair).code.calls)
     assert timer.stage_latency(graph, Stage(Strategy.MERGE, tuple((u,) for u in pair))) > 1e-8

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import tvm
+from graphturbo_policy import graphturbo_policy
 from onnx_sketch import relative_error
 from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import relay
 
 from relay_passes import GraphTurboPartition, MeasuringOptions, instance_search
-from relay_passes.graphturbo_policy import graphturbo_policy
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
 from relay_passes.relay.measured import MeasuredRelaySearch
 from relay_passes.subgraph_functions import PARTITION, SUBGRAPH

@@ -64,7 +64,7 @@ def test_the_faster_form_is_kept_for_each_unit(
     write_log(tmp_path / "log", [first, second])
     plain.timer.compile_units()
     number = {op.name: i for i, op in enumerate(prepared.units.operators)}
-    default = {name: plain.timer.compiled((number[name],)) for name in (first.name, second.name)}
+    default = {name: plain.timer.forms((number[name],)) for name in (first.name, second.name)}
 
     def fake(program: Program, function: Any) -> list[float]:
         """The log is right about the second and wrong about the first."""
@@ -77,8 +77,8 @@ def test_the_faster_form_is_kept_for_each_unit(
     tuned = searching(prepared, tmp_path, tmp_path / "log")
     tuned.timer.compile_units()
     assert tuned.timer.stages_measured == 4, "two units in two forms"
-    assert tuned.timer.compiled((number[first.name],)) == default[first.name]
-    chosen = tuned.timer.compiled((number[second.name],))
+    assert tuned.timer.forms((number[first.name],)) == default[first.name]
+    chosen = tuned.timer.forms((number[second.name],))
     assert chosen.kernels != default[second.name].kernels
     assert chosen.tuned
     assert tuned.compiler.log_use() == LogUse(found=2, used=1, missing=len(tasks) - 2)
@@ -96,7 +96,7 @@ def test_the_faster_form_is_kept_for_each_unit(
     )
     again = searching(prepared, tmp_path, tmp_path / "log")
     again.timer.compile_units()
-    assert again.timer.compiled((number[second.name],)) == chosen
+    assert again.timer.forms((number[second.name],)) == chosen
 
 
 def test_forms_of_the_log_are_rkernels(
@@ -106,7 +106,7 @@ def test_forms_of_the_log_are_rkernels(
     task = next(task for task in tuning_tasks(searching(prepared, tmp_path, None)) if task.weight)
     write_log(tmp_path / "log", [task])
     number = next(i for i, op in enumerate(prepared.units.operators) if op.name == task.name)
-    usual = searching(prepared, tmp_path, None).timer.compiled((number,))
+    usual = searching(prepared, tmp_path, None).timer.forms((number,))
 
     def fake(program: Program, function: Any) -> list[float]:
         return [2e-3 if set(program.kernels) & {f"k{key}_0" for key in usual.kernels} else 1e-3]
@@ -131,14 +131,14 @@ def test_merged_units_are_measured_in_both_forms_too(
     write_log(tmp_path / "log", [task])
     number = {op.name: i for i, op in enumerate(prepared.units.operators)}
     units = tuple(number[name] for name in task.name.split("+"))
-    slow = {f"k{key}_0" for key in plain.timer.compiled(units).kernels}
+    slow = {f"k{key}_0" for key in plain.timer.forms(units).kernels}
 
     def fake(program: Program, function: Any) -> list[float]:
         return [2e-3 if set(program.kernels) & slow else 1e-3] * 3
 
     monkeypatch.setattr(cpu_device, "time_program", fake)
     tuned = searching(prepared, tmp_path, tmp_path / "log")
-    chosen = tuned.timer.compiled(units)
+    chosen = tuned.timer.forms(units)
     assert chosen.tuned
     assert not {f"k{key}_0" for key in chosen.kernels} & slow
     assert tvm.__version__ in (tmp_path / "log" / "tvm-ios-log.json").read_text()

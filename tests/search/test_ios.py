@@ -11,12 +11,13 @@ from random_dags import dags, graph_of
 
 from tvm_ios.graph import bits, mask_of
 from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.search.block import Block
 from tvm_ios.search.counts import count_block
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.ios import Groups, Solution, solve
-from tvm_ios.search.network import search_block
 from tvm_ios.search.policies import POLICIES
+from tvm_ios.search.priced_block import PricedBlock
 
 prunings = st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3))
 
@@ -98,14 +99,14 @@ def test_equals_brute_force_with_all_strategies(
         """Of an ending's legal stages the fastest."""
         return min((cost.stage_latency(graph, s) for s in stages_of(ending)), default=math.inf)
 
-    solution = search_block(
+    solution = PricedBlock.of(
         graph,
-        graph.all_operators,
+        Block.of(graph, graph.all_operators),
         cost,
         POLICIES[policy],
         pruning,
         lambda _, units: len({colours[u] for u in units}) == 1,
-    )
+    ).solve()
     endings = all_endings(predecessors, pruning.r, pruning.s)
     assert math.isclose(
         solution.cost, best_cost(endings, graph.all_operators, stage_cost), rel_tol=1e-9
@@ -169,9 +170,14 @@ def test_equal_costs_prefer_the_simpler_strategy(
         def stage_latency(self, graph: object, stage: Stage) -> float:
             return 9.0 if stage.strategy in dear else 1.0
 
-    solution = search_block(
-        graph, 0b11, Constant(0), POLICIES["ios-holistic"], Pruning(), lambda *_: True
-    )
+    solution = PricedBlock.of(
+        graph,
+        Block.of(graph, 0b11),
+        Constant(0),
+        POLICIES["ios-holistic"],
+        Pruning(),
+        lambda *_: True,
+    ).solve()
     assert [stage.strategy for stage in solution.stages] == [kept]
 
 

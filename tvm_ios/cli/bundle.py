@@ -136,7 +136,6 @@ def bundle(
     from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch
     from relay_passes.prepare import prepare, require_computed_outputs
-    from tvm_ios.api import POLICIES
 
     path = output or Path(f"{Path(model).stem}.bundle")
     require_replaceable(path)

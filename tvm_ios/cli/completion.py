@@ -6,15 +6,15 @@ import glob
 import os
 from collections.abc import Iterable
 
-#: Forms of models, by their suffixes.
-_MODELS = (".onnx", ".pt2", ".json")
+#: Suffixes of models.
+MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
 
 
 def complete_model(incomplete: str) -> list[str]:
     """Zoo names, files of models, and folders on the way to them."""
     from tvm_ios import zoo
 
-    return [*_starting(zoo.names(), incomplete), *_files(incomplete, _MODELS)]
+    return [*_starting(zoo.names(), incomplete), *_files(incomplete, MODEL_SUFFIXES)]
 
 
 def complete_policy(incomplete: str) -> list[str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvm_ios.cli.completion import MODEL_SUFFIXES
 from tvm_ios.errors import UserError
-
-_MODELS = (".onnx", ".pt2", ".json")
 
 
 def refuse_models(path: Path) -> None:
@@ -17,7 +16,7 @@ def refuse_models(path: Path) -> None:
     UserError
         If the path is one of a model, or the name of one of the zoo and of nothing here.
     """
-    if path.suffix in _MODELS or (not path.exists() and _is_of_the_zoo(path)):
+    if path.suffix in MODEL_SUFFIXES or (not path.exists() and _is_of_the_zoo(path)):
         made = f"{path.stem}.ios"
         raise UserError(
             f"{path} is a model: `tvm-ios optimize {path}` makes the executable {made}, which runs"

@@ -83,6 +83,8 @@ def memory(
 
     names = tuple(MEMORY_SCHEDULERS) if scheduler is None else names_in(scheduler)
     require_known(names, MEMORY_SCHEDULERS, "--scheduler")
+    if not names:
+        raise typer.BadParameter("it names none", param_hint="'--scheduler'")
     allowed = bytes_of(budget, "--budget")
     if plot is not None:
         require_picture(plot)

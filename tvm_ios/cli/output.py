@@ -13,7 +13,14 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from tvm_ios import interrupts
 from tvm_ios.cli.completion import complete_model
@@ -104,32 +111,47 @@ def left_out_text(reasons: Sequence[str]) -> str:
     return escape(f"{len(reasons)} programs left out that cannot be built: {reasons[0]}")
 
 
-@contextmanager
-def progress_bars() -> Generator[Callable[[str, int, int], None]]:
-    """Progress bars on stderr, one for each piece of work: ``update(what, done, total)``."""
-    bars = Progress(
-        TextColumn("{task.description:24}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-    )
-    tasks: dict[str, Any] = {}
+class Bars:
+    """Progress bars on stderr, one for each piece of work."""
 
-    def update(what: str, done: int, total: int) -> None:
+    def __init__(self) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description:24}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Show how much of a piece of work is done."""
         interrupts.raise_if_received()
-        if not tasks:
-            bars.start()
-        if what not in tasks:
-            tasks[what] = bars.add_task(what, total=total)
-        bars.update(tasks[what], completed=done, total=total)
+        if not self._tasks:
+            self._bars.start()
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=total, note=note)
+        self._bars.update(self._tasks[what], completed=done, total=total, note=note)
 
-    # Where nothing was begun, a failure is one sentence without a line for bars before it.
+    def tell(self, line: str) -> None:
+        """Print a line above the bars."""
+        self._bars.console.print(line)
+
+    def stop(self) -> None:
+        """End them; where nothing was begun, nothing is printed."""
+        if self._tasks:
+            self._bars.stop()
+
+
+@contextmanager
+def progress_bars() -> Generator[Bars]:
+    """Progress bars that end with the work."""
+    bars = Bars()
     try:
-        yield update
+        yield bars
     finally:
-        if tasks:
-            bars.stop()
+        bars.stop()
 
 
 def _sentence(error: Exception) -> str:

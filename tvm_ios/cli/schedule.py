@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from tvm_ios.byte_sizes import kib
 from tvm_ios.cli.completion import complete_cost, complete_policy
 from tvm_ios.cli.front import print_front
 from tvm_ios.cli.output import (
@@ -20,13 +16,11 @@ from tvm_ios.cli.output import (
     Model,
     RandomWeights,
     Shapes,
-    console,
     input_shapes,
-    left_out_text,
-    print_json,
     progress_bars,
     reports_errors,
 )
+from tvm_ios.cli.scheduled import print_schedule
 from tvm_ios.cli.search_options import (
     Arch,
     Dialect,
@@ -46,11 +40,8 @@ from tvm_ios.cli.search_options import (
     measuring_options,
     require_known,
 )
-from tvm_ios.errors import UserError
-from tvm_ios.files import require_writable, write_atomically
-from tvm_ios.graph import OpGraph
-from tvm_ios.instance_plan import InstancePlan
-from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.files import require_writable
+from tvm_ios.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
@@ -111,6 +102,7 @@ def schedule(
     Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time.
     """
     from tvm_ios.api import load_units
+    from tvm_ios.plot import plot_schedule, require_picture, save_picture
     from tvm_ios.search.described import described_front, described_schedule
     from tvm_ios.search.endings import Pruning
     from tvm_ios.search.policies import POLICIES
@@ -124,12 +116,10 @@ def schedule(
             "write",
             param_hint="'--pareto'",
         )
-
-    if plot is not None and plot.suffix not in (".svg", ".png"):
-        raise UserError(f"{plot} cannot be drawn: its name must end in .svg or .png")
-    for path in (output, plot):
-        if path is not None:
-            require_writable(path)
+    if plot is not None:
+        require_picture(plot)
+    if output is not None:
+        require_writable(output)
     fixed = input_shapes(shape)
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if pareto and log is not None:
@@ -183,15 +173,8 @@ def schedule(
     if output is not None:
         made.save(output, graph)
     if plot is not None:
-        from tvm_ios.plot import plot_schedule
-
-        drawn = io.BytesIO()
-        plot_schedule(graph, made).figure.savefig(drawn, format=plot.suffix[1:])
-        write_atomically(plot, drawn.getvalue())
-    if as_json:
-        print_json(_json(graph, made, cost, search))
-    else:
-        _print(graph, made, search)
+        save_picture(plot_schedule(graph, made), plot)
+    print_schedule(graph, made, cost, search, as_json)
 
 
 def _searching(
@@ -239,69 +222,3 @@ def _statistics(
         "stages_measured": stages_measured,
         **({"left_out": took.left_out} if isinstance(took, LazyStatistics) else {}),
     }
-
-
-def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> dict[str, Any]:
-    from tvm_ios.search.stage_memory import stages_peak
-
-    latencies: tuple[float | None, ...] = made.latencies or (None,) * len(made.stages)
-    instances = {} if made.instances is None else {"instances": made.instances.to_json()}
-    return {
-        "model": graph.name,
-        "policy": made.policy,
-        "cost": cost,
-        "latency_ms": made.latency * 1e3,
-        "stages": [
-            {
-                "strategy": stage.strategy.value,
-                "groups": [[graph.operators[u].name for u in group] for group in stage.groups],
-                "latency_ms": None if seconds is None else seconds * 1e3,
-            }
-            for stage, seconds in zip(made.stages, latencies, strict=True)
-        ],
-        "search": search,
-        "memory_bytes": stages_peak(graph, made.stages),
-        **instances,
-    }
-
-
-def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
-    from tvm_ios.search.stage_memory import stages_peak
-
-    table = Table(
-        "stage", "strategy", "groups", "latency", title=f"{escape(graph.name)}: {made.policy}"
-    )
-    latencies = made.latencies or (float("nan"),) * len(made.stages)
-    for number, (stage, seconds) in enumerate(zip(made.stages, latencies, strict=True)):
-        between = ", " if stage.strategy is Strategy.CO_SCHEDULE else " → "
-        groups = " | ".join(
-            between.join(graph.operators[unit].name for unit in group) for group in stage.groups
-        )
-        latency = f"{seconds * 1e6:.1f} µs" if made.latencies else ""
-        table.add_row(str(number), stage.strategy.value, escape(groups), latency)
-    out = console()
-    out.print(table)
-    if made.instances is not None:
-        out.print(_split(graph, made.instances))
-    if left_out := search.get("left_out"):
-        out.print(left_out_text(left_out))
-    expected = f", {made.latency * 1e3:.3f} ms expected" if made.latencies else ""
-    out.print(
-        f"{len(made.stages)} stages{expected}; searched "
-        f"{search['states']:,} states and {search['transitions']:,} transitions "
-        f"in {search['seconds']:.2f} s, measured {search['stages_measured']} stages; tensors "
-        f"between units take at most {kib(stages_peak(graph, made.stages))} KiB"
-    )
-
-
-def _split(graph: OpGraph, plan: InstancePlan) -> Table:
-    table = Table("sub-graph", "units", "instances", "on lanes", title="run in instances")
-    for number, subgraph in enumerate(plan.subgraphs):
-        lanes = sorted({p.lane for p in plan.order if p.subgraph == number and p.lane is not None})
-        table.add_row(
-            str(number),
-            escape(" → ".join(graph.operators[unit].name for unit in subgraph.units)),
-            str(subgraph.factor),
-            ", ".join(map(str, lanes)) or "all",
-        )
-    return table

@@ -7,19 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table
 
 from tvm_ios.cli.output import (
+    Bars,
     Debug,
     Json,
     Model,
@@ -28,6 +20,7 @@ from tvm_ios.cli.output import (
     console,
     input_shapes,
     print_json,
+    progress_bars,
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
@@ -122,8 +115,7 @@ def tune(
     tune_model = named_dialect(dialect.value).tune
     if all_blocks:
         tune_model = partial(tune_model, all_blocks=True)
-    shown = _Bars()
-    with shown.bars:
+    with progress_bars() as bars:
         done = tune_model(
             model,
             log,
@@ -133,8 +125,8 @@ def tune(
             trials=trials,
             time_limit=time_limit,
             compacted=compact,
-            progress=shown.prepare,
-            tuning=shown.tune,
+            progress=bars,
+            tuning=_Falls(bars),
         )
     if as_json:
         print_json(_json(done))
@@ -142,39 +134,22 @@ def tune(
         _print(done, _again(target, arch, dialect))
 
 
-class _Bars:
-    """Progress on stderr: bars, and lines that tell how the model's latency falls."""
+class _Falls:
+    """Shows trials, and lines that tell how the model's latency falls."""
 
-    def __init__(self) -> None:
-        self.bars = Progress(
-            TextColumn("{task.description:24}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-        )
-        self._tasks: dict[str, TaskID] = {}
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
         self._told: float | None = None
 
-    def prepare(self, what: str, done: int, total: int) -> None:
-        """Show what is done before the tuning."""
-        self._show(what, done, total, "")
-
-    def tune(self, done: int, total: int, latency: float, default: float) -> None:
-        """Show trials, and the model's seconds with tuned and with default kernels."""
-        self._show("tuning kernels", done, total, f"model {latency * 1e3:.3f} ms")
+    def __call__(self, done: int, total: int, latency: float, default: float) -> None:
+        """Trials, and the model's seconds with tuned and with default kernels."""
+        self._bars("tuning kernels", done, total, f"model {latency * 1e3:.3f} ms")
         if self._told is None or latency < self._told * (1 - _WORTH_TELLING):
             self._told = latency
-            self.bars.console.print(
+            self._bars.tell(
                 f"{done} trials: model {latency * 1e3:.3f} ms, "
                 f"{latency / default:.3f} of that with default kernels"
             )
-
-    def _show(self, what: str, done: int, total: int, note: str) -> None:
-        if what not in self._tasks:
-            self._tasks[what] = self.bars.add_task(what, total=total, note=note)
-        self.bars.update(self._tasks[what], completed=done, total=total, note=note)
 
 
 def _json(done: TuningResult) -> dict[str, Any]:

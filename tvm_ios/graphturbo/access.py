@@ -8,7 +8,7 @@ from typing import cast
 
 from tvm_ios.graph import Operator, OpGraph
 from tvm_ios.graphturbo.box import Box, volume, whole
-from tvm_ios.operators import ACTIVATIONS, ARITHMETIC
+from tvm_ios.operators import ELEMENT_WISE
 
 Shapes = Sequence[tuple[int, ...]]
 Range = tuple[int, int]
@@ -259,9 +259,8 @@ def _gather(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box)
 
 
 _Rule = Callable[[Operator, Shapes, Shapes, int, Box], Needs]
-_ONE_TO_ONE = {"sqrt", "exp", "pow", "cast", "hardswish", "hardsigmoid", "elu", "neg", "abs"}
 _RULES: dict[str, _Rule] = {
-    **dict.fromkeys(ACTIVATIONS | ARITHMETIC | _ONE_TO_ONE, _element_wise),
+    **dict.fromkeys(ELEMENT_WISE | {"cast"}, _element_wise),
     **dict.fromkeys(("softmax", "layer_norm", "lrn"), _first_aligned),
     **dict.fromkeys(("max_pool2d", "avg_pool2d"), _pool),
     "bias_add": _bias,

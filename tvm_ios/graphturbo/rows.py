@@ -6,10 +6,9 @@ from typing import cast
 
 from tvm_ios.graph import Operator
 from tvm_ios.graphturbo.dimensions import Dimensions
-from tvm_ios.operators import ACTIVATIONS, ARITHMETIC
+from tvm_ios.operators import ELEMENT_WISE
 
 _ROWS = 2
-_ONE_TO_ONE = ACTIVATIONS | ARITHMETIC | {"sqrt", "exp", "pow", "hardswish", "hardsigmoid", "silu"}
 _ALONG_AN_AXIS = frozenset({"concat", "split", "softmax"})
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 _OTHERS = frozenset({"bias_add", "lrn"})
@@ -46,7 +45,7 @@ def cuts_rows(dimensions: Dimensions, dimension: int, op: int) -> bool:
         return _reaches_rows(operator, *(graph.tensors[t].shape for t in operator.inputs))
     if operator.kind in _ALONG_AN_AXIS:
         return operator.attrs["axis"] != _ROWS
-    return operator.kind in _ONE_TO_ONE or operator.kind in _OTHERS
+    return operator.kind in ELEMENT_WISE or operator.kind in _OTHERS
 
 
 def _reaches_rows(operator: Operator, data: tuple[int, ...], *weights: tuple[int, ...]) -> bool:

@@ -6,16 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tvm_ios.graph import OpGraph, mask_of
-from tvm_ios.operators import ACTIVATIONS, ARITHMETIC
+from tvm_ios.operators import ELEMENT_WISE
 
-#: Operators that make one element of the result from the same element of each input.
-ELEMENT_WISE = (
-    ACTIVATIONS
-    | ARITHMETIC
-    | frozenset({"bias_add", "sqrt", "exp", "pow", "abs", "neg", "log", "reciprocal", "floor"})
-    | frozenset({"ceil", "round", "elu", "selu", "prelu", "softplus", "softsign", "hardsigmoid"})
-    | frozenset({"hardswish", "batchnormalization", "sum", "max", "min", "identity"})
-)
+#: Operators whose result may take the place of an input of its size.
+_OVER_AN_INPUT = ELEMENT_WISE | {
+    *("bias_add", "prelu", "batchnormalization", "sum", "max", "min", "identity")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,7 @@ def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buf
 
     takes = tuple(
         tuple(number[t] for t in dict.fromkeys(op.inputs) if fits(t, op.outputs[0]))
-        if in_place and op.kind in ELEMENT_WISE and len(op.outputs) == 1
+        if in_place and op.kind in _OVER_AN_INPUT and len(op.outputs) == 1
         else ()
         for op in graph.operators
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.arena.planner import PlannedMemory
@@ -12,9 +12,7 @@ from tvm_ios.memory.footprint import Counting, Footprints
 from tvm_ios.memory.orders import MemoryOrder
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
-
-#: Called with what is done, how much of it, and all of it.
-Progress = Callable[[str, int, int], None]
+from tvm_ios.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.analytic import AnalyticCost
 from tvm_ios.devices import DeviceError, largest_gpu, load_device
 from tvm_ios.graph import OpGraph
 from tvm_ios.merge_rule import mergeable
+from tvm_ios.progress import Steps
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.baselines import baseline_schedule
 from tvm_ios.search.endings import Pruning
@@ -26,7 +25,7 @@ def described_schedule(
     *,
     reuse: bool = True,
     memory_budget: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Steps | None = None,
 ) -> tuple[Schedule, SearchStatistics | None]:
     """A schedule, and what the search took; None for policies that do not search.
 
@@ -80,7 +79,7 @@ def described_front(
     device: str,
     pruning: Pruning,
     max_block: int,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Steps | None = None,
 ) -> tuple[FrontPoint, ...]:
     """The trades of latency for memory, the fastest first; parameters as above."""
     return pareto_front(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tvm_ios.cost.model import CostModel
 from tvm_ios.graph import OpGraph
+from tvm_ios.progress import Steps
 from tvm_ios.schedule import Schedule, Stage
 from tvm_ios.search.block import Block, block_key, cut_into_blocks
 from tvm_ios.search.endings import EndingSpace, Pruning, enumerate_endings
@@ -28,8 +29,6 @@ from tvm_ios.search.stage_order import schedule_of_blocks
 Measure = Callable[[Stage], float]
 #: What two stages share if one measurement serves both.
 StageKey = Callable[[OpGraph, Stage], str]
-#: Called with the stages measured so far and those known to be waiting.
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def lazy_search(
     mergeable: Mergeable,
     *,
     budget: Budget = Budget(),
-    progress: Progress | None = None,
+    progress: Steps | None = None,
     device: str = "",
     batch: int = 1,
     memory_budget: int | None = None,
@@ -131,7 +130,7 @@ def lazy_search(
     budget
         When to stop measuring.
     progress
-        Called after every measurement.
+        Called after every measurement with the stages measured, and those known to be waiting.
     device, batch
         Written into the schedule.
     memory_budget
@@ -221,7 +220,7 @@ class _Measuring:
         measure: Measure,
         budget: Budget,
         begin: float,
-        progress: Progress | None,
+        progress: Steps | None,
     ) -> None:
         self.seconds: dict[str, float] = {}
         self._measure = measure

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm_ios.cost.model import CostModel
 from tvm_ios.graph import OpGraph
+from tvm_ios.progress import Steps
 from tvm_ios.schedule import Schedule, Stage
 from tvm_ios.search.block import block_key, cut_into_blocks
 from tvm_ios.search.endings import Pruning
@@ -15,9 +16,6 @@ from tvm_ios.search.network import renumbered
 from tvm_ios.search.policies import Mergeable, strategies_of
 from tvm_ios.search.priced_block import PricedBlock
 from tvm_ios.search.stage_memory import MemoryBudgetError, blocks_memory, stages_peak
-
-#: Called with the blocks done so far and all of them.
-Progress = Callable[[int, int], None]
 
 #: Sums of the same latencies differ by as much with their order.
 _TIE = 1e-12
@@ -39,7 +37,7 @@ def pareto_front(
     pruning: Pruning,
     mergeable: Mergeable,
     *,
-    progress: Progress | None = None,
+    progress: Steps | None = None,
     device: str = "",
     batch: int = 1,
 ) -> tuple[FrontPoint, ...]:

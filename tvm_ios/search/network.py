@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.cost.model import CostModel
 from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.progress import Steps
+from tvm_ios.schedule import Schedule, Stage
 from tvm_ios.search.block import Block, block_key, cut_into_blocks
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.ios import Solution
@@ -16,9 +17,6 @@ from tvm_ios.search.policies import Mergeable, strategies_of
 from tvm_ios.search.priced_block import PricedBlock
 from tvm_ios.search.stage_memory import budgeted_blocks
 from tvm_ios.search.stage_order import schedule_of_blocks
-
-#: Called with the blocks done so far and all of them.
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ def search_graph(
     mergeable: Mergeable,
     *,
     reuse: bool = True,
-    progress: Progress | None = None,
+    progress: Steps | None = None,
     device: str = "",
     batch: int = 1,
     memory_budget: int | None = None,
@@ -124,25 +122,6 @@ def search_graph(
         blocks=len(parts),
         blocks_searched=len(searched),
     )
-
-
-def search_block(
-    graph: OpGraph,
-    units: int,
-    cost: CostModel,
-    strategies: frozenset[Strategy],
-    pruning: Pruning,
-    mergeable: Mergeable,
-) -> Solution:
-    """Find the fastest stages for a bit set of units.
-
-    Raises
-    ------
-    SearchError
-        If the block is too large or has no finite schedule.
-    """
-    block = Block.of(graph, units)
-    return PricedBlock.of(graph, block, cost, strategies, pruning, mergeable).solve()
 
 
 def renumbered(stage: Stage, numbers: dict[int, int]) -> Stage:

@@ -1,0 +1,112 @@
+"""From a model to an executable for a machine that is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.api.candidates import find_schedules, fitting
+from tvm_ios.api.optimized import Compiled
+from tvm_ios.api.policies import UNPROFILED_POLICIES
+from tvm_ios.errors import UserError
+from tvm_ios.models import Shapes
+from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule import Schedule
+
+if TYPE_CHECKING:
+    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.module_search import ModuleSearch
+    from tvm_ios.search.network import SearchStatistics
+
+
+def compile_unmeasured(
+    model: str,
+    output: Path,
+    cost: str,
+    *,
+    options: MeasuringOptions,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    policies: Sequence[str] | None = None,
+    schedule: Path | None = None,
+    memory_budget: int | None = None,
+    dialect: str = "relax",
+    progress: Progress | None = None,
+) -> Compiled:
+    """Compile a model for a machine that is not here, by costs that are known.
+
+    Parameters
+    ----------
+    model, output, options, random_weights, shapes, batch, memory_budget, dialect, progress
+        As of :func:`tvm_ios.api.optimize`.
+    schedule
+        A file; what it has is compiled, and nothing else.
+    cost
+        A device's name or file, or a log (``.jsonl``) of measurements on such a machine.
+    policies
+        The one that takes the least time by these costs is kept. By default those of IOS and the
+        baselines: where rTasks run can be said only for kernels that were profiled.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read, compiled or scheduled; one sentence says why.
+    MemoryBudgetError
+        If no program fits into the memory budget.
+    """
+    from relay_passes.load import load_model
+    from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
+    from runtime_ext.backend import cuda_arch
+    from runtime_ext.package import require_writable
+    from tvm_ios.search.described import described_schedule
+
+    require_writable(output)
+    report = progress or silent
+    loaded = load_model(
+        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
+    )
+    prepared = prepare(loaded.module, loaded.name)
+    require_computed_outputs(prepared)
+    search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
+    target: Any = search.target
+
+    def find(policy: str, most: int | None) -> tuple[Schedule, SearchStatistics | None]:
+        if cost.endswith(".jsonl"):
+            return search.recorded(policy, Path(cost), most)
+        limits = (options.pruning, options.max_block)
+        return described_schedule(prepared.units, policy, cost, *limits, memory_budget=most)
+
+    if schedule is None:
+        policies = UNPROFILED_POLICIES if policies is None else policies or ("sequential",)
+        found, _ = find_schedules(search, policies, find, memory_budget)
+    elif policies:
+        raise UserError(
+            f"without measuring only {schedule} would be compiled: "
+            "leave out the schedule or the policies"
+        )
+    else:
+        found = {"given": Schedule.load(schedule)}
+    expected = {policy: made.latency for policy, made in found.items()}
+    fastest = min(expected, key=lambda policy: expected[policy])
+    compiled = [fastest] if memory_budget is None else list(found)
+
+    def compiling(done: int, total: int) -> None:
+        report("compiling kernels", done, total)
+
+    built = {policy: search.build(found[policy], compiling) for policy in compiled}
+    allowed = fitting(built, memory_budget)
+    kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
+    built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost})
+    return Compiled(
+        model=loaded.name,
+        expected=expected,
+        stages={policy: len(made.stages) for policy, made in found.items()},
+        kept=kept,
+        cost=cost,
+        target=cuda_arch(target) or str(target.attrs["mcpu"]),
+        memory=built[kept].memory,
+        executable=output,
+        notes=tuple(filter(None, [left_out_of(found[kept], loaded.dialect)])),
+    )

@@ -1,0 +1,172 @@
+"""What optimising a model came to, as tables or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from tvm_ios.cli.output import console, left_out_text, print_json
+
+if TYPE_CHECKING:
+    from tvm_ios.api.optimized import Compiled, Optimized
+    from tvm_ios.arena.planner import PlannedMemory
+    from tvm_ios.paired import PairedRatio
+
+
+def print_optimized(done: Optimized, as_json: bool) -> None:
+    """Print what was measured and kept."""
+    if as_json:
+        print_json(_json(done))
+        return
+    out = console()
+    out.print(
+        f"[bold]{escape(done.model)}[/bold]: {done.operators} operators in {done.units} units, "
+        f"{done.blocks} blocks ({done.blocks_searched} different)"
+    )
+    spent = "" if done.complete else " (the budget was spent before the proof)"
+    out.print(
+        f"search {done.seconds['search']:.1f} s: {done.stages_measured} stages measured now, "
+        f"{done.candidates} would be in a full search{spent}; "
+        f"build {done.seconds['build']:.1f} s, "
+        f"TVM's own {done.seconds['tvm']:.1f} s"
+    )
+    if done.left_out:
+        out.print(left_out_text(done.left_out))
+    for note in done.notes:
+        out.print(f"[yellow]{escape(note)}[/yellow]")
+    if done.tuned is not None:
+        found, used, missing = done.tuned.found, done.tuned.used, done.tuned.missing
+        out.print(f"tuning log: {found} kernels found, {used} used, {missing} not in it")
+    table = Table("policy", "stages", "latency", "to sequential", "largest error")
+    for row in done.policies:
+        style = "bold green" if row.policy == done.kept else ""
+        table.add_row(
+            row.policy,
+            "" if row.stages is None else str(row.stages),
+            f"{row.latency * 1e3:.3f} ms",
+            f"{row.ratio:.3f}",
+            "reference" if row.policy == "tvm" else f"{row.max_rel_error:.1e}",
+            style=style,
+        )
+    out.print(table)
+    sequential, tvm = done.confirmed["sequential"], done.confirmed.get("tvm")
+    compared = (
+        "nothing was faster beyond doubt"
+        if done.kept == "sequential"
+        else f"in {sequential.pairs} pairs of runs in fresh processes {sequential.median:.3f} of "
+        f"sequential ({sequential.low:.3f} to {sequential.high:.3f})"
+    )
+    out.print(f"kept [bold green]{done.kept}[/bold green]: {compared}" + _beside_tvm(tvm))
+    out.print(_memory_text(done.memory))
+    if tvm is not None and tvm.high >= 1:
+        out.print(
+            f"[yellow]TVM's own build is {'faster' if tvm.low > 1 else 'as fast'} on this model: "
+            "use it, or tune the kernels[/yellow]"
+        )
+    out.print(escape(f"executable: {done.executable}  (tvm-ios run {done.executable})"))
+
+
+def print_compiled(done: Compiled, as_json: bool) -> None:
+    """Print what is expected of what was compiled, and that nothing was measured."""
+    rows = [
+        {"policy": policy, "expected_ms": seconds * 1e3, "stages": done.stages[policy]}
+        for policy, seconds in done.expected.items()
+    ]
+    if as_json:
+        print_json(
+            {
+                "model": done.model,
+                "policies": rows,
+                "kept": done.kept,
+                "cost": done.cost,
+                "target": done.target,
+                "not_measured": done.not_measured,
+                "notes": done.notes,
+                "memory": _memory_json(done.memory),
+                "executable": str(done.executable),
+            }
+        )
+        return
+    out = console()
+    table = Table("policy", "stages", "expected", title=f"{escape(done.model)} for {done.target}")
+    for row in rows:
+        style = "bold green" if row["policy"] == done.kept else ""
+        table.add_row(
+            str(row["policy"]), str(row["stages"]), f"{row['expected_ms']:.3f} ms", style=style
+        )
+    out.print(table)
+    out.print(_memory_text(done.memory))
+    for note in (*done.notes, done.not_measured):
+        out.print(f"[yellow]{escape(note)}[/yellow]")
+    out.print(escape(f"executable: {done.executable}"))
+
+
+def _json(done: Optimized) -> dict[str, Any]:
+    return {
+        "model": done.model,
+        "policies": [
+            {
+                "policy": row.policy,
+                "latency_ms": row.latency * 1e3,
+                "ratio": row.ratio,
+                "stages": row.stages,
+                "max_abs_error": row.max_abs_error,
+                "max_rel_error": row.max_rel_error,
+            }
+            for row in done.policies
+        ],
+        "kept": done.kept,
+        "confirmed": {
+            name: {
+                "ratio": ratio.median,
+                "low": ratio.low,
+                "high": ratio.high,
+                "pairs": ratio.pairs,
+            }
+            for name, ratio in done.confirmed.items()
+        },
+        "search": {
+            "operators": done.operators,
+            "units": done.units,
+            "blocks": done.blocks,
+            "blocks_searched": done.blocks_searched,
+            "states": done.states,
+            "transitions": done.transitions,
+            "candidates": done.candidates,
+            "stages_measured": done.stages_measured,
+            "complete": done.complete,
+            "left_out": done.left_out,
+            "tuned": None if done.tuned is None else asdict(done.tuned),
+        },
+        "memory": _memory_json(done.memory),
+        "notes": done.notes,
+        "seconds": done.seconds,
+        "executable": str(done.executable),
+    }
+
+
+def _beside_tvm(ratio: PairedRatio | None) -> str:
+    if ratio is None:
+        return ""
+    return f", {ratio.median:.3f} of TVM's own ({ratio.low:.3f} to {ratio.high:.3f})"
+
+
+def _memory_json(memory: PlannedMemory) -> dict[str, Any]:
+    return {
+        "arena_bytes": memory.plan.nbytes,
+        "bound_bytes": memory.bound,
+        "unshared_bytes": memory.unshared,
+        "proven": memory.proven,
+    }
+
+
+def _memory_text(memory: PlannedMemory) -> str:
+    sizes = (memory.plan.nbytes, memory.unshared, memory.bound)
+    arena, unshared, bound = (f"{size / 2**20:.2f} MiB" for size in sizes)
+    return (
+        f"memory: tensors between units share {arena}, apart they take {unshared}; lower bound "
+        f"{bound}, {'proven optimal' if memory.proven else f'ratio {memory.ratio:.3f}'}"
+    )

@@ -1,0 +1,87 @@
+"""A schedule that was found, as a table or JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from tvm_ios.byte_sizes import kib
+from tvm_ios.cli.output import console, left_out_text, print_json
+from tvm_ios.graph import OpGraph
+from tvm_ios.instance_plan import InstancePlan
+from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.search.stage_memory import stages_peak
+
+
+def print_schedule(
+    graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any], as_json: bool
+) -> None:
+    """Print a schedule, and what the search for it took."""
+    if as_json:
+        print_json(_json(graph, made, cost, search))
+    else:
+        _print(graph, made, search)
+
+
+def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> dict[str, Any]:
+    latencies: tuple[float | None, ...] = made.latencies or (None,) * len(made.stages)
+    instances = {} if made.instances is None else {"instances": made.instances.to_json()}
+    return {
+        "model": graph.name,
+        "policy": made.policy,
+        "cost": cost,
+        "latency_ms": made.latency * 1e3,
+        "stages": [
+            {
+                "strategy": stage.strategy.value,
+                "groups": [[graph.operators[u].name for u in group] for group in stage.groups],
+                "latency_ms": None if seconds is None else seconds * 1e3,
+            }
+            for stage, seconds in zip(made.stages, latencies, strict=True)
+        ],
+        "search": search,
+        "memory_bytes": stages_peak(graph, made.stages),
+        **instances,
+    }
+
+
+def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
+    table = Table(
+        "stage", "strategy", "groups", "latency", title=f"{escape(graph.name)}: {made.policy}"
+    )
+    latencies = made.latencies or (float("nan"),) * len(made.stages)
+    for number, (stage, seconds) in enumerate(zip(made.stages, latencies, strict=True)):
+        between = ", " if stage.strategy is Strategy.CO_SCHEDULE else " → "
+        groups = " | ".join(
+            between.join(graph.operators[unit].name for unit in group) for group in stage.groups
+        )
+        latency = f"{seconds * 1e6:.1f} µs" if made.latencies else ""
+        table.add_row(str(number), stage.strategy.value, escape(groups), latency)
+    out = console()
+    out.print(table)
+    if made.instances is not None:
+        out.print(_split(graph, made.instances))
+    if left_out := search.get("left_out"):
+        out.print(left_out_text(left_out))
+    expected = f", {made.latency * 1e3:.3f} ms expected" if made.latencies else ""
+    out.print(
+        f"{len(made.stages)} stages{expected}; searched "
+        f"{search['states']:,} states and {search['transitions']:,} transitions "
+        f"in {search['seconds']:.2f} s, measured {search['stages_measured']} stages; tensors "
+        f"between units take at most {kib(stages_peak(graph, made.stages))} KiB"
+    )
+
+
+def _split(graph: OpGraph, plan: InstancePlan) -> Table:
+    table = Table("sub-graph", "units", "instances", "on lanes", title="run in instances")
+    for number, subgraph in enumerate(plan.subgraphs):
+        lanes = sorted({p.lane for p in plan.order if p.subgraph == number and p.lane is not None})
+        table.add_row(
+            str(number),
+            escape(" → ".join(graph.operators[unit].name for unit in subgraph.units)),
+            str(subgraph.factor),
+            ", ".join(map(str, lanes)) or "all",
+        )
+    return table
