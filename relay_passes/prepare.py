@@ -79,9 +79,15 @@ def require_computed_outputs(prepared: Prepared) -> None:
     Raises
     ------
     DialectError
-        If an output is a constant, or nothing is computed.
+        If an output is a constant, nothing is computed, or values are of a type that NumPy lacks.
     """
     module, graph = prepared.module, prepared.outliner.extraction.graph
+    for tensor in graph.tensors:
+        if tensor.dtype == "bfloat16":
+            raise DialectError(
+                f"value {tensor.name!r} of {graph.name} is of type bfloat16, which TVM alone can "
+                "run: export the model in float32 or float16"
+            )
     names = json.loads(str(module.attrs[OUTPUT_NAMES])) if _has(module, OUTPUT_NAMES) else []
     for place, tensor in enumerate(graph.outputs):
         if graph.tensors[tensor].constant:

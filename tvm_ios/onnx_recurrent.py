@@ -13,27 +13,12 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.graph import GraphError
+from tvm_ios.onnx_activations import Activation, activations
 from tvm_ios.onnx_edit import constant
 from tvm_ios.onnx_steps import Array, Steps
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
-#: The parameters of activations, with the values that they have in ONNX unless given.
-_PARAMETERS: dict[str, tuple[float | None, float | None]] = {
-    "Relu": (None, None),
-    "Tanh": (None, None),
-    "Sigmoid": (None, None),
-    "Softsign": (None, None),
-    "Softplus": (None, None),
-    "LeakyRelu": (0.01, None),
-    "ThresholdedRelu": (1.0, None),
-    "Elu": (1.0, None),
-    "HardSigmoid": (0.2, 0.5),
-    "ScaledTanh": (1.0, 1.0),
-    "Affine": (1.0, 0.0),
-}
-
-Activation = Callable[[Any], Any]
 
 
 def unroll_recurrent(graph: Any, node: Any, opset: int) -> None:
@@ -250,42 +235,14 @@ class _Unroller:
 
     def _functions(self, d: int) -> list[Activation]:
         """The activations of a direction, with the clip of what they read."""
-        get = self.node.attributes
+        names = self.node.attributes.get_strings(
+            "activations", _DEFAULTS[self.kind] * self.directions
+        )
+        found = activations(self.steps, names, self.clip)
+        if found is None:
+            raise self._refusal(f"has activations that ONNX does not define ({', '.join(names)})")
         count = len(_DEFAULTS[self.kind])
-        names = list(get.get_strings("activations", _DEFAULTS[self.kind] * self.directions))
-        # Only the activations that have parameters take some from these lists, in order.
-        alphas, betas = (list(get.get_floats(f"activation_{x}", [])) for x in ("alpha", "beta"))
-        found: list[Activation] = []
-        for name in names:
-            known = {k.lower(): k for k in _PARAMETERS}.get(name.lower())
-            if known is None:
-                raise self._refusal(f"has the activation {name!r}, which ONNX does not define")
-            alpha, beta = _PARAMETERS[known]
-            if alpha is not None and alphas:
-                alpha = alphas.pop(0)
-            if beta is not None and betas:
-                beta = betas.pop(0)
-            found.append(self._function(known, alpha, beta))
         return found[d * count : (d + 1) * count]
-
-    def _function(self, name: str, alpha: float | None, beta: float | None) -> Activation:
-        op, number = self.steps.op, self.steps.number
-
-        def apply(value: Any) -> Any:
-            if self.clip:
-                value = self.steps.clipped(value, self.clip)
-            if name == "ScaledTanh":
-                assert alpha is not None
-                assert beta is not None
-                return op("Mul", op("Tanh", op("Mul", value, number(beta))), number(alpha))
-            if name == "Affine":
-                assert alpha is not None
-                assert beta is not None
-                return op("Add", op("Mul", value, number(alpha)), number(beta))
-            given = {"alpha": alpha, "beta": beta}
-            return op(name, value, **{k: v for k, v in given.items() if v is not None})
-
-        return apply
 
     def _input(self, place: int) -> Any:
         return self.node.inputs[place] if len(self.node.inputs) > place else None
@@ -297,5 +254,5 @@ class _Unroller:
         return array
 
     def _refusal(self, what: str) -> GraphError:
-        name = self.node.name or self.node.outputs[0].name
-        return GraphError(f"operator {self.kind} {name!r} {what}")
+        where = f"node {self.node.name!r}, output {self.node.outputs[0].name!r}"
+        return GraphError(f"operator {self.kind} ({where}) {what}")

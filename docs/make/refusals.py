@@ -58,6 +58,9 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 DYNAMIC = "(float[batch, 3, 8, 8] x) => (float[batch, 3, 8, 8] y) { y = Relu(x) }"
 NO_ELEMENTS = """(float[4] x) => (float[0] y) <int64[1] a = {2}> { y = Slice(x, a, a) }"""
 CONSTANT = """(float[4] x) => (float[4] y, float[1] c) <float[1] c = {2}> { y = Relu(x) }"""
+BFLOAT16 = "(bfloat16[4] x) => (bfloat16[4] y) { y = Relu(x) }"
+COMPUTED_WEIGHTS = """(float[2, 1, 3] x, float[1, 16, 3] w, float[1, 16, 4] r)
+    => (float[2, 1, 1, 4] y) { y = LSTM <hidden_size = 4> (x, w, r) }"""
 CONTROL_FLOW = """(bool c, float[4] x) => (float[4] y) {
     y = If (c) <
         then_branch = t () => (float[4] a) { a = Relu(x) },
@@ -95,6 +98,8 @@ def rows() -> dict[str, list[Row]]:
                 model("(float[4] x) => (float[4] y) { y = com.example.Relu(x) }"),
             ),
             Row("control flow", "tvm-ios optimize m.onnx", model(CONTROL_FLOW)),
+            Row("numbers that NumPy has not", "tvm-ios optimize m.onnx", model(BFLOAT16)),
+            Row("recurrent layers of inputs", "tvm-ios stats m.onnx", model(COMPUTED_WEIGHTS)),
             Row("a tensor without elements", "tvm-ios optimize m.onnx", model(NO_ELEMENTS)),
             Row("an output that nothing computes", "tvm-ios optimize m.onnx", model(CONSTANT)),
             Row("a dialect that this TVM has not", "tvm-ios stats m.onnx --dialect relay"),
@@ -147,7 +152,11 @@ def rows() -> dict[str, list[Row]]:
         "Options": [
             Row("no command of ours", "tvm-ios alchemy"),
             Row("a number out of range", "tvm-ios optimize m.onnx --lanes 0"),
-            Row("many more lanes than CPUs", "tvm-ios optimize m.onnx --lanes 100000"),
+            Row(
+                "many more lanes than CPUs",
+                "tvm-ios optimize m.onnx --lanes 100000",
+                library="of this process (",
+            ),
             Row("an unknown policy", "tvm-ios schedule m.onnx --policy magic"),
             Row("a policy to be measured", "tvm-ios schedule m.onnx --policy holistic"),
             Row("an unknown device", "tvm-ios schedule m.onnx --cost abacus"),

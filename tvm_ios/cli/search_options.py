@@ -186,15 +186,14 @@ def measuring_options(
 
 def _compare_with_cpus(lanes: int, cpus: int) -> None:
     """Say that lanes take turns where there are more than CPUs, and refuse very many."""
-    some = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
     if lanes > _TURNS * cpus:
         raise UserError(
-            f"{lanes} lanes cannot run on the {some} of this process: give --lanes {cpus}, or at "
-            f"most {_TURNS * cpus}"
+            f"{lanes} lanes are too many for the CPUs of this process ({cpus}): give --lanes "
+            f"{cpus}, or at most {_TURNS * cpus}"
         )
     if lanes > cpus:
         print(
-            f"tvm-ios: {lanes} lanes take turns on the {some} of this process, which is slower "
-            f"than --lanes {cpus}",
+            f"tvm-ios: {lanes} lanes take turns on the CPUs of this process ({cpus}), which is "
+            f"slower than --lanes {cpus}",
             file=sys.stderr,
         )

@@ -1,0 +1,50 @@
+"""More lanes than CPUs: some take turns, and very many are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from command_line import tvm_ios
+
+from runtime_ext import machine
+from tvm_ios.cli.search_options import TargetKind, measuring_options
+
+
+@pytest.fixture(autouse=True)
+def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "available_lanes", lambda: 2)
+    # The options set it for TVM's threads.
+    monkeypatch.setenv("TVM_NUM_THREADS", "2")
+
+
+def lanes_of(lanes: int | None, **options: Any) -> int:
+    return measuring_options(lanes, None, None, None, 3, 8, 40, **options).lanes
+
+
+def test_some_more_take_turns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lanes_of(3) == 3
+    said = "tvm-ios: 3 lanes take turns on the CPUs of this process (2), which is slower than"
+    assert capsys.readouterr().err == f"{said} --lanes 2\n"
+
+
+@pytest.mark.parametrize(
+    ("lanes", "options"),
+    [
+        (None, {}),
+        (2, {}),
+        (64, {"runs_here": False}),
+        (64, {"target": TargetKind.cuda, "arch": "sm_90"}),
+    ],
+)
+def test_nothing_is_said_of_others(
+    capsys: pytest.CaptureFixture[str], lanes: int | None, options: dict[str, Any]
+) -> None:
+    assert lanes_of(lanes, **options) == (lanes or 2)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", ["optimize", "bench"])
+def test_very_many_are_refused(command: str) -> None:
+    sentence = "33 lanes are too many for the CPUs of this process (2): give --lanes 2, or at most"
+    assert tvm_ios(command, "inception_block", "--lanes", 33).sentence == f"{sentence} 32"
