@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from runtime_ext.cuda.compiler import CudaKernelCompiler
     from runtime_ext.kernels.library import KernelCompiler
 
-
-_BUNDLE = "give --cost a device or a log, or make a bundle and run it there"
+#: What to do without the GPU that something is compiled for.
+_WITHOUT_GPU = "give --cost a device or a log, or make a bundle and run it there"
 
 
 class NotMeasured(UserError):
@@ -141,7 +141,7 @@ def _cuda(
     return Backend(compiler, device, "cuda", here, called)
 
 
-def cuda_device(arch: str, lanes: int, otherwise: str = _BUNDLE) -> Device:
+def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
     """The GPU here, or what stands for one of an architecture that is not here.
 
     Parameters

@@ -47,9 +47,10 @@ def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Pat
     from runtime_ext.relay.library import host_target
     from runtime_ext.relay.tuning_log import read_autotvm_log
 
-    target, tuned = options.target or host_target(options.lanes), options.database
+    target = tvm.target.Target(options.target or host_target(options.lanes))
+    tuned = options.database
     if cuda_arch(target) is not None:
-        # What a GPU computes is compared with a CPU; the log is the GPU's.
+        # What a GPU computes is compared with what a CPU does; the log is the GPU's.
         target, tuned = host_target(options.lanes), None
     log = read_autotvm_log(tuned, target) if tuned else None
     compile_baseline(module, target, path, log)

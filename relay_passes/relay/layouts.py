@@ -53,11 +53,9 @@ class LayoutChoice:
             tuned = self.log.applied()
             if "cpu" in self.target.keys:
                 blocks = altering(choose_blocks(module["main"], self.target, self.log))
-        passes = [relay.transform.AlterOpLayout(), infer]
-        if "cuda" in self.target.keys:
-            # Only TVM knows how to transform such weights.
-            passes.insert(1, relay.transform.FoldConstant())
-        passes = tvm.transform.Sequential(passes)
+        # Only TVM can transform weights as Winograd's kernels want them.
+        fold = [relay.transform.FoldConstant()] if "cuda" in self.target.keys else []
+        passes = tvm.transform.Sequential([relay.transform.AlterOpLayout(), *fold, infer])
         with tuned, blocks, self.target, tvm.transform.PassContext(opt_level=3):
             return passes(module)
 

@@ -19,7 +19,12 @@ from runtime_ext.cuda.cubin_cache import CubinCache
 from runtime_ext.cuda.launchable import Launchable, write_kernels
 from runtime_ext.cuda.prelude import PRELUDE
 from runtime_ext.machine import cache_folder
-from runtime_ext.relay.cuda_launches import KernelLaunch, KernelLaunches, launches_of
+from runtime_ext.relay.cuda_launches import (
+    KernelLaunch,
+    KernelLaunches,
+    RelayKernelError,
+    launches_of,
+)
 from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.tuning_log import AutotvmLog
 
@@ -82,7 +87,7 @@ def build_cuda_library(
     Raises
     ------
     RelayKernelError
-        If an operator is more than kernels.
+        If an operator is more than kernels, or this TVM is too old for saying which it launches.
     UserError
         If there is no compiler, or it refuses a kernel.
     """
@@ -93,6 +98,11 @@ def build_cuda_library(
         with_host = tvm.target.Target(target, host="llvm")
         factory = make_factory(module, with_host, name, log, _NO_ALTERED_LAYOUTS, [split])
     forms = {symbol: f for made in split.modules for symbol, f in launches_of(made).items()}
+    if not forms:
+        raise RelayKernelError(
+            f"this TVM ({tvm.__version__}) does not say as 0.17 does which kernels it launches: "
+            "bring TVM 0.17, or build for a CPU"
+        )
     texts = {m.group(1): m.group(0) for source in sources for m in _KERNEL.finditer(source)}
     launches = {launch.kernel: launch for form in forms.values() for launch in form.launches}
     cubins = CubinCache(cache_folder() / "kernels" / "relay")
@@ -129,13 +139,12 @@ def _sources() -> Iterator[list[str]]:
         sources.append(source)
         return bytearray(b"none")
 
-    usual = tvm.get_global_func(_COMPILER, allow_missing=True)
+    usual = tvm.get_global_func(_COMPILER)
     tvm.register_func(_COMPILER, keep, override=True)
     try:
         yield sources
     finally:
-        if usual is not None:
-            tvm.register_func(_COMPILER, usual, override=True)
+        tvm.register_func(_COMPILER, usual, override=True)
 
 
 def _renamed(text: str, name: str, arch: str) -> tuple[str, str]:

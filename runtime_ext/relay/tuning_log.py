@@ -25,9 +25,10 @@ _FORMAT = 0.2
 Workload = tuple[Any, ...]
 #: What of a configuration of TVM's templates for x86 says how channels are blocked.
 BLOCK_KNOBS = frozenset({"tile_ic", "tile_oc"})
-_WINOGRAD = "conv2d_nchw_winograd"
 #: Channels in a block of what a convolution reads, and of what it makes.
 Blocks = tuple[int, int]
+#: TVM's template for GPUs.
+_WINOGRAD = "conv2d_nchw_winograd"
 
 
 class TuningLogError(UserError):
@@ -139,12 +140,8 @@ def on_nchw(workload: Workload) -> tuple[Workload, Blocks | None]:
         alpha, _, before, after = kernel
         # As TVM chooses the tiles of results.
         extent = alpha + 1 - (4 if data[1][2] % 8 == 0 else 2)
-        return (
-            f"{_WINOGRAD}.cuda",
-            data,
-            (tensor, (after, before, extent, extent), dtype),
-            *rest,
-        ), None
+        weight = (tensor, (after, before, extent, extent), dtype)
+        return (f"{_WINOGRAD}.cuda", data, weight, *rest), None
     if not _is_blocked(workload) or len(workload[1][1]) != 5:
         return workload, None
     name, (tensor, data, dtype), (_, kernel, kernel_dtype), *rest = workload

@@ -29,6 +29,7 @@ from runtime_ext.built_model import BuiltModel
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.nvrtc import has_compiler
 from runtime_ext.executable import load
+from runtime_ext.relay import cuda_library
 from runtime_ext.relay.build import build
 from runtime_ext.relay.cuda_launches import KernelLaunch, RelayKernelError, launches_of
 from runtime_ext.relay.tuning_log import read_autotvm_log
@@ -277,6 +278,15 @@ def test_launches_and_what_they_leave_for_each_other() -> None:
         KernelLaunch("f_kernel_1", (1, 2), (1, 1, 1), (1, 8, 1), 32),
     )
     assert made.scratch == (BufferType((32,), "uint8"),)
+
+
+def test_a_tvm_that_parts_kernels_in_another_way_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cuda_library, "launches_of", lambda _: {})
+    module = module_of([(1, 3)], lambda s, x: relay.nn.relu(x))
+    with pytest.raises(RelayKernelError, match=r"this TVM \(0\.1.*: bring TVM 0\.17, or build"):
+        built_for_gpu(module, sequential_schedule)
 
 
 @pytest.mark.parametrize(
