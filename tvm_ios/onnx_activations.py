@@ -60,7 +60,7 @@ def _activation(
 ) -> Activation:
     op, number = steps.op, steps.number
     parameters = {"alpha": alpha, "beta": beta}
-    given = {key: value for key, value in parameters.items() if value is not None}
+    given: dict[str, Any] = {key: value for key, value in parameters.items() if value is not None}
 
     def apply(value: Any) -> Any:
         if most:

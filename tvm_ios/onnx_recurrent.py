@@ -184,7 +184,11 @@ class _Unroller:
 
     def _rnn(self, of: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
         (f,) = of.functions
-        return lambda gates, state, _: (f(self._with(gates, state, weight)), None)
+
+        def cell(gates: Any, state: Any, _: Any) -> tuple[Any, Any]:
+            return f(self._with(gates, state, weight)), None
+
+        return cell
 
     def _resets_late(self) -> bool:
         """Whether a GRU's reset gate follows the product with the state, as cuDNN has it."""

@@ -243,8 +243,8 @@ def squeeze(planner: Planner, var: Any, call: Any) -> bool:
     value = planner.value(call.args[0])
     shape = static_shape(var.ty)
     if isinstance(value, Lazy):
-        image = value.shape if len(value.shape) == 4 else (value.shape[0], *value.shape[2:])
-        if {len(value.shape), len(shape)} == {4, 5} and shape[-4:] == image[-4:]:
+        wide, image = sorted((value.shape, shape), key=len, reverse=True)
+        if views.has_an_axis_more(wide, image):
             planner.bind(var, Lazy(value.expr, shape, planner.home(var)))
             return True
         if len(value.shape) > 4:

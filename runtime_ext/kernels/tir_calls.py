@@ -12,7 +12,7 @@ _TIR = "ios.tir"
 _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
-def with_tir(function: relax.Function, source: tvm.IRModule | relax.Function) -> relax.Function:
+def with_tir(function: Any, source: Any) -> Any:
     """A function that has with it what it calls by ``relax.call_tir``.
 
     Parameters
@@ -29,7 +29,7 @@ def with_tir(function: relax.Function, source: tvm.IRModule | relax.Function) ->
     return function.with_attr(_TIR, {v.name_hint: known[v.name_hint] for v in called})
 
 
-def without_tir(function: relax.Function) -> tuple[relax.Function, tvm.IRModule]:
+def without_tir(function: Any) -> tuple[Any, tvm.IRModule]:
     """The function alone, and a module of what it has with it, private as the function."""
     called = _called(function)
     if not called:
@@ -39,7 +39,7 @@ def without_tir(function: relax.Function) -> tuple[relax.Function, tvm.IRModule]
     return function.without_attr(_TIR), tvm.IRModule(private)
 
 
-def _called(function: relax.Function) -> list[Any]:
+def _called(function: Any) -> list[Any]:
     calls = (binding.value for block in function.body.blocks for binding in block.bindings)
     found = [c.args[0] for c in calls if isinstance(c, relax.Call) and c.op == _CALL_TIR]
     return list(dict.fromkeys(found))

@@ -217,7 +217,7 @@ def reshape(planner: Planner, var: Any, call: Any) -> bool:
         return True
     if len(value.shape) > 4:
         return False
-    if isinstance(value, Lazy) and len(shape) == 5 and _only_ones_differ(value.shape, shape):
+    if isinstance(value, Lazy) and has_an_axis_more(shape, value.shape):
         planner.bind(var, Lazy(value.expr, shape))
         return True
     home = planner.home(var)
@@ -229,6 +229,11 @@ def reshape(planner: Planner, var: Any, call: Any) -> bool:
     planner.store(value, target)
     planner.bind(var, home)
     return True
+
+
+def has_an_axis_more(shape: tuple[int, ...], image: tuple[int, ...]) -> bool:
+    """Whether it is an image's with an axis of extent 1 after the batch: the planner stores it."""
+    return len(image) == 4 and len(shape) == 5 and shape == (image[0], 1, *image[1:])
 
 
 def transpose(planner: Planner, var: Any, call: Any) -> bool:

@@ -334,6 +334,21 @@ def test_an_operator_without_a_kernel_is_refused_by_name() -> None:
         build(made, lanes=LANES)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, 4])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_an_axis_more_anywhere(batch: int, axis: int) -> None:
+    """Pairs of numbers are turned like this, where attention knows positions."""
+
+    def body(s: RelaxSketch, x: Any) -> Any:
+        parts = (s.emit(op.expand_dims(s.emit(call(x, x)), axis)) for call in (op.add, op.multiply))
+        return s.emit(op.concat(list(parts), axis))
+
+    module = module_of([(batch, 4, 4, 4)], body)
+    inputs = inputs_of(module)
+    found = outputs_of(built(prepare(module), SCHEDULERS["sequential"]), inputs)
+    assert relative_error(found, run(module, inputs)) < 1e-6
+
+
 def test_a_constant_output_is_refused() -> None:
     module = module_of([(4,)], lambda s, x: (s.emit(op.exp(x)), s.normal(3)))
     made = IOSSchedule("sequential")(module)
