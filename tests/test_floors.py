@@ -19,7 +19,7 @@ ABOVE = {
 @pytest.mark.parametrize("floor", ABOVE)
 def test_floors(floor: str) -> None:
     above = re.compile(rf"^ *(from|import) ({ABOVE[floor]})", re.MULTILINE)
-    files = [file for file in (ROOT / floor).rglob("*.py")]
+    files = (ROOT / floor).rglob("*.py")
     lower = [file for file in files if not TOP.match(str(file.relative_to(ROOT)))]
     assert len(lower) > 50
     assert [file for file in lower if above.search(file.read_text())] == []
