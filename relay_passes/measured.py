@@ -8,12 +8,11 @@ from relay_passes.prepare import Prepared, apply_schedule
 from runtime_ext.backend import backend
 from runtime_ext.build import build
 from runtime_ext.built_model import BuiltModel
-from runtime_ext.device import KernelProgress
 from runtime_ext.in_place import arrange
 from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.kernels.unit import UnitSource
 from runtime_ext.log_use import LogUse
-from runtime_ext.measure import Progress
+from tvm_ios.progress import Progress, Steps
 from tvm_ios.schedule import Schedule
 
 
@@ -52,7 +51,7 @@ class MeasuredSearch(ModuleSearch):
         function = with_tir(made.function, self.prepared.module)
         return self.memory.source(function, made.data, made.outputs)
 
-    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
+    def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
         return build(
             apply_schedule(self.prepared, schedule),

@@ -14,14 +14,14 @@ import tvm
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared
 from runtime_ext.built_model import BuiltModel
-from runtime_ext.device import Device, KernelProgress, Kernels
+from runtime_ext.device import Device, Kernels
 from runtime_ext.measure import StageTimer
 from runtime_ext.measured_units import MeasuredUnits
 from runtime_ext.stage_search import StageSearch
 from tvm_ios.blocks import cut_blocks
 from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
 from tvm_ios.program_builder import NO_PARTS
-from tvm_ios.progress import Progress
+from tvm_ios.progress import Progress, Steps
 from tvm_ios.schedule import Schedule
 from tvm_ios.search.lazy import LazyStatistics
 from tvm_ios.search.network import SearchStatistics
@@ -136,7 +136,7 @@ class ModuleSearch(StageSearch):
         """The function of a unit, or of merged ones, as the kernels' maker takes it."""
 
     @abstractmethod
-    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
+    def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module; ``progress`` gets kernels done and all of them."""
 
     @abstractmethod

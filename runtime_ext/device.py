@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 #: Gives what a symbol of a program's kernels is.
 Function = Callable[[str], Any]
 NO_CONSTANTS: Mapping[str, Array] = MappingProxyType({})
-#: Told kernels done and all of them.
-KernelProgress = Steps
 
 
 class UnfusedError(UserError):
@@ -71,13 +69,13 @@ class Kernels(Protocol):
         ...
 
     def compile_forms(
-        self, units: Mapping[str, Any], progress: KernelProgress | None = None
+        self, units: Mapping[str, Any], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
         """For each unit its different forms; the default comes last."""
         ...
 
     def compile_rkernels(
-        self, units: Mapping[str, Any], progress: KernelProgress | None = None
+        self, units: Mapping[str, Any], progress: Steps | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:
         """For each unit its forms by the names of the rKernels."""
         ...

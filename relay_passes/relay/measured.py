@@ -19,15 +19,14 @@ from relay_passes.relay.unit_kernels import RelayKernels
 from runtime_ext.backend import cuda_arch, cuda_device
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.cpu_device import CpuDevice
-from runtime_ext.device import KernelProgress
 from runtime_ext.log_use import LogUse
-from runtime_ext.measure import Progress
 from runtime_ext.relay.build import build
 from runtime_ext.relay.in_place import Arrangement, arrange
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from tvm_ios.cost.log import MeasurementLog
 from tvm_ios.errors import UserError
+from tvm_ios.progress import Progress, Steps
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.lazy import LazyStatistics
@@ -135,7 +134,7 @@ class MeasuredRelaySearch(ModuleSearch):
         joined = map(unit_concatenation, made) if self.executor == "native" else [None] * len(made)
         return arrange(graph, list(joined))
 
-    def build(self, schedule: Schedule, progress: KernelProgress | None = None) -> BuiltModel:
+    def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
         return build(
             apply_schedule(self.prepared, schedule),

@@ -15,10 +15,10 @@ from relay_passes.prepare import prepare
 from relay_passes.relay.measured import MeasuredRelaySearch
 from relay_passes.relay.tuning_tasks import tuning_tasks
 from relay_passes.tuning_result import Tuning, TuningResult
-from runtime_ext.measure import Progress
 from runtime_ext.relay.tuning_file import open_autotvm_log
 from tvm_ios.errors import UserError
 from tvm_ios.models import Shapes
+from tvm_ios.progress import Progress
 
 
 def tune_model(

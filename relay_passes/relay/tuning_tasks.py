@@ -10,8 +10,8 @@ from tvm import autotvm
 
 from relay_passes.merge_candidates import merge_candidates
 from relay_passes.relay.measured import MeasuredRelaySearch
-from runtime_ext.measure import Progress
 from runtime_ext.relay.autotvm_task import AutotvmTask
+from tvm_ios.progress import Progress
 
 
 def tuning_tasks(

@@ -13,7 +13,6 @@ from tvm import relay
 
 from relay_passes.relay.kernels import RelayUnitFunction
 from relay_passes.relay.outline import bind_kernels
-from runtime_ext.device import KernelProgress
 from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
 from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.relay.executor_graph import read_executor_graph
@@ -21,6 +20,7 @@ from runtime_ext.relay.in_place import code_in_place
 from runtime_ext.relay.library import RelayLibrary, Sliced, build_library
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.program import UnitCode
+from tvm_ios.progress import Steps
 
 _COMMENT = re.compile(r"/\*.*?\*/")
 
@@ -46,7 +46,7 @@ class RelayKernels:
         self._functions: dict[str, Any] = {}
 
     def compile_forms(
-        self, units: Mapping[str, RelayUnitFunction], progress: KernelProgress | None = None
+        self, units: Mapping[str, RelayUnitFunction], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
         """For each unit its only form."""
         keys = {name: self._key(unit) for name, unit in units.items()}
@@ -58,7 +58,7 @@ class RelayKernels:
         return {name: (self._compiled[key],) for name, key in keys.items()}
 
     def compile_rkernels(
-        self, units: Mapping[str, RelayUnitFunction], progress: KernelProgress | None = None
+        self, units: Mapping[str, RelayUnitFunction], progress: Steps | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:
         """For each unit its only rKernel."""
         forms = self.compile_forms(units, progress)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.contents import Bundle, BundleError
-from runtime_ext.device import KernelProgress
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from tvm_ios.graph import OpGraph
+from tvm_ios.progress import Steps
 
 if TYPE_CHECKING:
     from runtime_ext.cuda.stage_fuser import StageFuser
@@ -43,7 +43,7 @@ class BundledKernels:
         self.function = function
 
     def compile_forms(
-        self, units: Mapping[str, Any], progress: KernelProgress | None = None
+        self, units: Mapping[str, Any], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
         """For each unit, or merged ones, the forms in the bundle.
 
@@ -64,7 +64,7 @@ class BundledKernels:
         return tuple(form for form in made if not (form.library and self.without_library))
 
     def compile_rkernels(
-        self, units: Mapping[str, Any], progress: KernelProgress | None = None
+        self, units: Mapping[str, Any], progress: Steps | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:
         """For each unit its rKernels."""
         return {
