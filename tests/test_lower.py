@@ -8,7 +8,7 @@ from random_units import VECTOR, Case, cases
 
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.happens_before import RaceError, check_races, ordered_launches
-from tvm_ios.lower import lower, lower_stages, recorded_latency, written_arguments
+from tvm_ios.lower import lower, lower_stages, recorded_latency
 from tvm_ios.placement import Share
 from tvm_ios.program import BufferType, Launch, PhaseCall, Program, Role, UnitCode, Wait
 from tvm_ios.program_builder import LoweringError, tensor_names
@@ -59,7 +59,18 @@ def lanes_of(program: Program) -> dict[str, set[int]]:
 
 
 def written(case: Case) -> dict[str, frozenset[int]]:
-    return written_arguments([*case.code.values(), *case.merged.values()])
+    """For each kernel symbol the positions of the arguments that it may write.
+
+    Code does not say which of outputs and scratch a phase writes, so a position counts as
+    written if every unit that uses the kernel has an output or scratch there.
+    """
+    found: dict[str, frozenset[int]] = {}
+    for code in (*case.code.values(), *case.merged.values()):
+        inputs = len(code.parameters) - code.outputs
+        for call in code.calls:
+            here = frozenset(p for p, a in enumerate(call.arguments) if a >= inputs)
+            found[call.symbol] = found.get(call.symbol, here) & here
+    return found
 
 
 @given(cases(), st.integers(1, 4), st.integers(1, 3))

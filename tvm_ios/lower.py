@@ -174,21 +174,6 @@ def recorded_latency(
     return latency
 
 
-def written_arguments(codes: Iterable[UnitCode]) -> dict[str, frozenset[int]]:
-    """For each kernel symbol the positions of the arguments that it may write.
-
-    Code does not say which of outputs and scratch a phase writes, so a position counts as
-    written if every unit that uses the kernel has an output or scratch there.
-    """
-    written: dict[str, frozenset[int]] = {}
-    for code in codes:
-        inputs = len(code.parameters) - code.outputs
-        for call in code.calls:
-            here = frozenset(p for p, a in enumerate(call.arguments) if a >= inputs)
-            written[call.symbol] = written.get(call.symbol, here) & here
-    return written
-
-
 #: Units that one code computes, and the code.
 _Work = tuple[tuple[int, ...], UnitCode]
 
