@@ -24,6 +24,7 @@ from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
 from tvm_ios.graphturbo.unrolled_names import origin
 from tvm_ios.graphturbo.worth import lane_capacities
 from tvm_ios.memory_hierarchy import MemoryHierarchy
+from tvm_ios.program_builder import LoweringError
 from tvm_ios.schedule import Schedule, ScheduleError, Strategy
 from tvm_ios.search.lazy import LazyStatistics
 from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of, with_merges
@@ -90,7 +91,9 @@ class InstanceSearch:
             measured[0].schedule,
             self._search.schedule(GRAPHTURBO)[0],
         ]
-        return self._fastest([*whole, mixed], HOLISTIC), self._took(watch, len(distinct))
+        if self._builds(mixed):
+            whole.append(mixed)
+        return self._fastest(whole, HOLISTIC), self._took(watch, len(distinct))
 
     def _took(self, watch: _Watch, programs: int) -> LazyStatistics:
         return replace(watch.statistics(programs), left_out=tuple(self._left_out.values()))
@@ -139,9 +142,10 @@ class InstanceSearch:
         """Whether there is a program of a schedule; if not, why is reported."""
         try:
             self._model(self._timed(schedule))
-        except (DialectError, ScheduleError) as error:
+        except (DialectError, ScheduleError, LoweringError) as error:
             # An operator may have extents written down that no part of it has; parts of units
-            # that are to be merged may be different rows.
+            # that are to be merged may be different rows; a unit that reads what instances made
+            # where it lies may be other tiles than those that a stage of the mixture places.
             self._left_out[schedule.content] = str(error)
         return schedule.content not in self._left_out
 

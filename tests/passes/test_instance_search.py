@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from relay_passes.dialect import DialectError
 from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
+from tvm_ios.program_builder import LoweringError
 from tvm_ios.schedule import Schedule, Strategy
 from tvm_ios.search.endings import Pruning
 from tvm_ios.search.lazy import Budget
@@ -104,6 +106,30 @@ def test_splits_that_cannot_be_built_are_reported(monkeypatch: pytest.MonkeyPatc
     assert took is not None
     assert took.candidates == 0
     assert set(took.left_out) == {"the batch is written down"}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_mixture_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = searching(module_of([(4, 3, 8, 8)], pyramid(4)))
+    build = search.build
+
+    def refusing(made: Schedule, *others: Any) -> Any:
+        if made.policy == "holistic":
+            raise LoweringError("its tiles are others")
+        return build(made, *others)
+
+    def mixing(_: Any, measured: Any, policy: str) -> Schedule:
+        # Like none of those that it is made of.
+        made = measured[0].schedule
+        return replace(made, policy=policy, stages=made.stages[::-1])
+
+    monkeypatch.setattr(search, "build", refusing)
+    monkeypatch.setattr(instance_search, "mix", mixing)
+    monkeypatch.setattr(search.timer, "timed", lambda made: made)
+    made, took = search.schedule("holistic")
+    made.validate(search.graph)
+    assert took is not None
+    assert "its tiles are others" in took.left_out
 
 
 def towers(sketch: RelaxSketch, x: Any) -> Any:
