@@ -157,7 +157,8 @@ class InstanceSearch:
         timed = list(different.values())
         if len(timed) == 1:
             return replace(timed[0], policy=policy)
-        names = [self._name(made, n) for n, made in enumerate(timed)]
+        plain = self._timed(self._search.schedule("sequential")[0]).content
+        names = ["sequential" if key == plain else str(n) for n, key in enumerate(different)]
         runners = {name: self._session(made) for name, made in zip(names, timed, strict=True)}
 
         def contest(competing: Sequence[str], rounds: int, minimum: int) -> Samples:
@@ -175,10 +176,6 @@ class InstanceSearch:
         for session in runners.values():
             session.close()
         return replace(timed[names.index(best)], policy=policy)
-
-    def _name(self, schedule: Schedule, number: int) -> str:
-        sequential = self._timed(self._search.schedule("sequential")[0])
-        return "sequential" if schedule.content == sequential.content else str(number)
 
     def _profile(self, schedules: Sequence[Schedule]) -> list[Candidate]:
         """Measure the segments of schedules, whose programs run in turn."""

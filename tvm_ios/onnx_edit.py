@@ -16,14 +16,20 @@ def bypass(graph: Any, node: Any, source: Any) -> bool:
     Returns False, with nothing done, if the graph's interface needs the node.
     """
     target = node.outputs[0]
+    taken = source.is_graph_input() or source.is_graph_output() or source.is_initializer()
+    if target.is_graph_output() and taken:
+        return False
+    redirect(graph, target, source)
+    graph.remove(node, safe=True)
+    return True
+
+
+def redirect(graph: Any, target: Any, source: Any) -> None:
+    """Let all readers of a value, and the model's outputs, read what a node makes instead."""
     if target.is_graph_output():
-        if source.is_graph_input() or source.is_graph_output() or source.is_initializer():
-            return False
         source.name, target.name = target.name, None
         graph.outputs[list(graph.outputs).index(target)] = source
     ir.convenience.replace_all_uses_with(target, source)
-    graph.remove(node, safe=True)
-    return True
 
 
 def constant(value: Any) -> np.ndarray[Any, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.onnx_edit import constant, new_constant
+from tvm_ios.onnx_edit import constant, new_constant, redirect
 
 Array = np.ndarray[Any, Any]
 
@@ -106,8 +106,5 @@ class Steps:
     def stand_for(self, *results: Any) -> None:
         """Let these be read in the place of the node's results, and remove the node."""
         for old, new in zip(self.node.outputs, results, strict=False):
-            if old.is_graph_output():
-                new.name, old.name = old.name, None
-                self.graph.outputs[list(self.graph.outputs).index(old)] = new
-            ir.convenience.replace_all_uses_with(old, new)
+            redirect(self.graph, old, new)
         self.graph.remove(self.node, safe=True)

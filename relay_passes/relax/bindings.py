@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -60,6 +61,13 @@ def leaves(expression: Any) -> Iterator[Leaf]:
         yield from leaves(expression.tuple_value)
     elif isinstance(expression, relax.Var | GenericConst):
         yield expression
+
+
+def uses_of(function: relax.Function) -> Counter[Leaf]:
+    """How often the bindings and the result of a function read each variable and constant."""
+    uses = Counter(leaf for binding in bindings_of(function) for leaf in leaves(binding.value))
+    uses.update(leaves(function.body.body))
+    return uses
 
 
 def substitute(expression: Any, replacement: Mapping[Any, Any]) -> Any:

@@ -12,11 +12,11 @@ from tvm import relax
 from relay_passes.relax.bindings import (
     DialectError,
     bindings_of,
-    leaves,
     operator_name,
     rebuild,
     static_shape,
     substitute,
+    uses_of,
 )
 from relay_passes.relax.fold_constants import FoldSmallConstants, constant, constant_value
 from relay_passes.relax.raise_clip import RaiseClip
@@ -103,10 +103,8 @@ class FoldBatchNorm:
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Fold; see :class:`tvm.transform.Pass`."""
-        bindings = bindings_of(mod["main"])
-        defined = {b.var: b.value for b in bindings}
-        uses = Counter(leaf for b in bindings for leaf in leaves(b.value))
-        uses.update(leaves(mod["main"].body.body))
+        defined = {b.var: b.value for b in bindings_of(mod["main"])}
+        uses = uses_of(mod["main"])
         folded: dict[Any, Any] = {}
 
         def emit(

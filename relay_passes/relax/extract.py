@@ -74,7 +74,7 @@ class _Extractor:
         inputs = [self._add(parameter) for parameter in self.function.params]
         bindings = bindings_of(self.function)
         fields = _tuple_fields(bindings)
-        for group in operator_groups(bindings, self.function.body.body):
+        for group in operator_groups(self.function):
             last = group[-1]
             value = last.value
             if isinstance(value, relax.Var | GenericConst):

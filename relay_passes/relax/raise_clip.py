@@ -7,7 +7,6 @@ order: of what is no number TVM makes the bound that it is compared with first.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any
 
 import tvm
@@ -15,13 +14,12 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from relay_passes.relax.bindings import (
-    bindings_of,
     data_type,
-    leaves,
     operator_name,
     rebuild,
     static_shape,
     substitute,
+    uses_of,
 )
 from relay_passes.relax.fold_constants import constant_value
 
@@ -35,9 +33,7 @@ class RaiseClip:
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Raise; see :class:`tvm.transform.Pass`."""
-        bindings = bindings_of(mod["main"])
-        uses = Counter(leaf for b in bindings for leaf in leaves(b.value))
-        uses.update(leaves(mod["main"].body.body))
+        uses = uses_of(mod["main"])
         lower: dict[Any, Any] = {}
 
         def emit(

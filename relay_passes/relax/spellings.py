@@ -10,7 +10,13 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from relay_passes.relax.bindings import data_type, leaves, operator_name, static_shape
+from relay_passes.relax.bindings import (
+    bindings_of,
+    data_type,
+    operator_name,
+    static_shape,
+    uses_of,
+)
 from relay_passes.same_attributes import Attrs, ints
 
 Group = tuple[relax.VarBinding, ...]
@@ -27,18 +33,9 @@ _LRN = (
 )
 
 
-def operator_groups(bindings: list[relax.VarBinding], result: Any) -> list[Group]:
-    """Bindings one by one, but those of one operator that is spelled in several together.
-
-    Parameters
-    ----------
-    bindings
-        Of a function, in order.
-    result
-        Of the function.
-    """
-    uses = Counter(leaf for binding in bindings for leaf in leaves(binding.value))
-    uses.update(leaves(result))
+def operator_groups(function: relax.Function) -> list[Group]:
+    """Bindings one by one, but those of one operator that is spelled in several together."""
+    bindings, uses = bindings_of(function), uses_of(function)
     groups: list[Group] = []
     position = 0
     while position < len(bindings):

@@ -14,6 +14,16 @@ from tvm_ios.program import BufferType
 Extent = tuple[int, int, int]
 
 
+def grid_and_block(threads: Mapping[str, int]) -> tuple[Extent, Extent]:
+    """Extents of the axes that a kernel is bound to, such as ``"blockIdx.x"``; the others are 1."""
+
+    def axes(which: str) -> Extent:
+        x, y, z = (threads.get(f"{which}.{axis}", 1) for axis in "xyz")
+        return x, y, z
+
+    return axes("blockIdx"), axes("threadIdx")
+
+
 @dataclass(frozen=True)
 class CudaKernel:
     """A kernel that one launch runs whole: no tile range, no memory of its own.

@@ -11,7 +11,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from runtime_ext.cuda.kernel import Extent
+from runtime_ext.cuda.kernel import Extent, grid_and_block
 from runtime_ext.cuda.prelude import PRELUDE
 from tvm_ios.program import BufferType
 
@@ -99,12 +99,7 @@ def launch_extents(scheduled: Any) -> tuple[Extent, Extent]:
             extents[str(node.thread_binding.thread_tag)] = int(node.extent)
 
     tvm_ffi.structural_walk(scheduled.body, [(tirx.AttrStmt, attribute), (tirx.For, loop)])
-
-    def axes(which: str) -> Extent:
-        x, y, z = (extents.get(f"{which}.{axis}", 1) for axis in "xyz")
-        return x, y, z
-
-    return axes("blockIdx"), axes("threadIdx")
+    return grid_and_block(extents)
 
 
 def written_parameters(scheduled: Any) -> tuple[int, ...]:

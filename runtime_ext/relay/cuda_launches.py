@@ -9,7 +9,7 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.cuda.kernel import Extent
+from runtime_ext.cuda.kernel import Extent, grid_and_block
 from tvm_ios.errors import UserError
 from tvm_ios.program import BufferType, PhaseCall
 
@@ -143,12 +143,8 @@ def _extents(kernel: Any) -> tuple[Extent, Extent, int]:
 
     tvm.tir.stmt_functor.post_order_visit(kernel, visit)
 
-    def axes(which: str) -> Extent:
-        x, y, z = (threads.get(f"{which}.{axis}", 1) for axis in "xyz")
-        return x, y, z
-
     # TVM lays all of it into one block of memory later, which is not larger.
-    return axes("blockIdx"), axes("threadIdx"), sum(shared)
+    return *grid_and_block(threads), sum(shared)
 
 
 def _scope(node: Any) -> str:
