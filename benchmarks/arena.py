@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from report import light_model, read_figures, update_result
+from report import model_of, read_figures, update_result
 from rich.table import Table
 
 from relay_passes.load import load_model
@@ -25,7 +25,7 @@ from tvm_ios.arena.planner import plan_memory
 from tvm_ios.cli.output import console
 from tvm_ios.search.baselines import baseline_schedule
 
-FILES = ("inception_v1", "inception_v2", "densenet121", "shufflenet")
+FILES = ("light_inception_v1", "light_inception_v2", "light_densenet121", "light_shufflenet")
 POLICIES = ("sequential", "greedy")
 
 
@@ -63,11 +63,11 @@ def plan_network(model: str, lanes: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=[*zoo.names(), *map(light_model, FILES)])
+    parser.add_argument("networks", nargs="*", default=[*zoo.names(), *FILES])
     parser.add_argument("--lanes", type=int, default=available_lanes())
     parser.add_argument("--again", action="store_true", help="also what was planned before")
     given = parser.parse_args()
-    for model in given.networks:
+    for model in map(model_of, given.networks):
         name = Path(model).stem
         known = {(row["model"], row["lanes"]) for row in read_figures("arena")}
         if (name, given.lanes) not in known or given.again:

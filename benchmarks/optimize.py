@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from report import light_model, read_figures, update_result
+from report import model_of, read_figures, update_result
 from rich.table import Table
 
 from tvm_ios import zoo
@@ -29,15 +29,15 @@ from tvm_ios.models import load_onnx
 
 NETWORKS = [n for n in zoo.names() if not zoo.describe(n).summary.endswith("for tests")]
 FILES = (
-    "squeezenet",
-    "inception_v1",
-    "inception_v2",
-    "resnet50",
-    "densenet121",
-    "shufflenet",
-    "bvlc_alexnet",
-    "zfnet512",
-    "vgg19",
+    "light_squeezenet",
+    "light_inception_v1",
+    "light_inception_v2",
+    "light_resnet50",
+    "light_densenet121",
+    "light_shufflenet",
+    "light_bvlc_alexnet",
+    "light_zfnet512",
+    "light_vgg19",
 )
 SEED = 0
 
@@ -90,12 +90,12 @@ def relative_error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=[*NETWORKS, *map(light_model, FILES)])
+    parser.add_argument("networks", nargs="*", default=[*NETWORKS, *FILES])
     parser.add_argument("--lanes", default="2")
     parser.add_argument("--output", default="out", help="folder of the executables")
     parser.add_argument("--again", action="store_true", help="also what was measured before")
     given = parser.parse_args()
-    for model in given.networks:
+    for model in map(model_of, given.networks):
         name = Path(model).stem
         measured = {row["model"] for row in read_figures("optimize") if "output_error" in row}
         if name in measured and not given.again:

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from report import light_model, read_figures, update_result
+from report import model_of, read_figures, update_result
 from rich.table import Table
 
 from tvm_ios.cli.output import console
@@ -49,7 +49,7 @@ def logits_of(name: str) -> Any:
     from relay_passes.load import load_model
 
     if name in FILES:
-        path = light_model(name.removeprefix("light_"))
+        path = model_of(name)
         main, params = load_model(path, random_weights=SEED, dialect="relay").module["main"], {}
     else:
         module, params = getattr(testing, name).get_workload(**TESTING[name])

@@ -38,8 +38,13 @@ def read_figures(name: str) -> list[Any]:
     return json.loads(path.read_text())["figures"] if path.exists() else []
 
 
-def light_model(name: str) -> str:
-    """A real network that the onnx wheel carries (its weights are constant-valued)."""
+def model_of(network: str) -> str:
+    """What commands know a network by: ``light_...`` are real ones that the onnx wheel carries.
+
+    The weights of these are constant-valued.
+    """
+    if not network.startswith("light_"):
+        return network
     import onnx
 
-    return str(Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx")
+    return str(Path(onnx.__file__).parent / "backend/test/data/light" / f"{network}.onnx")

@@ -10,15 +10,22 @@ import argparse
 import subprocess
 import sys
 
-from report import RESULTS, light_model
+from report import RESULTS, model_of
 
 ZOO = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
-LIGHT = ("squeezenet", "inception_v1", "inception_v2", "resnet50", "densenet121", "shufflenet")
+LIGHT = (
+    "light_squeezenet",
+    "light_inception_v1",
+    "light_inception_v2",
+    "light_resnet50",
+    "light_densenet121",
+    "light_shufflenet",
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=[*ZOO, *map(light_model, LIGHT)])
+    parser.add_argument("networks", nargs="*", default=[*ZOO, *LIGHT])
     parser.add_argument("--against", default="onnxruntime,torch")
     parser.add_argument("--output", default=str(RESULTS / "bench.json"))
     given, options = parser.parse_known_args()
@@ -27,7 +34,7 @@ def main() -> None:
     codes: list[int] = []
     for network in given.networks:
         # A process each: none suffers from what another one left in memory, or from its end.
-        command = [sys.executable, "-m", "tvm_ios", "bench", network, *options]
+        command = [sys.executable, "-m", "tvm_ios", "bench", model_of(network), *options]
         codes.append(subprocess.run(command).returncode)
     sys.exit(max(map(abs, codes)))
 
