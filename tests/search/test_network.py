@@ -22,7 +22,6 @@ class CostByPlace:
     """Random seconds by strategy and the units' places in blocks of one size."""
 
     name = "by place"
-    is_lower_bound = False
 
     def __init__(self, seed: int, size: int) -> None:
         self.seed = seed
