@@ -26,8 +26,9 @@ from tvm_ios.graph import OpGraph
 from tvm_ios.graphturbo.binding import Scope
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import split_into_instances
+from tvm_ios.graphturbo.layers import form_layers
 from tvm_ios.graphturbo.orders import order_instances
-from tvm_ios.graphturbo.split_info import splitter
+from tvm_ios.graphturbo.split_info import Splitter
 from tvm_ios.graphturbo.variants import VARIANTS, Variants, simulate_variants, tune_batch
 from tvm_ios.graphturbo.workload import in_half_precision, with_batch
 from tvm_ios.memory_hierarchy import MemoryHierarchy, load_hierarchy
@@ -52,7 +53,7 @@ PUBLISHED = {
 
 def factors(graph: OpGraph, capacity: int) -> list[int | None]:
     """The splitting factors of the sub-graphs; None where nothing fits."""
-    return [s.split and s.split.factor for s in group(splitter(graph, capacity))]
+    return [s.split and s.split.factor for s in group(Splitter(form_layers(graph), capacity))]
 
 
 def window(graph: OpGraph, wanted: Sequence[int]) -> tuple[int, int] | None:
@@ -84,7 +85,7 @@ def stages() -> list[dict[str, Any]]:
     for name, graph in (("float32", single), ("float16", in_half_precision(single))):
         found = window(graph, FACTORS)
         assert found is not None
-        split = splitter(graph, found[0])
+        split = Splitter(form_layers(graph), found[0])
         instances = split_into_instances(split.layers, group(split))
         orders = order_instances(instances)
         buffers = {

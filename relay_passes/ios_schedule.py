@@ -115,7 +115,6 @@ class IOSSchedule:
             options.pruning,
             mergeable,
             device=cost.name,
-            batch=graph.batch,
             memory_budget=self.memory_budget,
         )
         return found[0]

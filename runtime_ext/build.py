@@ -13,7 +13,7 @@ from runtime_ext.buffers import content_key
 from runtime_ext.built_model import BuiltModel
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.machine import available_lanes, cache_folder
-from runtime_ext.session import ports
+from runtime_ext.ports import ports
 from tvm_ios.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.errors import UserError
 from tvm_ios.lower import lower_stages, recorded_latency

@@ -12,7 +12,8 @@ import numpy as np
 from runtime_ext.backend import cuda_arch
 from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import PACKAGES, Executable
-from runtime_ext.session import Port, Session
+from runtime_ext.ports import Port
+from runtime_ext.session import Session
 from tvm_ios.arena.planner import PlannedMemory
 from tvm_ios.files import temporary_folder
 from tvm_ios.program import Program

@@ -28,7 +28,8 @@ from runtime_ext.buffers import content_key, share_constant
 from runtime_ext.cpu_features import missing_features
 from runtime_ext.cuda.launchable import read_kernels
 from runtime_ext.package import ExecutableError, open_package, require_files, write_package
-from runtime_ext.session import ExecutorName, Port, Session
+from runtime_ext.ports import Port
+from runtime_ext.session import ExecutorName, Session
 from tvm_ios.arena.check import check_arena
 from tvm_ios.errors import UserError
 from tvm_ios.happens_before import check_races

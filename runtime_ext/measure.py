@@ -50,7 +50,6 @@ class StageTimer:
     """
 
     name = "measured"
-    is_lower_bound = False
 
     def __init__(self, units: MeasuredUnits) -> None:
         self.graph = units.graph

@@ -21,7 +21,7 @@ from runtime_ext.cuda.driver import CudaError
 # Importing it also registers the errors of the executor by name.
 from runtime_ext.native_executor import load_native_library
 from runtime_ext.package import ExecutableError, open_package
-from runtime_ext.session import SessionError
+from runtime_ext.ports import SessionError
 
 register_error("ExecutableError", ExecutableError)
 register_error("SessionError", SessionError)

@@ -3,61 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from runtime_ext.executor import Executor, Memory, Span
-from tvm_ios.errors import UserError
-from tvm_ios.graph import OpGraph
+from runtime_ext.ports import (
+    Port,
+    SessionError,
+    buffer_ports,
+    check_ports,
+    find_port,
+    port_value,
+)
 from tvm_ios.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program import Program, Role
-from tvm_ios.program_builder import tensor_names
 
 Array = np.ndarray[Any, Any]
 #: What runs a program; see :class:`Session`.
 ExecutorName = Literal["native", "reference", "poisoning", "cuda", "cuda-streams"]
-
-
-class SessionError(UserError):
-    """A wrong use of a session: one sentence that names the input, output or rule."""
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """An input or output as the user knows it.
-
-    Attributes
-    ----------
-    name
-        The model's name for it.
-    buffer
-        Name of the program's buffer.
-    shape, dtype
-        As in the model; the buffer has the same.
-    """
-
-    name: str
-    buffer: str
-    shape: tuple[int, ...]
-    dtype: str
-
-
-def ports(
-    program: Program, graph: OpGraph, tensors: Iterable[int], names: Iterable[str]
-) -> tuple[Port, ...]:
-    """Inputs or outputs of a program that was lowered from a graph, by the model's names."""
-    buffers = tensor_names(graph)
-    # A GPU may store what is float32 in the graph as float16.
-    types = {buffer.name: buffer.type for buffer in program.buffers}
-
-    def port(tensor: int, name: str) -> Port:
-        made = buffers[tensor]
-        return Port(name, made, types[made].shape, types[made].dtype)
-
-    return tuple(map(port, tensors, names))
 
 
 class Session:
@@ -117,9 +82,9 @@ class Session:
         seed: int = 0,
     ) -> None:
         self.program = program
-        self.inputs = tuple(_ports(program, Role.INPUT) if inputs is None else inputs)
-        self.outputs = tuple(_ports(program, Role.OUTPUT) if outputs is None else outputs)
-        _check_ports(program, (*self.inputs, *self.outputs))
+        self.inputs = tuple(buffer_ports(program, Role.INPUT) if inputs is None else inputs)
+        self.outputs = tuple(buffer_ports(program, Role.OUTPUT) if outputs is None else outputs)
+        check_ports(program, (*self.inputs, *self.outputs))
         missing = [symbol for symbol in program.kernels if symbol not in functions]
         if missing:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
@@ -173,8 +138,8 @@ class Session:
             elif name is not None:
                 raise SessionError(f"input {name!r} was given no value")
             for key, content in values.items():
-                port = _find(self.inputs, key, "input")
-                self._memory.write(port.buffer, _checked(port, content))
+                port = find_port(self.inputs, key, "input")
+                self._memory.write(port.buffer, port_value(port, content))
                 self._unset.discard(port.name)
 
     def run(self, /, **inputs: Any) -> None:
@@ -204,7 +169,7 @@ class Session:
         """
         with self._exclusive:
             if isinstance(which, str):
-                port = _find(self.outputs, which, "output")
+                port = find_port(self.outputs, which, "output")
             elif -len(self.outputs) <= which < len(self.outputs):
                 port = self.outputs[which]
             else:
@@ -275,25 +240,6 @@ class _Exclusive:
         self._inside.release()
 
 
-def _ports(program: Program, role: Role) -> list[Port]:
-    return [
-        Port(b.name, b.name, b.type.shape, b.type.dtype) for b in program.buffers if b.role is role
-    ]
-
-
-def _check_ports(program: Program, ports: Sequence[Port]) -> None:
-    types = {buffer.name: buffer.type for buffer in program.buffers}
-    for port in ports:
-        kind = types.get(port.buffer)
-        if kind is None:
-            raise SessionError(f"{port.name!r} belongs to buffer {port.buffer!r}, of none")
-        if (kind.shape, kind.dtype) != (tuple(port.shape), port.dtype):
-            raise SessionError(
-                f"{port.name!r} is {port.dtype}{list(port.shape)} but its buffer is "
-                f"{kind.dtype}{list(kind.shape)}"
-            )
-
-
 def _check_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:
     """Refuse a plan of another program, and one whose arena a port lies in."""
     if plan is None:
@@ -319,23 +265,3 @@ def _check_constants(program: Program, constants: Mapping[str, Array]) -> None:
                 f"constant {buffer.name!r} is {array.dtype}{list(array.shape)}, not "
                 f"{buffer.type.dtype}{list(buffer.type.shape)}"
             )
-
-
-def _find(ports: Sequence[Port], name: str, what: str) -> Port:
-    for port in ports:
-        if port.name == name:
-            return port
-    names = ", ".join(port.name for port in ports) or "none"
-    raise SessionError(f"there is no {what} {name!r}; there are: {names}")
-
-
-def _checked(port: Port, value: Any) -> Array:
-    foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
-    array = np.from_dlpack(value) if foreign else np.asarray(value)
-    if array.shape != tuple(port.shape):
-        raise SessionError(
-            f"input {port.name!r} has shape {list(array.shape)}, not {list(port.shape)}"
-        )
-    if str(array.dtype) != port.dtype:
-        raise SessionError(f"input {port.name!r} is of type {array.dtype}, not {port.dtype}")
-    return array

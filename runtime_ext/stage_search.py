@@ -141,7 +141,6 @@ class StageSearch:
             budget=self.limits.budget,
             progress=report,
             device=self.device,
-            batch=self.graph.batch,
             memory_budget=memory_budget,
         )
         self._note(took)
@@ -230,7 +229,6 @@ class StageSearch:
             self.limits.pruning,
             self._mergeable,
             device=self.device,
-            batch=graph.batch,
             memory_budget=memory_budget,
         )
         made = timer.timed(with_placements(made, timer.rprogram, timer.rkernels))

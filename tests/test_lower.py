@@ -73,16 +73,9 @@ def written(case: Case) -> dict[str, frozenset[int]]:
     return found
 
 
-@given(cases(), st.integers(1, 4), st.integers(1, 3))
-def test_every_tile_is_launched_once(case: Case, lanes: int, minimum: int) -> None:
-    program = lower(
-        case.graph,
-        case.schedule_on(lanes),
-        case.code,
-        case.merged,
-        lanes=lanes,
-        minimum_tiles=minimum,
-    )
+@given(cases(), st.integers(1, 4))
+def test_every_tile_is_launched_once(case: Case, lanes: int) -> None:
+    program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for lane in program.lanes:
         for item in lane:
@@ -106,7 +99,6 @@ def test_every_tile_is_launched_once(case: Case, lanes: int, minimum: int) -> No
             continue
         sizes = [end - begin for begin, end in found]
         assert max(sizes) - min(sizes) <= 1
-        assert len(sizes) == 1 or min(sizes) >= minimum
 
 
 @given(cases(), st.integers(1, 4), st.booleans())

@@ -10,6 +10,7 @@ import numpy as np
 from graph_sketch import GraphSketch
 from hypothesis import given
 from hypothesis import strategies as st
+from persistent_lanes import program_of
 from random_units import Case, graphs, placements, random_inputs, unit_codes, unit_constants
 
 from runtime_ext.session import Session
@@ -47,7 +48,7 @@ def persistent(case: Case) -> PersistentProgram:
 
 @given(whole_graphs(), st.integers(0, 1000))
 def test_computes_the_graph_on_lanes(case: Case, seed: int) -> None:
-    program = persistent(case).to_program()
+    program = program_of(persistent(case))
     check_races(program)
     for executor in ("reference", "native"):
         options: dict[str, Any] = {"seed": seed} if executor == "reference" else {}
@@ -62,7 +63,7 @@ def test_computes_the_graph_on_lanes(case: Case, seed: int) -> None:
 
 @given(whole_graphs())
 def test_launches_are_those_of_the_usual_lowering(case: Case) -> None:
-    made = persistent(case).to_program()
+    made = program_of(persistent(case))
     usual = lower(case.graph, case.schedule, case.code, lanes=LANES)
     assert (made.buffers, made.kernels, made.uses) == (usual.buffers, usual.kernels, usual.uses)
     for mine, theirs in zip(made.lanes, usual.lanes, strict=True):
@@ -199,7 +200,7 @@ def test_known_tables() -> None:
     assert table.steps == ((0, 0, 2, 0, 0), (2, 0, 1, 0, 1), (1, 0, 4, 0, 0), (2, 1, 2, 1, 2))
     assert table.waits == (StepWait(1, 1), StepWait(0, 1))
     assert (table.barriers, table.polls) == (2, 2)
-    assert program.to_program().lanes[0][1] == Wait(1, 1)
+    assert program_of(program).lanes[0][1] == Wait(1, 1)
 
 
 def test_tables_stay_small_on_hundreds_of_veus() -> None:

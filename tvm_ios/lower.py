@@ -39,7 +39,6 @@ def lower(
     lanes: int,
     unit_latency: UnitLatency | None = None,
     barriers: bool = False,
-    minimum_tiles: int = 1,
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> Program:
@@ -67,8 +66,6 @@ def lower(
         FLOPs and bytes.
     barriers
         Put a barrier of all lanes between stages.
-    minimum_tiles
-        A phase takes no more lanes than leave each this many tiles.
     constant_name
         Names constants; equal names share a buffer. Default: ``unit name/parameter index``.
     parts
@@ -90,7 +87,6 @@ def lower(
         lanes=lanes,
         unit_latency=unit_latency,
         barriers=barriers,
-        minimum_tiles=minimum_tiles,
         constant_name=constant_name,
         parts=parts,
         placements=schedule.placements,
@@ -106,7 +102,6 @@ def lower_stages(
     lanes: int,
     unit_latency: UnitLatency | None = None,
     barriers: bool = False,
-    minimum_tiles: int = 1,
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
     placements: Mapping[int, Placement] = _NO_PLACEMENTS,
@@ -120,8 +115,6 @@ def lower_stages(
     """
     if lanes < 1:
         raise LoweringError(f"a program needs at least one lane, not {lanes}")
-    if minimum_tiles < 1:
-        raise LoweringError(f"a lane takes at least one tile, not {minimum_tiles}")
     groups = [_work_groups(graph, stage, code, merged) for stage in stages]
     work = [item for stage_groups in groups for group in stage_groups for item in group]
     builder = ProgramBuilder(graph, work, constant_name, parts)
@@ -136,7 +129,7 @@ def lower_stages(
             for group, team in zip(stage_groups, teams, strict=True):
                 for units, unit_code in group:
                     width = _width(units, len(team), unit_latency)
-                    builder.emit(writer, units, unit_code, team[:width], minimum_tiles)
+                    builder.emit(writer, units, unit_code, team[:width])
         if barriers:
             writer.barrier()
     return builder.program(writer.lanes())

@@ -64,7 +64,7 @@ def _activation(
 
     def apply(value: Any) -> Any:
         if most:
-            value = steps.clipped(value, most)
+            value = steps.clipped(value, -most, most)
         match name:
             case "ScaledTanh":
                 scaled = op("Tanh", op("Mul", value, number(given["beta"])))

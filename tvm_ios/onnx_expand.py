@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-import onnx_ir as ir
-
-from tvm_ios.onnx_edit import bypass, new_constant
+from tvm_ios.onnx_edit import constant
+from tvm_ios.onnx_steps import Steps
 
 
 def expand_hard_activation(graph: Any, node: Any, opset: int) -> None:
@@ -20,57 +18,47 @@ def expand_hard_activation(graph: Any, node: Any, opset: int) -> None:
         alpha, beta = 1 / 6, 0.5
     else:
         return
+    steps = Steps(graph, node, opset)
     source, result = node.inputs[0], node.outputs[0]
-    dtype = result.dtype.numpy()
-
-    def number(value: float) -> Any:
-        return new_constant(graph, f"{result.name}.number", np.asarray(value, dtype))
-
-    def step(kind: str, *inputs: Any, **attributes: Any) -> Any:
-        name = f"{node.name or result.name}.{kind.lower()}"
-        made = ir.node(kind, inputs, attributes, name=name)
-        graph.insert_before(node, made)
-        value: Any = made.outputs[0]
-        value.name, value.shape, value.dtype = f"{name}.out", result.shape, result.dtype
-        return value
-
-    scaled = step("Add", step("Mul", source, number(alpha)), number(beta))
-    if opset >= 11:
-        gate = step("Clip", scaled, number(0.0), number(1.0))
-    else:  # the limits were attributes
-        gate = step("Clip", scaled, min=0.0, max=1.0)
-    if node.op_type == "HardSwish":
-        gate = step("Mul", gate, source)
-        gate.name += ".gated"
-    bypass(graph, node, gate)
+    # The factor and the shift can be folded into the convolution before.
+    scaled = steps.op("Mul", source, steps.number(alpha), like=result)
+    scaled = steps.op("Add", scaled, steps.number(beta), like=result)
+    gate = steps.clipped(scaled, 0.0, 1.0)
+    steps.stand_for(steps.op("Mul", gate, source) if node.op_type == "HardSwish" else gate)
 
 
 def softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:
     """Before opset 13 all axes from the given one on were one: say so by reshapes."""
     if node.op_type != "Softmax" or opset >= 13:
         return
-    source, result = node.inputs[0], node.outputs[0]
+    source = node.inputs[0]
     if source.shape is None or not source.shape.is_static():
         return
     extents = tuple(source.shape)
     axis = node.attributes.get_int("axis", 1) % len(extents)
     if len(extents) == 2 and axis == 1:
         return
-    steps: list[Any] = []
-    for kind, shape in (
-        ("Reshape", (math.prod(extents[:axis]), math.prod(extents[axis:]))),
-        ("Softmax", None),
-        ("Reshape", extents),
-    ):
-        if shape is None:
-            inputs, attributes, made = [source], {"axis": 1}, source.shape
-        else:
-            target = new_constant(graph, f"{result.name}.shape", np.array(shape, np.int64))
-            inputs, attributes, made = [source, target], {}, ir.Shape(shape)
-        step: Any = ir.node(kind, inputs, attributes, name=f"{node.name}.{len(steps)}")
-        source = step.outputs[0]
-        source.name = f"{result.name}.{len(steps)}"
-        source.shape, source.dtype = made, result.dtype
-        steps.append(step)
-    graph.insert_before(node, steps)
-    bypass(graph, node, source)
+    steps = Steps(graph, node, opset)
+    flat = (math.prod(extents[:axis]), math.prod(extents[axis:]))
+    value = steps.op("Softmax", steps.reshaped(source, extents, flat), axis=1)
+    steps.stand_for(steps.reshaped(value, flat, extents))
+
+
+def slice_of_one_index(graph: Any, node: Any, opset: int) -> None:
+    """A ``Gather`` of one known index is a slice, which units read without a copy."""
+    index = constant(node.inputs[1]) if node.op_type == "Gather" else None
+    # Before version 10 the bounds of a slice were attributes.
+    if index is None or index.size != 1 or index.ndim > 1 or opset < 10:
+        return
+    source = node.inputs[0]
+    if source.shape is None or not source.shape.is_static() or constant(source) is not None:
+        return
+    axis = node.attributes.get_int("axis", 0) % len(source.shape)
+    begin = int(index.item()) % source.shape[axis]
+    steps = Steps(graph, node, opset)
+    bounds = (steps.number([limit]) for limit in (begin, begin + 1, axis))
+    part = steps.op("Slice", source, *bounds)
+    if index.ndim == 0:
+        extents = [e for i, e in enumerate(source.shape) if i != axis]
+        part = steps.op("Reshape", part, steps.number(extents))
+    steps.stand_for(part)

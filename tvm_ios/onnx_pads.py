@@ -7,38 +7,33 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.onnx_edit import bypass, constant, new_constant
+from tvm_ios.onnx_edit import constant
+from tvm_ios.onnx_steps import Steps
 
 
-def gather_what_pads_copy(graph: Any, node: Any) -> None:
+def gather_what_pads_copy(graph: Any, node: Any, opset: int) -> None:
     """Write a Pad that reflects, repeats or wraps as a Gather along each axis that it widens."""
     mode = node.attributes.get_string("mode", "constant") if node.op_type == "Pad" else "constant"
     if mode not in ("reflect", "edge", "wrap"):
         return
     value: Any = node.inputs[0]
-    result: Any = node.outputs[0]
     if value.shape is None or not value.shape.is_static():
         return
     extents: list[int] = list(value.shape)
     given = constant(node.inputs[1]) if len(node.inputs) > 1 else None
     axes = constant(node.inputs[3]) if len(node.inputs) > 3 else np.arange(len(extents))
     widths = node.attributes.get_ints("pads", None) if given is None else given.tolist()
-    if widths is None or axes is None or min(widths) < 0:
+    if widths is None or axes is None or min(widths) < 0 or not any(widths):
         return
+    steps = Steps(graph, node, opset)
     half = len(widths) // 2
     for axis, begin, end in zip(axes.tolist(), widths[:half], widths[half:], strict=True):
         if not begin and not end:
             continue
         axis %= len(extents)
         rows = np.pad(np.arange(extents[axis], dtype=np.int64), (begin, end), mode=mode)
-        extents[axis] = rows.size
-        indices = new_constant(graph, f"{result.name}.rows", rows)
-        taken: Any = ir.node("Gather", [value, indices], {"axis": axis}, name=node.name)
-        graph.insert_before(node, taken)
-        value = taken.outputs[0]
-        value.name, value.dtype = f"{result.name}.{axis}", result.dtype
-        value.shape = ir.Shape(extents)
-    bypass(graph, node, value)
+        value = steps.op("Gather", value, steps.number(rows), axis=axis)
+    steps.stand_for(value)
 
 
 def explicit_pads(node: Any) -> None:

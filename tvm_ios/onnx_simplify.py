@@ -26,15 +26,15 @@ from tvm_ios.onnx_edit import (
     new_constant,
 )
 from tvm_ios.onnx_einsum import expand_einsum
-from tvm_ios.onnx_expand import expand_hard_activation, softmax_of_one_axis
+from tvm_ios.onnx_expand import expand_hard_activation, slice_of_one_index, softmax_of_one_axis
 from tvm_ios.onnx_functions import write_functions_out
-from tvm_ios.onnx_gather import slice_of_one_index
 from tvm_ios.onnx_layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx_layer_norm import fuse_layer_norms
 from tvm_ios.onnx_misread import write_plainly
 from tvm_ios.onnx_pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx_recurrent import unroll_recurrent
 from tvm_ios.onnx_resize import explicit_sizes, modernise_resizes
+from tvm_ios.onnx_steps import Steps
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,10 +134,10 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     for node in list(graph):
         expand_hard_activation(graph, node, opset)
         explicit_sizes(graph, node, opset)
-        _binary_sums(graph, node)
+        _binary_sums(graph, node, opset)
         _canonical_gemm(graph, node, factored)
         slice_of_one_index(graph, node, opset)
-        gather_what_pads_copy(graph, node)
+        gather_what_pads_copy(graph, node, opset)
         softmax_of_one_axis(graph, node, opset)
     if opset >= 13 and fuse_layer_norms(graph):
         work.opset_imports[""] = max(opset, LAYER_NORM_OPSET)
@@ -206,24 +206,16 @@ def _remove_if_nothing(graph: Any, node: Any) -> None:
         bypass(graph, node, source)
 
 
-def _binary_sums(graph: Any, node: Any) -> None:
+def _binary_sums(graph: Any, node: Any, opset: int) -> None:
     if node.op_type != "Sum" or len(node.inputs) < 2:
         return
-    total: Any = node.inputs[0]
-    terms: list[Any] = list(node.inputs[1:])
+    steps, result = Steps(graph, node, opset), node.outputs[0]
     # Terms that are broadcast have partial sums of other shapes, which are inferred later.
-    shape = node.outputs[0].shape
-    shape = shape if all(term.shape == shape for term in node.inputs) else None
-    for number, term in enumerate(terms):
-        add: Any = ir.node(
-            "Add", [total, term], name=f"{node.name}.{number}" if node.name else None
-        )
-        graph.insert_before(node, add)
-        total = add.outputs[0]
-        total.name = f"{node.outputs[0].name}.{number}"
-        total.dtype = node.outputs[0].dtype
-        total.shape = shape
-    bypass(graph, node, total)
+    like = result if all(term.shape == result.shape for term in node.inputs) else None
+    total: Any = node.inputs[0]
+    for term in node.inputs[1:]:
+        total = steps.op("Add", total, term, like=like)
+    steps.stand_for(total)
 
 
 #: A constant, the number of columns or the transposition that it gets, and its factor.

@@ -16,7 +16,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Steps:
-    """Puts operators before a node; shapes and types of what they make are for inference to find.
+    """Puts operators before a node.
+
+    What stands for the node has its shape and type; those of what is between are for inference to
+    find.
 
     Attributes
     ----------
@@ -36,12 +39,20 @@ class Steps:
         """What the names of all that is made begin with."""
         return self.node.name or self.node.outputs[0].name or self.node.op_type
 
-    def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-        """The result of an operator, or the list of its results."""
+    def op(
+        self, kind: str, *inputs: Any, outputs: int = 1, like: Any = None, **attributes: Any
+    ) -> Any:
+        """The result of an operator, or the list of its results.
+
+        ``like`` is a value of the result's shape and type, which later steps ask for before they
+        are inferred.
+        """
         name = f"{self.name}.{kind.lower()}{len(self._made)}"
         made: Any = ir.node(kind, inputs, attributes, num_outputs=outputs, name=name)
         for number, value in enumerate(made.outputs):
             value.name = name if outputs == 1 else f"{name}.{number}"
+            if like is not None:
+                value.shape, value.dtype = like.shape, like.dtype
         self._made.append(made)
         self.graph.insert_before(self.node, made)
         return made.outputs[0] if outputs == 1 else list(made.outputs)
@@ -97,14 +108,18 @@ class Steps:
             return self.op("Split", value, number, outputs=len(sizes), axis=axis)
         return self.op("Split", value, outputs=len(sizes), axis=axis, split=list(sizes))
 
-    def clipped(self, value: Any, most: float) -> Any:
-        """The value within a distance of zero."""
+    def clipped(self, value: Any, least: float, most: float) -> Any:
+        """The value within two limits."""
         if self.opset >= 11:
-            return self.op("Clip", value, self.number(-most), self.number(most))
-        return self.op("Clip", value, min=-most, max=most)
+            return self.op("Clip", value, self.number(least), self.number(most))
+        return self.op("Clip", value, min=least, max=most)
 
     def stand_for(self, *results: Any) -> None:
         """Let these be read in the place of the node's results, and remove the node."""
         for old, new in zip(self.node.outputs, results, strict=False):
+            if new.shape is None:
+                new.shape = old.shape
+            if new.dtype is None:
+                new.dtype = old.dtype
             redirect(self.graph, old, new)
         self.graph.remove(self.node, safe=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tvm_ios.graph import bits, mask_of
-from tvm_ios.program import Buffer, KernelUse, Launch, Program, Wait
+from tvm_ios.program import Buffer, KernelUse
 
 #: For each lane how many of its steps must be finished.
 Steps = Mapping[int, int]
@@ -118,25 +118,6 @@ class PersistentProgram:
             for lane, steps in self.finished[operator].items():
                 needed[lane] = max(steps, needed.get(lane, 0))
         return dict(sorted(needed.items()))
-
-    def to_program(self) -> Program:
-        """The same with a lane a vEU and a wait for each vEU that a barrier waits for.
-
-        This is what the CPU's executors run, and what ``check_races`` proves.
-        """
-        lanes: list[tuple[Launch | Wait, ...]] = []
-        for number, (lane, barriers) in enumerate(zip(self.lanes, self.barriers, strict=True)):
-            items: list[Launch | Wait] = []
-            seen: dict[int, int] = {}
-            for step, operators in zip(lane, barriers, strict=True):
-                for other, steps in self.steps_of(operators).items():
-                    if other != number and seen.get(other, 0) < steps:
-                        items.append(Wait(other, steps))
-                        seen[other] = steps
-                of = self.operators[step.operator]
-                items.append(Launch(of.kernel, of.buffers, step.begin, step.end, of.unit))
-            lanes.append(tuple(items))
-        return Program(tuple(lanes), self.kernels, self.buffers, self.units, self.uses)
 
 
 def _closures(waits: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

@@ -100,12 +100,11 @@ class ProgramBuilder:
         units: tuple[int, ...],
         code: UnitCode,
         lanes: Sequence[int],
-        minimum_tiles: int,
     ) -> None:
         """Write the launches of some units' code, each phase's tiles spread over the lanes."""
         begun = self.begin(units, code)
         for phase, call in enumerate(code.calls):
-            width = max(1, min(len(lanes), call.tiles // minimum_tiles))
+            width = max(1, min(len(lanes), call.tiles))
             cuts = [call.tiles * i // width for i in range(width + 1)]
             self.emit_phase(writer, begun, phase, list(zip(lanes, cuts, cuts[1:], strict=False)))
 

@@ -1,0 +1,1 @@
+"""What the passes need to know of Relay: see :mod:`relay_passes.dialect`."""

@@ -15,7 +15,7 @@ from tvm_ios.program import Program
 
 if TYPE_CHECKING:
     from runtime_ext.cuda.stage_fuser import StageFuser
-    from runtime_ext.session import Port
+    from runtime_ext.ports import Port
 
 
 class RunningSession(Protocol):

@@ -11,7 +11,7 @@ from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.place import Place, RunningSession
 from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.measure import StageTimer
-from runtime_ext.session import Port, ports
+from runtime_ext.ports import Port, ports
 from tvm_ios.arena.planner import plan_quickly
 from tvm_ios.array_files import Array
 from tvm_ios.errors import UserError

@@ -8,7 +8,6 @@ time; a kill can leave an unfinished last line, which readers pass over and writ
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -25,6 +24,7 @@ from tvm.s_tir import meta_schedule
 
 from tvm_ios.errors import UserError
 from tvm_ios.files import temporary_folder, write_atomically
+from tvm_ios.line_files import cut_unfinished_line, only_writer
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 _ABOUT = "tvm-ios-log.json"
@@ -71,13 +71,11 @@ def read_database(folder: Path) -> Any:
             )
     _about(folder)
     with temporary_folder() as copies:
-        chosen = {name: folder / name for name in (WORKLOADS, RECORDS)}
-        for name, path in chosen.items():
-            if _unfinished(path):
-                chosen[name] = copies / name
-                shutil.copy(path, chosen[name])
-                _mend(chosen[name])
-        return _load(folder, chosen[WORKLOADS], chosen[RECORDS])
+        # Another process may be writing a line.
+        paths = [shutil.copyfile(folder / name, copies / name) for name in (WORKLOADS, RECORDS)]
+        for path in paths:
+            _mend(path)
+        return _load(folder, *paths)
 
 
 @contextmanager
@@ -93,14 +91,10 @@ def open_log(folder: Path, target: Any) -> Generator[OpenLog]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     about = folder / _ABOUT
-    handle = os.open(about, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"another process is tuning into {folder}; wait for it or give another folder"
-            ) from error
+    taken = UserError(
+        f"another process is tuning into {folder}; wait for it or give another folder"
+    )
+    with only_writer(about, taken):
         paths = [folder / WORKLOADS, folder / RECORDS]
         for path in paths:
             path.touch()
@@ -118,8 +112,6 @@ def open_log(folder: Path, target: Any) -> Generator[OpenLog]:
             require_same_target(record.target, target)
         forgotten = next((d["forgotten"] for d in reversed(lines) if "forgotten" in d), {})
         yield OpenLog(folder, database, forgotten, mended)
-    finally:
-        os.close(handle)
 
 
 def compact(log: OpenLog) -> int:
@@ -245,18 +237,7 @@ def _append(path: Path, data: Mapping[str, Any]) -> None:
         os.fsync(stream.fileno())
 
 
-def _unfinished(path: Path) -> bool:
-    with path.open("rb") as stream:
-        stream.seek(0, os.SEEK_END)
-        if not stream.tell():
-            return False
-        stream.seek(-1, os.SEEK_END)
-        return stream.read() != b"\n"
-
-
-def _mend(path: Path) -> int:
-    """Remove an unfinished last line; how many there were."""
-    if not _unfinished(path):
-        return 0
-    os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
-    return 1
+def _mend(path: Path) -> bool:
+    """Remove an unfinished last line; whether there was one."""
+    with path.open("rb+") as stream:
+        return cut_unfinished_line(stream.fileno())

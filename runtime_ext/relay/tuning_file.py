@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 from tvm import autotvm
 
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
+from tvm_ios.line_files import only_writer
 
 #: What AutoTVM makes of a trial: its ``MeasureInput`` and ``MeasureResult``.
 Record = tuple[Any, Any]
@@ -56,14 +56,10 @@ def open_autotvm_log(path: Path, target: Any) -> Generator[OpenAutotvmLog]:
         If it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise TuningLogError(
-                f"another process is tuning into {path}; wait for it or give another file"
-            ) from error
+    taken = TuningLogError(
+        f"another process is tuning into {path}; wait for it or give another file"
+    )
+    with only_writer(path, taken) as handle:
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         # Only what AutoTVM may have begun to write is taken away: any other file is refused below.
@@ -75,8 +71,6 @@ def open_autotvm_log(path: Path, target: Any) -> Generator[OpenAutotvmLog]:
         if not empty and whole < len(content) and not mended:
             os.write(handle, b"\n")
         yield OpenAutotvmLog(path, records, mended, handle)
-    finally:
-        os.close(handle)
 
 
 def _begins_a_record(line: bytes) -> bool:

@@ -1,0 +1,1 @@
+"""ONNX models, and what our importers make of them, as networks of PyTorch."""

@@ -1,0 +1,1 @@
+"""Tuning logs for CPUs and GPUs, made by timing variants of kernels."""

@@ -16,8 +16,6 @@ from runtime_ext.executable import load
 from tvm_ios.explain.bounds import Bound
 from tvm_ios.schedule import Schedule, Stage, Strategy
 
-NOTES = {"policies": [{"policy": "sequential", "latency": 2e-3}]}
-
 
 @pytest.fixture(scope="module")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -11,7 +11,7 @@ from random_units import VECTOR
 
 from runtime_ext.cuda.launchable import Launchable, write_kernels
 from runtime_ext.executable import Executable
-from runtime_ext.session import Port
+from runtime_ext.ports import Port
 from tvm_ios.arena.planner import plan_memory
 from tvm_ios.graph import Operator, OpGraph, Tensor
 from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role, Wait

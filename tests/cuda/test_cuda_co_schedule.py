@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fused_harness import OnCpu
 from passes.relax_sketch import RelaxSketch, inputs_of, module_of, run
+from persistent_lanes import program_of
 from tvm import relax
 
 from relay_passes.prepare import Prepared, apply_schedule, prepare
@@ -224,7 +225,7 @@ def test_the_same_rprogram_is_free_of_races_on_lanes(compiled: Compiled) -> None
         parts=compiled.parts,
     )
     assert not persistent.independent
-    program = persistent.to_program()
+    program = program_of(persistent)
     check_races(program)
     usual = lower(
         compiled.graph,

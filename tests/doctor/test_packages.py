@@ -11,8 +11,6 @@ import pytest
 from runtime_ext.doctor.check import Check, Status
 from runtime_ext.doctor.packages import check_packages, check_python
 
-Installed = dict[str, str]
-
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

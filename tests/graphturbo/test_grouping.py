@@ -14,7 +14,7 @@ from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import split_into_instances
 from tvm_ios.graphturbo.layers import Layers, form_layers
 from tvm_ios.graphturbo.orders import order_instances
-from tvm_ios.graphturbo.split_info import Splitter, splitter
+from tvm_ios.graphturbo.split_info import Splitter
 from tvm_ios.graphturbo.workload import in_half_precision, with_batch
 from tvm_ios.onnx_graph import graph_from_onnx
 
@@ -30,7 +30,7 @@ def first_operators(layers: Layers, found: tuple[SubGraph, ...]) -> list[str]:
 
 
 def test_the_stages_of_resnet50_are_its_coarse_sub_graphs(resnet50: OpGraph) -> None:
-    found = splitter(resnet50, 13 << 20)
+    found = Splitter(form_layers(resnet50), 13 << 20)
     groups = group(found)
     assert [s.factor for s in groups] == [8, 4, 2, 1]
     starts = ["conv", "layer2.0/conv", "layer3.0/conv", "layer4.0/conv"]
@@ -48,14 +48,14 @@ def test_the_stages_of_resnet50_are_its_coarse_sub_graphs(resnet50: OpGraph) -> 
 def test_the_published_example_is_half_precision_in_the_last_local_buffer(
     resnet50: OpGraph,
 ) -> None:
-    found = group(splitter(in_half_precision(resnet50), 8 << 20))
+    found = group(Splitter(form_layers(in_half_precision(resnet50)), 8 << 20))
     assert [s.factor for s in found] == [8, 4, 2, 1]
 
 
 def test_a_large_factor_is_not_passed_on_to_smaller_tensors(resnet50: OpGraph) -> None:
-    small = group(splitter(resnet50, 10 << 20))
+    small = group(Splitter(form_layers(resnet50), 10 << 20))
     assert [s.factor for s in small] == sorted((s.factor for s in small), reverse=True)
-    (everything,) = group(splitter(resnet50, 1 << 30))
+    (everything,) = group(Splitter(form_layers(resnet50), 1 << 30))
     assert everything.factor == 1
 
 
@@ -66,7 +66,7 @@ def test_up_sampling_keeps_the_factor_of_small_tensors() -> None:
     x = sketch.op("ConvTranspose", x, weight, strides=[4, 4], kernel_shape=[4, 4])
     graph = Runner(sketch.model(sketch.op("Conv", x, sketch.weight(2, 2, 1, 1)))).graph
     # One image: 256 bytes before, 2048 after; so eight small images fit where one large one does.
-    found = group(splitter(graph, 5000))
+    found = group(Splitter(form_layers(graph), 5000))
     assert [s.factor for s in found] == [1, 8]
 
 

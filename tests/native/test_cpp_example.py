@@ -18,7 +18,7 @@ from tvm.script import tirx as T
 from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import Executable
 from runtime_ext.native_executor import native_library_path
-from runtime_ext.session import Port
+from runtime_ext.ports import Port
 from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
 

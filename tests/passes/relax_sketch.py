@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from forced_schedules import merge_first
 from tvm import relax
-
-from relay_passes.prepare import Prepared, prepare
-from tvm_ios.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
 
@@ -123,9 +119,3 @@ def operators(module: tvm.IRModule, function: str = "main") -> list[str]:
         for binding in block.bindings
         if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.Op)
     ]
-
-
-def prepared_with_merge(module: tvm.IRModule) -> tuple[Prepared, Schedule]:
-    """A prepared module, and a schedule of it with a merged and a concurrent stage."""
-    prepared = prepare(module)
-    return prepared, merge_first(prepared)

@@ -256,7 +256,6 @@ def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRM
 
     class Unknowing:
         name = "unknowing"
-        is_lower_bound = False
 
         def stage_latency(self, graph: object, stage: Stage) -> float:
             return 1.0

@@ -151,10 +151,6 @@ def merging(module: Any, axis: int, lanes: tuple[int | None, ...]) -> tuple[Prep
     return prepared, Schedule(units.fingerprint, stages, "by hand", batch=batch, instances=plan)
 
 
-def change_order(plan: InstancePlan, order: tuple[PlacedInstance, ...]) -> InstancePlan:
-    return replace(plan, order=order)
-
-
 REFUSED: dict[str, tuple[Callable[[InstancePlan], InstancePlan], str]] = {
     "factor": (
         lambda p: replace(p, subgraphs=(replace(p.subgraphs[0], factor=3), *p.subgraphs[1:])),

@@ -117,7 +117,6 @@ class _Contrary:
     """Merging costs nothing; running side by side for ever."""
 
     name = "contrary"
-    is_lower_bound = False
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         if stage.strategy is Strategy.MERGE:

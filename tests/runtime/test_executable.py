@@ -19,7 +19,7 @@ from runtime_ext import cpu_features, package
 from runtime_ext.cpu_features import host_flags, missing_features, required_features
 from runtime_ext.executable import Executable, load
 from runtime_ext.package import ExecutableError, meta_checksum
-from runtime_ext.session import Port
+from runtime_ext.ports import Port
 from tvm_ios.arena.planner import plan_memory
 from tvm_ios.errors import UserError
 from tvm_ios.graph import Operator, OpGraph, Tensor

@@ -27,7 +27,7 @@ from runtime_ext.cpu_features import required_features
 from runtime_ext.executable import Executable
 from runtime_ext.executor import ForkError
 from runtime_ext.package import ExecutableError, meta_checksum
-from runtime_ext.session import Port, SessionError
+from runtime_ext.ports import Port, SessionError
 from tvm_ios.happens_before import check_races
 from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import (

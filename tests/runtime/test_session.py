@@ -7,7 +7,8 @@ import tvm_ffi
 
 from runtime_ext.buffers import ALIGNMENT, allocate, content_key, share_constant
 from runtime_ext.executor import KernelError
-from runtime_ext.session import Port, Session, SessionError
+from runtime_ext.ports import Port, SessionError
+from runtime_ext.session import Session
 from tvm_ios.errors import UserError
 from tvm_ios.memory_plan import MemoryPlan
 from tvm_ios.program import (

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from random_dags import dags, graph_of
 
 from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.baselines import baseline_schedule, greedy_schedule, sequential_schedule
 
 
 class CountUnits:
     name = "count"
-    is_lower_bound = False
 
     def stage_latency(self, graph: object, stage: Stage) -> float:
         return float(len(stage.units))
@@ -34,12 +35,21 @@ def test_greedy_runs_each_unit_as_soon_as_its_inputs_are_there(
 @given(dags(8))
 def test_sequential_is_one_unit_a_stage_in_order(predecessors: tuple[int, ...]) -> None:
     graph = graph_of(predecessors)
-    schedule = sequential_schedule(graph, CountUnits(), device="d", batch=2)
+    schedule = sequential_schedule(graph, CountUnits(), device="d")
     schedule.validate(graph)
     assert [stage.units for stage in schedule.stages] == [(u,) for u in range(len(graph))]
     assert schedule.latencies == (1.0,) * len(graph)
-    assert (schedule.device, schedule.batch, schedule.policy) == ("d", 2, "sequential")
+    assert (schedule.device, schedule.batch, schedule.policy) == ("d", graph.batch, "sequential")
     assert sequential_schedule(graph).latencies == ()
+
+
+def test_baselines_say_for_which_batch_they_are() -> None:
+    graph = graph_of([0, 1])
+    of_eight = replace(graph, tensors=tuple(replace(t, shape=(8, 4)) for t in graph.tensors))
+    for policy in ("sequential", "greedy"):
+        made = baseline_schedule(policy, of_eight)
+        assert made is not None
+        assert made.batch == 8
 
 
 def test_greedy_stays_inside_blocks() -> None:

@@ -62,7 +62,6 @@ class TableCost:
     """Random seconds for every stage, by its strategy and units."""
 
     name = "table"
-    is_lower_bound = False
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

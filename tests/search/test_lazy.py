@@ -27,7 +27,7 @@ class Table:
     def __init__(self, seed: int, size: int, optimistic: bool) -> None:
         self.seed = seed
         self.size = size
-        self.is_lower_bound = optimistic
+        self.optimistic = optimistic
         self.measured: list[str] = []
 
     def key(self, graph: OpGraph, stage: Stage) -> str:
@@ -37,7 +37,7 @@ class Table:
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         rng = random.Random(f"{self.seed} {self.key(graph, stage)}")
         seconds = rng.uniform(0.1, 1) * len(stage.units) ** 0.5
-        return seconds * rng.uniform(0.3, 1) if self.is_lower_bound else seconds
+        return seconds * rng.uniform(0.3, 1) if self.optimistic else seconds
 
 
 def two_halves(predecessors: tuple[int, ...], alike: bool) -> tuple[OpGraph, list[int]]:

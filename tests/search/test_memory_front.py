@@ -29,7 +29,6 @@ class TableCost:
     """Seconds from 1 to 6 for every stage, so that there are ties."""
 
     name = "table"
-    is_lower_bound = True
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -22,7 +22,6 @@ class CostByPlace:
     """Random seconds by strategy and the units' places in blocks of one size."""
 
     name = "by place"
-    is_lower_bound = False
 
     def __init__(self, seed: int, size: int) -> None:
         self.seed = seed
@@ -74,7 +73,6 @@ def test_equal_blocks_are_searched_once_with_the_same_result(
         always,
         progress=lambda done, total: shown.append((done, total)),
         device="a device",
-        batch=4,
     )
     separate, took_separate = search_graph(
         graph, blocks, every, policy, Pruning(), always, reuse=False
@@ -85,7 +83,7 @@ def test_equal_blocks_are_searched_once_with_the_same_result(
     assert took_separate.transitions == 3 * took.transitions
     assert every.asked == 3 * once.asked
     assert shown == [(1, 3), (2, 3), (3, 3)]
-    assert (reused.policy, reused.device, reused.batch) == (policy, "a device", 4)
+    assert (reused.policy, reused.device) == (policy, "a device")
     all_on_one_lane(graph, reused).validate(graph)
 
 

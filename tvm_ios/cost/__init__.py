@@ -1,0 +1,1 @@
+"""How long stages take: described, measured, recorded or composed."""

@@ -24,8 +24,6 @@ class AnalyticCost:
         From :func:`tvm_ios.devices.load_device`.
     """
 
-    is_lower_bound = False
-
     def __init__(self, device: Device) -> None:
         self.name = device.name
         self.device = device

@@ -23,8 +23,9 @@ class ComposedCost:
     One group runs on all lanes, each unit on as many of them as are fastest. Up to as many
     groups as lanes run on disjoint teams: the fastest division of the lanes counts. More
     groups take one lane each: all their work divided evenly, but at least the longest group.
-    Co-scheduled units take at least their critical path, each on as many lanes as are fastest,
-    and all their work on one lane divided evenly; in both with the rKernels that are best for it.
+    Merged units take at least as long as the slowest of them. Co-scheduled units take at least
+    their critical path, each on as many lanes as are fastest, and all their work on one lane
+    divided evenly; in both with the rKernels that are best for it.
     This is a lower bound as long as units take no less time in company than alone.
 
     Parameters
@@ -35,11 +36,6 @@ class ComposedCost:
         Gives a unit's key.
     lanes
         How many lanes there are.
-    merge_bound
-        Seconds that a merge stage takes at least. By default those of its slowest unit alone,
-        because the merged operator does that unit's work too.
-    stage_overhead
-        Seconds of the barrier.
     rkernels
         What a unit may be computed with in a co-scheduled stage, besides in its usual way.
     placed
@@ -55,15 +51,12 @@ class ComposedCost:
     """
 
     name = "composed"
-    is_lower_bound = True
 
     def __init__(
         self,
         latencies: Mapping[str, Sequence[float]],
         unit_key: Callable[[OpGraph, int], str],
         lanes: int,
-        merge_bound: Callable[[OpGraph, Stage], float] | None = None,
-        stage_overhead: float = 0.0,
         rkernels: Callable[[int], tuple[RKernel, ...]] = lambda _: (),
         placed: Callable[[int], tuple[float, float]] | None = None,
         can_co_schedule: Callable[[tuple[int, ...]], bool] = lambda _: True,
@@ -74,8 +67,6 @@ class ComposedCost:
         self._latencies = latencies
         self._unit_key = unit_key
         self._lanes = lanes
-        self._merge_bound = merge_bound
-        self._stage_overhead = stage_overhead
         self._rkernels = rkernels
         self._placed = placed or self._on_lanes
         self._can_co_schedule = can_co_schedule
@@ -85,7 +76,7 @@ class ComposedCost:
         self._least: dict[int, tuple[float, float]] = {}
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Seconds of a stage, barrier included.
+        """Seconds of a stage.
 
         Raises
         ------
@@ -94,10 +85,11 @@ class ComposedCost:
         """
         self._look_at(graph)
         if stage.strategy is Strategy.MERGE:
-            return self._merged(graph, stage) + self._stage_overhead
+            # The merged operator does the work of each unit.
+            return max(self._unit(graph, unit)[-1] for unit in stage.units)
         if stage.strategy is Strategy.CO_SCHEDULE:
-            return self._co_scheduled(graph, stage.units) + self._stage_overhead
-        return self._concurrent(graph, stage.groups) + self._stage_overhead
+            return self._co_scheduled(graph, stage.units)
+        return self._concurrent(graph, stage.groups)
 
     def group_latencies(self, graph: OpGraph, group: tuple[int, ...]) -> tuple[float, ...]:
         """Seconds of a group alone on at most 1, 2, ... lanes.
@@ -126,11 +118,6 @@ class ComposedCost:
             return max(sum(alone) / self._lanes, max(alone))
         teams = team_sizes(seconds, self._lanes)
         return max(on[size - 1] for on, size in zip(seconds, teams, strict=True))
-
-    def _merged(self, graph: OpGraph, stage: Stage) -> float:
-        if self._merge_bound is not None:
-            return self._merge_bound(graph, stage)
-        return max(self._unit(graph, unit)[-1] for unit in stage.units)
 
     def _co_scheduled(self, graph: OpGraph, units: tuple[int, ...]) -> float:
         if not self._can_co_schedule(units):

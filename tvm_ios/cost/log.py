@@ -22,6 +22,7 @@ from typing import Any
 from tvm_ios.errors import UserError
 from tvm_ios.files import make_folder
 from tvm_ios.json_text import JsonError, json_object
+from tvm_ios.line_files import cut_unfinished_line
 
 #: So often is a stage measured, once by each run that needs it, before a log is believed.
 MEASUREMENTS = 3
@@ -151,7 +152,7 @@ class MeasurementLog:
         make_folder(self.path.parent)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         with os.fdopen(handle, "rb+", buffering=0) as stream, _locked(stream.fileno()):
-            _repair(stream.fileno())
+            cut_unfinished_line(stream.fileno())
             if not os.fstat(stream.fileno()).st_size:
                 _write(
                     stream.fileno(), {"format": _FORMAT, "version": _VERSION, **asdict(self.header)}
@@ -281,14 +282,6 @@ def _write(handle: int, data: dict[str, Any]) -> None:
     # Never in two writes: a kill between them would leave what looks like another's line.
     if os.write(handle, line) != len(line):
         raise OSError(errno.ENOSPC, "the disk is full", "the measurement log")
-
-
-def _repair(handle: int) -> None:
-    """Remove an incomplete last line, which a killed writer left."""
-    size = os.fstat(handle).st_size
-    if size and os.pread(handle, 1, size - 1) != b"\n":
-        kept = os.pread(handle, size, 0).rfind(b"\n") + 1
-        os.ftruncate(handle, kept)
 
 
 @contextmanager

@@ -15,12 +15,9 @@ class CostModel(Protocol):
     ----------
     name
         How people ask for it, e.g. ``"measured"`` or ``"v100"``.
-    is_lower_bound
-        True if no stage can really be faster than this model says.
     """
 
     name: str
-    is_lower_bound: bool
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         """Seconds that a stage takes, barrier included; ``inf`` if it cannot run."""

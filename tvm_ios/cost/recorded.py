@@ -27,7 +27,6 @@ class RecordedCost:
     """
 
     name = "recorded"
-    is_lower_bound = False
 
     def __init__(
         self,

@@ -1,0 +1,1 @@
+"""What bounds a program, from its launches and their times alone."""

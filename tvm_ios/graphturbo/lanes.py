@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.graph import bits
@@ -43,13 +44,22 @@ def place_instances(instances: Instances, lanes: int) -> tuple[LanePlace, ...]:
     for number, instance in enumerate(instances.instances):
         factor = instances.subgraphs[instance.subgraph].factor
         sources = [found[source] for source in bits(instances.predecessors[number])]
-        phase = max((source.phase for source in sources), default=0)
         if factor < lanes:
-            found.append(LanePlace(phase | 1, None))
-            continue
-        last = {source.lane for source in sources if source.phase == phase}
-        if phase % 2 or len(last) > 1:
-            phase, last = phase + 2 - phase % 2, set[int | None]()
-        lane = last.pop() if last else instance.part * lanes // factor
-        found.append(LanePlace(phase, lane))
+            lane = None
+        else:
+            phase = max((source.phase for source in sources), default=0)
+            last = {source.lane for source in sources if source.phase == phase}
+            lane = last.pop() if len(last) == 1 else None
+            lane = instance.part * lanes // factor if lane is None else lane
+        found.append(place_after(sources, lane))
     return tuple(found)
+
+
+def place_after(sources: Sequence[LanePlace], lane: int | None) -> LanePlace:
+    """The first place on a lane, or on all, from which no lane waits inside a phase."""
+    phase = max((source.phase for source in sources), default=0)
+    if lane is None:
+        return LanePlace(phase | 1, None)
+    if phase % 2 or any(s.phase == phase and s.lane != lane for s in sources):
+        phase += 2 - phase % 2
+    return LanePlace(phase, lane)

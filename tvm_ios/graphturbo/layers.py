@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -168,25 +168,16 @@ class Layers:
         return boxes, flops
 
 
-def form_layers(graph: OpGraph, groups: Sequence[Sequence[int]] | None = None) -> Layers:
-    """The layers of a graph.
+def form_layers(graph: OpGraph) -> Layers:
+    """The layers of a graph: straight lines of a parameterised operator and auxiliary ones.
 
     Parameters
     ----------
     graph
         Of operators.
-    groups
-        Which operators belong together, of at most one exit each; by default straight lines of
-        one parameterised operator and auxiliary ones around it.
-
-    Raises
-    ------
-    GraphError
-        If the groups cannot be ordered by their exits.
     """
-    if groups is None:
-        groups = _straight_lines(graph)
-    return Layers(graph, tuple(sorted(map(tuple, groups), key=lambda group: group[-1])))
+    lines = map(tuple, _straight_lines(graph))
+    return Layers(graph, tuple(sorted(lines, key=lambda line: line[-1])))
 
 
 def unit_layers(graph: OpGraph, units: OpGraph) -> Layers:

@@ -10,7 +10,7 @@ from tvm_ios.graph import OpGraph, bits
 from tvm_ios.graphturbo.box import Box, share
 from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import Part, exits, part_of, whole_part
-from tvm_ios.graphturbo.layers import Layers, form_layers
+from tvm_ios.graphturbo.layers import Layers
 from tvm_ios.graphturbo.rows import cuts_rows
 
 
@@ -221,8 +221,3 @@ class Splitter:
 
     def _preference(self, split: Split) -> tuple[bool, int, int, int]:
         return self.fits(split), split.operators, -split.factor, -split.axis
-
-
-def splitter(graph: OpGraph, capacity: int, cores: int = 8) -> Splitter:
-    """A splitter of the graph's own layers."""
-    return Splitter(form_layers(graph), capacity, cores)

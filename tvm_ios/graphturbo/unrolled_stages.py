@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tvm_ios.graph import OpGraph
+from tvm_ios.graphturbo.lanes import LanePlace, place_after
 from tvm_ios.graphturbo.planned import Planned
 from tvm_ios.graphturbo.unrolled_names import Origin
 from tvm_ios.placement import Placement
@@ -130,17 +131,9 @@ class _Writer:
 
     def _phases(self, instances: Sequence[int]) -> dict[int, int]:
         """Even phases of lanes of their own, odd ones of all lanes, one after another."""
-        found: dict[int, int] = {}
+        found: dict[int, LanePlace] = {}
         for instance in instances:
             mask = self._planned.instances.predecessors[instance]
-            sources = [source for source in found if mask >> source & 1]
-            phase = max((found[source] for source in sources), default=0)
-            lane = self._planned.lanes[instance]
-            if lane is None:
-                phase |= 1
-            elif phase % 2 or any(
-                found[s] == phase and self._planned.lanes[s] != lane for s in sources
-            ):
-                phase += 2 - phase % 2
-            found[instance] = phase
-        return found
+            sources = [place for source, place in found.items() if mask >> source & 1]
+            found[instance] = place_after(sources, self._planned.lanes[instance])
+        return {instance: place.phase for instance, place in found.items()}

@@ -63,7 +63,7 @@ class Hierarchy(Precedence):
             low = (done & near | above) & ~group
             for sequence in bits(low):
                 low |= self.graph.ancestors[sequence] & ~group
-            found = soft_budget(self.graph, low, tuple(bits(group)), 0, self.until)
+            found = soft_budget(self.graph, low, tuple(bits(group)), self.until)
             live = self.graph.live(low)
             change = self.graph.live(low | group) - live
             self._orders[key] = (found.nodes, change, found.peak - live)

@@ -31,7 +31,7 @@ def schedule_hmcos(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     level: Hierarchy | None = hierarchy(problem, begin + time_limit)
     last: int | None = None
     while level is not None and time.perf_counter() < level.until:
-        found = soft_budget(level, 0, tuple(range(len(level.groups))), 0, level.until)
+        found = soft_budget(level, 0, tuple(range(len(level.groups))), level.until)
         if last is not None and found.peak >= last:
             break
         last = found.peak

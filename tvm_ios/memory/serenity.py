@@ -34,7 +34,7 @@ def schedule_serenity(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     low, bound = 0, largest_need(problem)
     for state in single_tensor_cuts(problem):
         part = [operator for operator in kahn if (state & ~low) >> operator & 1]
-        found = soft_budget(graph, low, part, 0, until)
+        found = soft_budget(graph, low, part, until)
         order += found.nodes
         bound = max(bound, found.bound)
         low = state

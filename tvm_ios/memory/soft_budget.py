@@ -26,7 +26,7 @@ class _Flag(Enum):
 
 
 def soft_budget(
-    graph: FusedGraph | Hierarchy, low: int, start: Sequence[int], bound: int, until: float
+    graph: FusedGraph | Hierarchy, low: int, start: Sequence[int], until: float
 ) -> Answer:
     """Order some nodes with the smallest peak (SERENITY, Algorithms 1 and 2).
 
@@ -42,12 +42,10 @@ def soft_budget(
         The nodes executed before.
     start
         The nodes, in any order.
-    bound
-        Bytes that no order is below.
     until
         When to stop at the latest, by :func:`time.perf_counter`.
     """
-    peak = peak_from(graph, low, start)
+    bound, peak = 0, peak_from(graph, low, start)
     limit = _STEP_LIMIT
     # A budget of `bound - 1` has no solution, one of `peak` has one.
     budget, too_slow = peak, peak + 1

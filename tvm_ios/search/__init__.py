@@ -1,0 +1,1 @@
+"""Schedules of blocks of units: IOS, Rammer, baselines, and mixtures of them."""

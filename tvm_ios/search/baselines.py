@@ -46,13 +46,11 @@ def memory_schedule(graph: OpGraph, cost: CostModel | None = None, *, device: st
     """
     stages = sequential_stages(graph)
     order = order_stages(graph, stages).order
-    return _schedule(
-        graph, tuple(stages[place] for place in order), "memory", cost, device, graph.batch
-    )
+    return _schedule(graph, tuple(stages[place] for place in order), "memory", cost, device)
 
 
 def sequential_schedule(
-    graph: OpGraph, cost: CostModel | None = None, *, device: str = "", batch: int = 1
+    graph: OpGraph, cost: CostModel | None = None, *, device: str = ""
 ) -> Schedule:
     """One unit a stage, in the graph's own order.
 
@@ -62,10 +60,10 @@ def sequential_schedule(
         The graph of units.
     cost
         Gives the stages' seconds; None leaves them out.
-    device, batch
+    device
         Written into the schedule.
     """
-    return _schedule(graph, sequential_stages(graph), "sequential", cost, device, batch)
+    return _schedule(graph, sequential_stages(graph), "sequential", cost, device)
 
 
 def greedy_schedule(
@@ -74,7 +72,6 @@ def greedy_schedule(
     cost: CostModel | None = None,
     *,
     device: str = "",
-    batch: int = 1,
 ) -> Schedule:
     """All units that can run now form one stage, again and again.
 
@@ -87,7 +84,7 @@ def greedy_schedule(
         graph as one.
     cost
         Gives the stages' seconds; None leaves them out.
-    device, batch
+    device
         Written into the schedule.
 
     Raises
@@ -107,7 +104,7 @@ def greedy_schedule(
             for unit in ready:
                 done |= 1 << unit
             left &= ~done
-    return _schedule(graph, tuple(stages), "greedy", cost, device, batch)
+    return _schedule(graph, tuple(stages), "greedy", cost, device)
 
 
 def _schedule(
@@ -116,13 +113,12 @@ def _schedule(
     policy: str,
     cost: CostModel | None,
     device: str,
-    batch: int,
 ) -> Schedule:
     return Schedule(
         fingerprint=graph.fingerprint,
         stages=stages,
         policy=policy,
         device=device,
-        batch=batch,
+        batch=graph.batch,
         latencies=() if cost is None else tuple(cost.stage_latency(graph, s) for s in stages),
     )

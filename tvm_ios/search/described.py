@@ -69,7 +69,6 @@ def described_schedule(
         memory_budget=memory_budget,
         progress=progress,
         device=device,
-        batch=graph.batch,
     )
 
 
@@ -91,7 +90,6 @@ def described_front(
         mergeable,
         progress=progress,
         device=device,
-        batch=graph.batch,
     )
 
 

@@ -107,7 +107,6 @@ def lazy_search(
     budget: Budget = Budget(),
     progress: Steps | None = None,
     device: str = "",
-    batch: int = 1,
     memory_budget: int | None = None,
 ) -> tuple[Schedule, LazyStatistics]:
     """Find the fastest schedule by measuring few stages.
@@ -131,7 +130,7 @@ def lazy_search(
         When to stop measuring.
     progress
         Called after every measurement with the stages measured, and those known to be waiting.
-    device, batch
+    device
         Written into the schedule.
     memory_budget
         As in :func:`tvm_ios.search.network.search_graph`.
@@ -196,7 +195,7 @@ def lazy_search(
         stages += [renumbered(originals[key].stage(stage), twin) for stage in best.stages]
         latencies += best.latencies
     schedule = schedule_of_blocks(
-        graph, stages, latencies, policy, device, batch, keep_order=memory_budget is not None
+        graph, stages, latencies, policy, device, keep_order=memory_budget is not None
     )
     return schedule, LazyStatistics(
         seconds=time.perf_counter() - begin,

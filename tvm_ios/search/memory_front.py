@@ -39,7 +39,6 @@ def pareto_front(
     *,
     progress: Steps | None = None,
     device: str = "",
-    batch: int = 1,
 ) -> tuple[FrontPoint, ...]:
     """All trades of latency for memory, the fastest schedule first.
 
@@ -50,7 +49,7 @@ def pareto_front(
 
     Parameters
     ----------
-    graph, blocks, cost, policy, pruning, mergeable, device, batch
+    graph, blocks, cost, policy, pruning, mergeable, device
         As in :func:`tvm_ios.search.network.search_graph`.
     progress
         Called after every block that was priced.
@@ -91,7 +90,9 @@ def pareto_front(
             twin = dict(zip(priced[key].block.units, block.units, strict=True))
             stages += [renumbered(stage, twin) for stage in found.stages]
             latencies += found.latencies
-        return Schedule(graph.fingerprint, tuple(stages), policy, device, batch, tuple(latencies))
+        return Schedule(
+            graph.fingerprint, tuple(stages), policy, device, graph.batch, tuple(latencies)
+        )
 
     return descend(graph, schedule, sum(tensor.nbytes for tensor in graph.tensors))
 

@@ -52,7 +52,6 @@ def search_graph(
     reuse: bool = True,
     progress: Steps | None = None,
     device: str = "",
-    batch: int = 1,
     memory_budget: int | None = None,
 ) -> tuple[Schedule, SearchStatistics]:
     """Find the fastest schedule of a graph of units under a policy of IOS.
@@ -76,7 +75,7 @@ def search_graph(
         Search equal blocks once.
     progress
         Called after every block.
-    device, batch
+    device
         Written into the schedule.
     memory_budget
         Bytes that the tensors between units may take at any time, as
@@ -112,7 +111,7 @@ def search_graph(
         if progress is not None:
             progress(done + 1, len(parts))
     schedule = schedule_of_blocks(
-        graph, stages, latencies, policy, device, batch, keep_order=memory_budget is not None
+        graph, stages, latencies, policy, device, keep_order=memory_budget is not None
     )
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,

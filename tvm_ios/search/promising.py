@@ -85,8 +85,6 @@ def _greatest(stages: Iterable[PromisingStage]) -> list[PromisingStage]:
 class _OneLaunch:
     """The analytic cost, and for co-scheduled units that of one kernel: a single launch."""
 
-    is_lower_bound = False
-
     def __init__(self, device: Device) -> None:
         self.name = device.name
         self._device = device

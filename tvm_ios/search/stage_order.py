@@ -15,7 +15,6 @@ def schedule_of_blocks(
     latencies: Sequence[float],
     policy: str,
     device: str,
-    batch: int,
     *,
     keep_order: bool,
 ) -> Schedule:
@@ -27,7 +26,7 @@ def schedule_of_blocks(
         stages=tuple(stages),
         policy=policy,
         device=device,
-        batch=batch,
+        batch=graph.batch,
         latencies=tuple(latencies),
     )
 

@@ -14,7 +14,8 @@ from stand_in import KERNELS, kernels_of, seed
 from runtime_ext.cuda.driver import CudaError
 from runtime_ext.executable import load
 from runtime_ext.package import ExecutableError
-from runtime_ext.session import Session, SessionError
+from runtime_ext.ports import SessionError
+from runtime_ext.session import Session
 from tvm_ios.arena.planner import plan_memory
 from tvm_ios.lower import lower
 
