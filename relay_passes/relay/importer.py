@@ -6,20 +6,16 @@ import contextlib
 import io
 import json
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import numpy as np
 import onnx
 import onnx.numpy_helper
 import tvm
 from tvm import relay
-from tvm.relay.frontend import common
-from tvm.relay.frontend import onnx as onnx_frontend
 
 from relay_passes.dialect import DialectError
 from relay_passes.relay.canonicalise import canonicalise
+from relay_passes.relay.frontend import visiting_once
 from runtime_ext.ir_form import OUTPUT_NAMES
 
 
@@ -39,7 +35,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
-        _inferring_once(),
+        visiting_once(),
     ):
         warnings.simplefilter("ignore")
         try:
@@ -52,28 +48,6 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
             ) from error
     names = tvm.runtime.String(json.dumps([output.name for output in model.graph.output]))
     return canonicalise(module.with_attr(OUTPUT_NAMES, names))
-
-
-@contextmanager
-def _inferring_once() -> Iterator[None]:
-    """While this is entered the importer infers the type of an expression from those of its parts.
-
-    It asks for types at every other node, and would infer those of all nodes before it again, which
-    for DARTS for CIFAR took 80 of 86 seconds.
-    """
-    whole = common.infer_type
-
-    def infer_type(node: Any, mod: Any = None) -> Any:
-        if mod is not None or not isinstance(node, relay.Call | relay.TupleGetItem):
-            return whole(node, mod)
-        relay.transform.InferTypeLocal(node)
-        return node
-
-    with ExitStack() as undo:
-        for module in (common, onnx_frontend):
-            undo.callback(setattr, module, "infer_type", module.infer_type)
-            module.infer_type = infer_type
-        yield
 
 
 def _with_both_bounds(model: onnx.ModelProto) -> onnx.ModelProto:
