@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from onnx_sketch import Sketch
+from onnx.reference import ReferenceEvaluator
+from onnx_sketch import Sketch, relative_error
 from relay_sketch import RelaySketch, module_of, run
 from same_graphs import small_model
 from tvm import relay
@@ -21,6 +22,7 @@ from relay_passes.relay.fold_constants import folded
 from relay_passes.relay.frontend import visiting_once
 from relay_passes.relay.importer import import_onnx
 from tvm_ios.models import load_onnx
+from tvm_ios.onnx_simplify import simplify
 
 
 def _gathered(sketch: Sketch) -> str:
@@ -42,6 +44,17 @@ def test_it_makes_what_it_makes_otherwise(name: str) -> None:
         ours, _ = relay.frontend.from_onnx(model, freeze_params=True)
     theirs, _ = relay.frontend.from_onnx(model, freeze_params=True)
     tvm.ir.assert_structural_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", ["ReduceMean", "ReduceSum", "ReduceL2"])
+@pytest.mark.parametrize("axes", [[2, 3], [-1], []])
+def test_axes_of_a_reduction_given_as_an_input(kind: str, axes: list[int]) -> None:
+    sketch = Sketch(1, 3, 4, 5, opset=18)
+    made = sketch.op(kind, "x", sketch.const(np.array(axes, "int64")), keepdims=0)
+    model = sketch.model(made)
+    x = np.random.default_rng(0).standard_normal((1, 3, 4, 5)).astype("float32")
+    expected = ReferenceEvaluator(model).run(None, {"x": x})
+    assert relative_error(run(import_onnx(simplify(model)), {"x": x}), expected) <= 1e-6
 
 
 @pytest.mark.parametrize("name", ["transformer_small", "lstm_small"])
