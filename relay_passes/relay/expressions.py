@@ -16,15 +16,22 @@ Array = np.ndarray[Any, Any]
 
 def post_order(function: relay.Function) -> list[Any]:
     """All expressions of a function, each once, after those that it reads; callees left out."""
+    return reached(function.body, set())
+
+
+def reached(expression: Any, visited: set[Any]) -> list[Any]:
+    """What an expression is made of but was not visited yet, each after those that it reads.
+
+    It is visited then: ``visited`` grows.
+    """
     found: list[Any] = []
-    seen: set[Any] = set()
-    pending = [(function.body, False)]
+    pending = [(expression, False)]
     while pending:
         expression, entered = pending.pop()
         if entered:
             found.append(expression)
-        elif expression not in seen:
-            seen.add(expression)
+        elif expression not in visited:
+            visited.add(expression)
             pending.append((expression, True))
             pending.extend((child, False) for child in reversed(children(expression)))
     return found
@@ -137,8 +144,8 @@ def shape_of_type(kind: relay.TensorType, name: str) -> tuple[int, ...]:
 
 
 def constant(array: Array) -> relay.Constant:
-    """A Relay constant that holds the array."""
-    return relay.const(np.ascontiguousarray(array))
+    """A Relay constant of the array's own shape and type: TVM's default halves wide types."""
+    return relay.const(np.asarray(array), array.dtype.name)
 
 
 def constant_value(expression: Any) -> Array | None:

@@ -15,6 +15,7 @@ from tvm import relay
 
 from relay_passes.relay.expressions import (
     Array,
+    arguments,
     constant,
     constant_value,
     operator_name,
@@ -51,7 +52,9 @@ class FoldSmallConstants:
 
 def folded(old: Any, call: Any) -> relay.Constant | None:
     """A call of constants as one; ``old`` is the same call with inferred types."""
-    known = [constant_value(argument) for argument in getattr(call, "args", ())]
+    if not isinstance(call, relay.Call):
+        return None
+    known = [constant_value(argument) for argument in arguments(call)]
     arrays = [array for array in known if array is not None]
     if not arrays or len(arrays) < len(known):
         return None
@@ -67,6 +70,13 @@ def folded(old: Any, call: Any) -> relay.Constant | None:
     elif name == "transpose":
         axes = call.attrs.axes
         result = np.transpose(arrays[0], None if axes is None else ints(axes))
+    elif name == "concatenate":
+        result = np.concatenate(arrays, int(call.attrs.axis))
+    elif name == "take" and call.attrs.mode == "clip" and not call.attrs.batch_dims:
+        axis = call.attrs.axis
+        result = np.take(*arrays, None if axis is None else int(axis), mode="clip")
+    elif name == "strided_slice" and call.attrs.slice_mode == "end":
+        result = arrays[0][_slices(call.attrs, arrays[0].ndim)]
     elif name == "layout_transform":
         layouts = str(call.attrs.src_layout), str(call.attrs.dst_layout)
         transformed = _in_layout(arrays[0], *layouts)
@@ -76,6 +86,18 @@ def folded(old: Any, call: Any) -> relay.Constant | None:
     else:
         return None
     return constant(result.astype(old.checked_type.dtype))
+
+
+def _slices(attributes: Any, rank: int) -> tuple[slice, ...]:
+    """What a ``strided_slice`` takes of each axis."""
+    begins, ends = ints(attributes.begin), ints(attributes.end)
+    strides = ints(attributes.strides or ())
+    strides += (1,) * (len(begins) - len(strides))
+    axes = range(len(begins)) if attributes.axes is None else ints(attributes.axes)
+    slices = [slice(None)] * rank
+    for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
+        slices[axis] = slice(begin, end, stride)
+    return tuple(slices)
 
 
 def _in_layout(array: Array, source: str, target: str) -> Array | None:

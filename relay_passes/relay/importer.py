@@ -6,20 +6,15 @@ import contextlib
 import io
 import json
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
 
-import numpy as np
 import onnx
-import onnx.numpy_helper
 import tvm
 from tvm import relay
-from tvm.relay.frontend import common
-from tvm.relay.frontend import onnx as onnx_frontend
 
 from relay_passes.dialect import DialectError
 from relay_passes.relay.canonicalise import canonicalise
+from relay_passes.relay.frontend import visiting_once
+from relay_passes.relay.plain_onnx import written_plainly
 from runtime_ext.ir_form import OUTPUT_NAMES
 
 
@@ -39,11 +34,11 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
-        _inferring_once(),
+        visiting_once(),
     ):
         warnings.simplefilter("ignore")
         try:
-            module, _ = relay.frontend.from_onnx(_with_both_bounds(model), freeze_params=True)
+            module, _ = relay.frontend.from_onnx(written_plainly(model), freeze_params=True)
         except Exception as error:
             reason = " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)
             raise DialectError(
@@ -52,47 +47,3 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
             ) from error
     names = tvm.runtime.String(json.dumps([output.name for output in model.graph.output]))
     return canonicalise(module.with_attr(OUTPUT_NAMES, names))
-
-
-@contextmanager
-def _inferring_once() -> Iterator[None]:
-    """While this is entered the importer infers the type of an expression from those of its parts.
-
-    It asks for types at every other node, and would infer those of all nodes before it again, which
-    for DARTS for CIFAR took 80 of 86 seconds.
-    """
-    whole = common.infer_type
-
-    def infer_type(node: Any, mod: Any = None) -> Any:
-        if mod is not None or not isinstance(node, relay.Call | relay.TupleGetItem):
-            return whole(node, mod)
-        relay.transform.InferTypeLocal(node)
-        return node
-
-    with ExitStack() as undo:
-        for module in (common, onnx_frontend):
-            undo.callback(setattr, module, "infer_type", module.infer_type)
-            module.infer_type = infer_type
-        yield
-
-
-def _with_both_bounds(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with both bounds given to each Clip: the importer forgets one that stands alone."""
-    known = {tensor.name: tensor for tensor in model.graph.initializer}
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for number, node in enumerate(made.graph.node):
-        bounds = [*node.input[1:], "", ""][:2]
-        given = [known[bound] for bound in bounds if bound in known]
-        if node.op_type != "Clip" or len(given) != 1 or sum(map(bool, bounds)) != 1:
-            continue
-        bound = onnx.numpy_helper.to_array(given[0])
-        limits = np.finfo(bound.dtype) if bound.dtype.kind == "f" else np.iinfo(bound.dtype)
-        for place, limit in enumerate((limits.min, limits.max)):
-            if not bounds[place]:
-                bounds[place] = f"clip{number}.limit"
-                made.graph.initializer.append(
-                    onnx.numpy_helper.from_array(np.array(limit, bound.dtype), bounds[place])
-                )
-        node.input[1:] = bounds
-    return made

@@ -18,8 +18,7 @@ from relay_passes.relay.importer import import_onnx
 from tvm_ios import zoo
 from tvm_ios.models import load_onnx
 
-#: Read by the fast tests; TVM takes seconds to import one of the others, and of those with
-#: attention a minute.
+#: Read by the fast tests; TVM takes seconds to import one of the others.
 SMALL = ("inception_block", "several_outputs", "two_inputs", "unet")
 #: TVM walks over all earlier nodes at each of its 13,181; ``lstm_small`` has the same layers.
 TOO_LONG = ("lstm_tc",)

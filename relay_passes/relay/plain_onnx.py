@@ -1,0 +1,53 @@
+"""ONNX operators that TVM's importer for Relay reads wrongly, written as it reads them rightly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+
+def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy with both bounds given to each ``Clip`` and constant axes as attributes of reductions.
+
+    The copy is for TVM's importer alone: since opset 13 (``ReduceSum``) and 18 ONNX wants the axes
+    as an input. Of such an input the importer reads the first axis only, or none.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    known = {tensor.name: tensor for tensor in graph.initializer}
+    for number, node in enumerate(graph.node):
+        if node.op_type == "Clip":
+            _give_both_bounds(graph, node, known, f"clip{number}.limit")
+        elif node.op_type.startswith("Reduce") and len(node.input) == 2 and node.input[1] in known:
+            _give_axes_as_attribute(node, numpy_helper.to_array(known[node.input[1]]))
+    return made
+
+
+def _give_both_bounds(graph: Any, node: Any, known: dict[str, Any], name: str) -> None:
+    """The importer forgets a bound that stands alone."""
+    bounds = [*node.input[1:], "", ""][:2]
+    given = [known[bound] for bound in bounds if bound in known]
+    if len(given) != 1 or sum(map(bool, bounds)) != 1:
+        return
+    bound = numpy_helper.to_array(given[0])
+    limits = np.finfo(bound.dtype) if bound.dtype.kind == "f" else np.iinfo(bound.dtype)
+    for place, limit in enumerate((limits.min, limits.max)):
+        if not bounds[place]:
+            bounds[place] = name
+            graph.initializer.append(
+                numpy_helper.from_array(np.array(limit, bound.dtype), bounds[place])
+            )
+    node.input[1:] = bounds
+
+
+def _give_axes_as_attribute(node: Any, axes: np.ndarray[Any, Any]) -> None:
+    nothing = any(a.name == "noop_with_empty_axes" and a.i for a in node.attribute)
+    if not axes.size and nothing:
+        return
+    del node.input[1:]
+    if axes.size:
+        node.attribute.append(helper.make_attribute("axes", axes.tolist()))
