@@ -13,16 +13,26 @@ from typing import Any
 import numpy as np
 import pytest
 from convolutions import buffers_of, convolution, drawn, reference, view
-from nvrtc_kernels import LENGTH, compile_kernels
+from nvrtc_kernels import (
+    LENGTH,
+    RING,
+    compile_kernels,
+    ring_functions,
+    ring_program,
+    run_ring,
+)
 
 from runtime_ext.cuda import cudnn
 from runtime_ext.cuda.clocks import clocks
 from runtime_ext.cuda.driver import CudaError, open_device
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
+from runtime_ext.cuda.fused_kernel import fuse
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.measure import time_program
 from runtime_ext.cuda.memory import DeviceMemory
+from runtime_ext.cuda.nvrtc import compile_cubin
 from runtime_ext.kernels.library_convolution import LibraryConvolution
+from tvm_ios.devices import largest_gpu
 from tvm_ios.happens_before import ordered_launches
 from tvm_ios.lane_writer import LaneWriter
 from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role
@@ -117,11 +127,47 @@ def test_large_shared_memory_and_cleared_arguments() -> None:
     assert memory.addresses[0] % 256 == 0
 
 
+def test_persistent_kernels_see_what_other_blocks_wrote() -> None:
+    """Two of them, each of which alone fills the GPU, beside each other."""
+    opened = open_device()
+    described = largest_gpu("sm_{}{}".format(*opened.compute_capability))
+    if described is None:
+        pytest.skip(f"no device file describes {opened.name}")
+    gpu = replace(described, processors=opened.attribute("MULTIPROCESSOR_COUNT"))
+    each = 4
+    rings = [ring_program(each * gpu.processors, 24, seed) for seed in range(2)]
+    made = [
+        fuse(ring, ring_functions(), gpu, lambda text, arch, _: compile_cubin(text, arch), each)
+        for ring in rings
+    ]
+    buffers: list[Buffer] = []
+    lanes: list[tuple[Launch]] = []
+    for number, kernel in enumerate(made):
+        places = range(len(buffers), len(buffers) + len(kernel.kernel.parameters))
+        kinds = zip(("b0", "b1", "b2", "table", "steps"), kernel.kernel.parameters, strict=True)
+        buffers += [Buffer(f"{number}.{name}", kind, Role.OUTPUT) for name, kind in kinds]
+        lanes.append((Launch(number, tuple(places), 0, 1, number),))
+    program = Program(tuple(lanes), ("ring0", "ring1"), tuple(buffers), ("u0", "u1"))
+    kernels = {f"ring{n}": kernel.launchable for n, kernel in enumerate(made)}
+    memory, executor = run_on_device(program, kernels, {}, None, 0)
+    values = [[np.arange(RING) * (n + 2) for n in range(3)] for _ in rings]
+    for number, kernel in enumerate(made):
+        memory.write(f"{number}.table", kernel.words)
+        for n, value in enumerate(values[number]):
+            memory.write(f"{number}.b{n}", value)
+    for _ in range(20):
+        executor.run()
+        for number, ring in enumerate(rings):
+            run_ring(ring, values[number])
+            for n, value in enumerate(values[number]):
+                np.testing.assert_array_equal(memory.read(f"{number}.b{n}"), value)
+    executor.close()
+
+
 def test_a_persistent_kernel_computes_a_network() -> None:
     pytest.importorskip("tvm")
     from fused_harness import ARCH, fused, network, relax
 
-    from tvm_ios.devices import largest_gpu
     from tvm_ios.persistent_lowering import lower_persistent
 
     opened, op = open_device(), relax.op
