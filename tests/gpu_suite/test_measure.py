@@ -131,6 +131,26 @@ def test_a_slice_past_its_time_says_what_it_skipped(suite: Path) -> None:
     assert found["late"] == {}
 
 
+LEAVES = """
+import subprocess
+if options[0] in ("--peers", "--warps"):
+    # Holds stderr; the second one has also left the group of processes.
+    left = subprocess.Popen(["sleep", "600"], start_new_session=options[0] == "--warps")
+    (folder.parent.parent / options[0]).write_text(str(left.pid))
+"""
+
+
+def test_what_a_part_leaves_running_holds_nothing_up(suite: Path) -> None:
+    (suite / "does").write_text(LEAVES)
+    try:
+        found = run(suite, "--only", "squeezenet,1")["squeezenet,1"]
+    finally:
+        os.kill(int((suite / "--warps").read_text()), signal.SIGKILL)
+    assert {"search", "peers", "warps", "compiled"} < found.keys()
+    status = Path("/proc", (suite / "--peers").read_text(), "stat")
+    assert not status.exists() or ") Z " in status.read_text(), "it should have been ended"
+
+
 def test_no_slice_is_begun_when_the_time_of_all_is_over(suite: Path) -> None:
     made = run(suite, "--only", "squeezenet", "--minutes", "0")
     assert calls(suite) == []
