@@ -194,6 +194,14 @@ def test_what_others_spoil_does_not_end_it(suite: Path) -> None:
     assert "search" in made["squeezenet,1"]
 
 
+def test_policies_can_be_left_out(suite: Path) -> None:
+    (suite / "does").write_text("if 'rammer' in options[1]: sys.exit('a kernel failed')")
+    made = run(suite, "--only", "squeezenet,1")
+    assert made["squeezenet,1"]["failed"] == {"search": "a kernel failed"}
+    made = run(suite, "--only", "squeezenet,1", "--again", "--policies", "sequential,greedy")
+    assert {"search", "peers"} < made["squeezenet,1"].keys()
+
+
 def test_lanes_and_schedules_of_other_batches(suite: Path) -> None:
     found = run(suite, "--only", "squeezenet-cpu")["squeezenet-cpu,1"]
     assert {"1 lanes", "peers"} < found.keys()
