@@ -14,6 +14,7 @@ On the GPU machine, which needs Python 3.12, NumPy, cuda-bindings, pytest and, f
 Checks come first: if one fails, it ends there. A slice may be killed and run again: what was
 measured is kept. ``suite/results/`` has all of it, in ``gpu.json`` what has been measured and what
 was skipped and why; copied into the same place on another machine, it is gone on with there.
+Where a policy's kernels fail, ``--again --policies sequential,greedy,ios-both`` leaves it out.
 ``NAME-cpu`` are slices on all CPU cores; ``NAME-crossed`` run what was found for other batches.
 """
 
@@ -24,7 +25,7 @@ import math
 import time
 from pathlib import Path
 
-from gpu_suite.slices import chosen_slices
+from gpu_suite.slices import POLICIES, chosen_slices
 
 
 def main() -> None:
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, help="where results go  [results/ in here]")
     parser.add_argument("--again", action="store_true", help="also what has a result or failed")
     parser.add_argument("--keep-going", action="store_true", help="also if the checks fail")
+    parser.add_argument("--policies", default=POLICIES, help=f"to search  [{POLICIES}]")
     wanted = parser.parse_args()
     begin = time.monotonic()
     slices = chosen_slices(wanted.only)
@@ -67,6 +69,7 @@ def main() -> None:
         end=begin + 60 * wanted.minutes,
         again=wanted.again,
         keep_going=wanted.keep_going,
+        policies=wanted.policies,
     )
     print_record(record)
 

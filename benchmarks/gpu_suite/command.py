@@ -12,8 +12,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 #: Seconds that a command has to end by itself when it is asked to.
 _GRACE = 5.0
@@ -52,20 +52,21 @@ def output_of(
     if begin >= end:
         raise Late("there was no time left for it; run it again")
     said: deque[str] = deque(maxlen=1)
+    reader, writer = os.pipe()
+    # What a command leaves running may hold its stderr for ever: nobody waits for that.
+    echo = threading.Thread(target=_echo, args=(reader, said), daemon=True)
     with (
         tempfile.TemporaryFile("w+") as out,
         subprocess.Popen(
             list(map(str, command)),
             stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=writer,
             env={**os.environ, **(environment or {})},
             process_group=0,
             preexec_fn=_end_with_parent,
         ) as process,
     ):
-        assert process.stderr is not None
-        echo = threading.Thread(target=_echo, args=(process.stderr, said))
+        os.close(writer)
         echo.start()
         try:
             process.wait(end - begin)
@@ -73,7 +74,7 @@ def output_of(
             raise Late(f"{end - begin:.0f} s were not enough; run it again, it goes on") from error
         finally:
             _end(process)
-            echo.join()
+            echo.join(_GRACE)
         if process.returncode:
             raise Failed("".join(said).strip() or f"it ended with {process.returncode}")
         out.seek(0)
@@ -85,19 +86,21 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End a command and all that it started; what holds a GPU gets time to give it back."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    # Compilers' workers outlive who started them.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
-def _echo(lines: IO[str], said: deque[str]) -> None:
-    for line in lines:
-        sys.stderr.write(line)
-        if line.strip():
-            said.append(line)
+def _echo(reader: int, said: deque[str]) -> None:
+    with os.fdopen(reader, errors="replace") as lines:
+        for line in lines:
+            sys.stderr.write(line)
+            if line.strip():
+                said.append(line)

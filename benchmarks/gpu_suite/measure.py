@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from gpu_suite.command import Failed, Late, output_of
 from gpu_suite.record import Record, open_record, restore_state, this_machine
-from gpu_suite.slices import Kind, Part, Slice, parts_of
+from gpu_suite.slices import POLICIES, Kind, Part, Slice, parts_of
 
 #: In a suite's folder: bundles packed, and unpacked; what they share, our code; wheels; checks.
 BUNDLES, WORK, PACKAGES, WHEELS, CHECKS = "bundles", "work", "packages", "wheels", "checks"
@@ -36,6 +36,7 @@ def measure_slices(
     end: float,
     again: bool,
     keep_going: bool,
+    policies: str = POLICIES,
 ) -> Record:
     """Measure what has no result yet.
 
@@ -55,12 +56,14 @@ def measure_slices(
         Measure also what has a result or has failed.
     keep_going
         Go on if one fails that comes first.
+    policies
+        To search on a GPU, between commas.
     """
     record = open_record(results, suite / "results")
     record.machines.append(this_machine())
     for which in slices:
         known = {} if again else record.slices.get(which.key, {})
-        made = _measured(suite, record, which, known, seconds, end)
+        made = _measured(suite, record, which, known, seconds, end, policies)
         record.slices[which.key] = made
         record.write()
         record.write_state(suite / WORK)
@@ -78,6 +81,7 @@ def _measured(
     known: Mapping[str, Any],
     seconds: float,
     end: float,
+    policies: str,
 ) -> dict[str, Any]:
     """A slice's results: those that are known, and of each other part what it gives or why not."""
     if known and not known["late"]:
@@ -100,7 +104,7 @@ def _measured(
     while part := next(
         (
             part
-            for part in parts_of(which, suite / WORK, seconds)
+            for part in parts_of(which, suite / WORK, seconds, policies)
             if part.name not in {**made, **failed, **made["late"]}
         ),
         None,

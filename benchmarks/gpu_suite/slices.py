@@ -117,7 +117,7 @@ def chosen_slices(only: str | None) -> list[Slice]:
     return found
 
 
-def parts_of(which: Slice, work: Path, seconds: float) -> list[Part]:
+def parts_of(which: Slice, work: Path, seconds: float, policies: str = POLICIES) -> list[Part]:
     """The parts of a slice that can be measured now; later ones need the schedules of the first.
 
     Parameters
@@ -128,6 +128,8 @@ def parts_of(which: Slice, work: Path, seconds: float) -> list[Part]:
         The folder of the unpacked bundles.
     seconds
         That the slice may take.
+    policies
+        To search on a GPU, between commas.
     """
     search = ("--time-limit", str(round(seconds * _SEARCH_SHARE)), "--json")
     results = work / which.bundle / "results"
@@ -138,7 +140,7 @@ def parts_of(which: Slice, work: Path, seconds: float) -> list[Part]:
     compiled = "torch-compile"
     if (which.network, which.batch) in _AUTOTUNED:
         compiled += ",torch-max-autotune"
-    first = Part("search", ("--policy", POLICIES, *search))
+    first = Part("search", ("--policy", policies, *search))
     ours = _ours(results)
     if not ours:
         return [first]

@@ -175,9 +175,9 @@ def _open_cuda(bundle: Bundle, streams: int, cache: Path, with_cudnn: bool) -> P
     found, without = "", "it was left out: drop --no-cudnn"
     if with_cudnn:
         try:
-            found, without = cudnn.version(), ""
-        except cudnn.CudnnError:
-            without = "it is not installed: pip install nvidia-cudnn-cu13"
+            found, without = cudnn.usable_version(device), ""
+        except cudnn.CudnnError as error:
+            without = f"it cannot be used here ({error})"
     facts = {
         "arch": arch,
         "cuda": call("cuDriverGetVersion"),

@@ -180,7 +180,8 @@ def trace_of(run: Callable[[], object]) -> dict[str, Any]:
         from torch import profiler
     except ImportError as error:
         raise UserError("active warps are read through torch.profiler: install torch") from error
-    schedule = profiler.schedule(wait=0, warmup=1, active=1)
+    # Once: a profiler that begins another cycle has forgotten the one before.
+    schedule = profiler.schedule(wait=0, warmup=1, active=1, repeat=1)
     activities = profiler.supported_activities()
     with warnings.catch_warnings(), temporary_folder() as folder:
         warnings.simplefilter("ignore")

@@ -14,7 +14,7 @@ _FIELDS = {
     "pstate": "power_state",
     "power.draw": "watts",
     "temperature.gpu": "celsius",
-    "clocks_throttle_reasons.active": "throttle_reasons",
+    "clocks_event_reasons.active": "throttle_reasons",
     "driver_version": "driver",
 }
 

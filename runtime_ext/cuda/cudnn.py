@@ -7,22 +7,26 @@ when the first program that uses it gets its streams.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from runtime_ext.cuda.driver import CudaError, Device
+from runtime_ext.cuda.resources import stream
 from runtime_ext.device import UnsupportedError
 
 #: As the loader knows it, and as packages of Python have it beside torch or alone.
 _NAME = "libcudnn.so.9"
 _IN_PACKAGE = Path("nvidia", "cudnn", "lib", _NAME)
+_OPENED = ("cublasLt", "nvrtc")
 #: Statuses of this thousand, and of the one before, say that a call is not for this library.
 _REFUSALS = range(2000, 4000)
 
@@ -86,6 +90,19 @@ def version() -> str:
     """
     number = int(_library().cudnnGetVersion())
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def usable_version(device: Device) -> str:
+    """The same of a library that this driver and GPU can use.
+
+    Raises
+    ------
+    CudnnError
+        If there is none, or it makes no handle.
+    """
+    queue = stream(device)
+    Handle(device, queue.handle).close()
+    return version()
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -152,6 +169,7 @@ def _free(device: Device) -> list[int | None]:
 
 @cache
 def _library() -> Any:
+    _load_what_it_opens()
     for name in _names():
         try:
             library = ctypes.CDLL(name)
@@ -168,6 +186,18 @@ def _library() -> Any:
         f"cuDNN ({_NAME}) is not installed: pip install nvidia-cudnn-cu13, or leave it out by "
         "--no-cudnn"
     )
+
+
+def _load_what_it_opens() -> None:
+    """What cuDNN opens by name when it needs it, for packages have that in folders of their own.
+
+    Without, it may end the process.
+    """
+    with suppress(ImportError):
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        for name in _OPENED:
+            with suppress(RuntimeError):
+                pathfinder.load_nvidia_dynamic_lib(name)
 
 
 def _names() -> Iterator[str]:

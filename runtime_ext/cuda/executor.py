@@ -263,12 +263,19 @@ class _Call:
             *(first + 8 * place for place in range(len(addresses)))
         )
         self._parameters = ctypes.addressof(self._pointers)
+        self._cooperative = kernel.cooperative
 
     def issue(self) -> None:
         """Put the kernel on its stream."""
         for address, nbytes in self._cleared:
             call("cuMemsetD8Async", address, 0, nbytes, self._queue)
-        call("cuLaunchKernel", *self._function_and_sizes, self._queue, self._parameters, 0)
+        launch = (*self._function_and_sizes, self._queue, self._parameters)
+        if self._cooperative:
+            # Only so does the driver make room for all blocks, however a multiprocessor divides
+            # its memory for the kernel before, and keeps two such kernels apart.
+            call("cuLaunchCooperativeKernel", *launch)
+        else:
+            call("cuLaunchKernel", *launch, 0)
 
 
 def _calls(
@@ -309,7 +316,7 @@ def _require_resident(device: Device, kernel: Work, module: Module) -> None:
 
     A part of a GPU, or a smaller one of the same architecture, would wait for ever.
     """
-    if not isinstance(kernel, Launchable) or not kernel.cleared:
+    if not isinstance(kernel, Launchable) or not kernel.cooperative:
         return
     function = module.function(kernel.entry, kernel.shared_bytes)
     threads, blocks = math.prod(kernel.block), math.prod(kernel.grid)

@@ -51,6 +51,11 @@ class Launchable:
     cubin: bytes
     cleared: tuple[int, ...] = ()
 
+    @property
+    def cooperative(self) -> bool:
+        """Whether its blocks wait for each other, so that all of them have to run at once."""
+        return bool(self.cleared)
+
 
 #: What a launch of a program does: a kernel, or a call of a library that takes a stream.
 Work = Launchable | LibraryConvolution

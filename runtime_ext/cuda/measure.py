@@ -18,7 +18,7 @@ from runtime_ext.cuda.driver import call, open_device
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.cuda.resources import DeviceBytes, event
+from runtime_ext.cuda.resources import DeviceBytes, event, upload
 from runtime_ext.device import NO_CONSTANTS
 from tvm_ios.array_files import Array
 from tvm_ios.program import Launch, Program
@@ -179,7 +179,7 @@ def _fill(memory: DeviceMemory, program: Program, queue: Any) -> None:
             # Whatever its size, few different arrays are drawn, and no large one is copied there.
             filled = min(nbytes, _DRAWN_BYTES)
             data = _numbers(kind.str, 1 << (filled // kind.itemsize - 1).bit_length())
-            call("cuMemcpyHtoD", address, data.ctypes.data, filled)
+            upload(address, data[: filled // kind.itemsize])
             while filled < nbytes:
                 more = min(filled, nbytes - filled)
                 call("cuMemcpyDtoDAsync", address + filled, address, more, queue)

@@ -114,6 +114,14 @@ class Module(Held):
         return found
 
 
+def upload(address: int, array: Array) -> None:
+    """Copy an array in one piece to a GPU; returns when it is there."""
+    call("cuMemcpyHtoD", address, array.ctypes.data, array.nbytes)
+    # That returns when the driver has a copy of what is in pageable memory. Its transfer goes on
+    # on the default stream, for which ours do not wait.
+    call("cuStreamSynchronize", 0)
+
+
 _constants: weakref.WeakValueDictionary[tuple[int, str], DeviceBytes] = (
     weakref.WeakValueDictionary()
 )
@@ -128,7 +136,7 @@ def shared_constant(device: Device, array: Array) -> DeviceBytes:
         if known is None:
             content = np.ascontiguousarray(array)
             known = DeviceBytes(device, content.nbytes)
-            call("cuMemcpyHtoD", known.address, content.ctypes.data, content.nbytes)
+            upload(known.address, content)
             _constants[key] = known
         return known
 

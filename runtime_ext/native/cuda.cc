@@ -50,6 +50,13 @@ double Milliseconds(const Resource& begin, const Resource& end) {
   return milliseconds;
 }
 
+// Returns when the bytes are there. The copy itself returns when the driver has what is in pageable
+// memory; its transfer goes on on the default stream, for which those of programs do not wait.
+void Upload(Address target, const void* bytes, std::size_t count) {
+  TVM_IOS_CUDA(MemcpyHtoD, target, bytes, count);
+  TVM_IOS_CUDA(StreamSynchronize, nullptr);
+}
+
 // Content on the device, uploaded once and the same for all sessions.
 std::shared_ptr<const Address> SharedConstant(const Gpu& gpu, const Constant& constant,
                                               std::size_t bytes) {
@@ -58,7 +65,7 @@ std::shared_ptr<const Address> SharedConstant(const Gpu& gpu, const Constant& co
   std::lock_guard<std::mutex> lock(mutex);
   if (auto known = (*shared)[constant.key].lock()) return known;
   auto made = cuda::AllocateOn(gpu, bytes);
-  TVM_IOS_CUDA(MemcpyHtoD, *made, constant.block.get(), bytes);
+  Upload(*made, constant.block.get(), bytes);
   (*shared)[constant.key] = made;
   return made;
 }
@@ -147,7 +154,7 @@ class Cuda final : public Device {
 
   void Write(std::size_t buffer, const void* bytes) final {
     gpu_.Use();
-    TVM_IOS_CUDA(MemcpyHtoD, buffers_.addresses[buffer], bytes, buffers_.sizes[buffer]);
+    Upload(buffers_.addresses[buffer], bytes, buffers_.sizes[buffer]);
   }
   void Read(std::size_t buffer, void* bytes) final {
     gpu_.Use();
@@ -309,7 +316,7 @@ class Cuda final : public Device {
     for (std::size_t buffer : item.buffers) call.arguments.push_back(buffers_.addresses[buffer]);
     // Moving a vector leaves its elements where they are.
     for (Address& argument : call.arguments) call.parameters.push_back(&argument);
-    if (!call.kernel->cleared.empty()) RequireResident(*call.kernel, call.function);
+    if (call.kernel->Cooperative()) RequireResident(*call.kernel, call.function);
     for (std::int64_t argument : call.kernel->cleared) {
       if (static_cast<std::size_t>(argument) >= item.buffers.size()) {
         throw Misfit("kernel '" + symbol + "' clears an argument that it does not take");
@@ -401,9 +408,17 @@ class Cuda final : public Device {
         TVM_IOS_CUDA(MemsetD8Async, address, 0, bytes, stream);
       }
       const CudaKernel& kernel = *call.kernel;
-      TVM_IOS_CUDA(LaunchKernel, call.function, kernel.grid[0], kernel.grid[1], kernel.grid[2],
-                   kernel.block[0], kernel.block[1], kernel.block[2], kernel.shared_bytes, stream,
-                   call.parameters.data(), nullptr);
+      const auto& [gx, gy, gz] = kernel.grid;
+      const auto& [bx, by, bz] = kernel.block;
+      if (kernel.Cooperative()) {
+        // Only so does the driver make room for all blocks, however a multiprocessor divides its
+        // memory for the kernel before, and keeps two such kernels apart.
+        TVM_IOS_CUDA(LaunchCooperativeKernel, call.function, gx, gy, gz, bx, by, bz,
+                     kernel.shared_bytes, stream, call.parameters.data());
+      } else {
+        TVM_IOS_CUDA(LaunchKernel, call.function, gx, gy, gz, bx, by, bz, kernel.shared_bytes,
+                     stream, call.parameters.data(), nullptr);
+      }
     });
   }
 

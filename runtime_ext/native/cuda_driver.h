@@ -40,6 +40,8 @@ using Handle = void*;
     int*, Handle, int, std::size_t)                                                             \
   F(LaunchKernel, "cuLaunchKernel", Handle, unsigned, unsigned, unsigned, unsigned, unsigned,   \
     unsigned, unsigned, Handle, void**, void**)                                                 \
+  F(LaunchCooperativeKernel, "cuLaunchCooperativeKernel", Handle, unsigned, unsigned, unsigned,  \
+    unsigned, unsigned, unsigned, unsigned, Handle, void**)                                     \
   F(StreamCreate, "cuStreamCreate", Handle*, unsigned)                                          \
   F(StreamDestroy, "cuStreamDestroy_v2", Handle)                                                \
   F(StreamSynchronize, "cuStreamSynchronize", Handle)                                           \

@@ -19,6 +19,8 @@ struct CudaKernel {
   unsigned shared_bytes;
   // Arguments whose buffers are set to zero before each launch.
   std::vector<std::int64_t> cleared;
+  // Whether its blocks wait for each other, so that all of them have to run at once.
+  bool Cooperative() const { return !cleared.empty(); }
   // One string for all kernels of a module.
   std::shared_ptr<const std::string> cubin;
 };

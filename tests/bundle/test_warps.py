@@ -69,6 +69,20 @@ def test_where_there_are_no_kernels_that_is_said() -> None:
         kernel_spans(trace_of(lambda: torch.ones(3) + 1), MOST)
 
 
+def test_a_trace_is_of_the_second_run() -> None:
+    torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
+    runs: list[str] = []
+
+    def run() -> None:
+        runs.append(f"run {len(runs)}")
+        with torch.profiler.record_function(runs[-1]):
+            torch.ones(3).add(1)
+
+    names = {event.get("name") for event in trace_of(run)["traceEvents"]}
+    assert len(runs) == 2
+    assert names.intersection(runs) == {"run 1"}
+
+
 def test_a_cpu_has_no_warps(folder: Path) -> None:
     bundle = read_bundle(folder)
     with pytest.raises(UserError, match="a CPU has no warps"):

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 from fused_harness import Network, OnCpu, fused, kernel_of, network, relax
 from graph_sketch import GraphSketch
+from nvrtc_kernels import RING, ring_functions, ring_program, run_ring
 from tvm import tirx
 
-from runtime_ext.cuda.fused_kernel import FusedKernel, vdevice
+from runtime_ext.cuda.fused_kernel import FusedKernel, fuse, vdevice
+from runtime_ext.cuda.nvrtc import compile_cubin
 from runtime_ext.cuda.rtask import rtask_function
 from runtime_ext.cuda.threads import ThreadCode
 from tvm_ios.devices import load_device
-from tvm_ios.occupancy import OccupancyError
+from tvm_ios.occupancy import OccupancyError, multiprocessor_of, resident_blocks
 from tvm_ios.persistent import PersistentProgram
 from tvm_ios.persistent_lowering import lower_persistent
 from tvm_ios.placement import Share
@@ -236,3 +238,18 @@ def test_threads_that_fill_no_warps_wait_but_do_nothing(tmp_path: Path) -> None:
     for seed in range(3):
         found = OnCpu(made.kernel.source, made, tmp_path)(program, {name: given}, seed)
         np.testing.assert_array_equal(found[result], given)
+
+
+def test_the_ring_that_is_run_on_gpus(tmp_path: Path) -> None:
+    program = ring_program(8, 6, 0)
+    device = load_device("h200")
+    made = fuse(program, ring_functions(), device, lambda t, a, _: compile_cubin(t, a), 4)
+    assert resident_blocks(made.kernel.footprint, multiprocessor_of(device)) == 4
+    values = [np.arange(RING) * (n + 2) for n in range(3)]
+    given = {f"b{n}": value for n, value in enumerate(values)}
+    run_ring(program, values)
+    run = OnCpu(made.kernel.source, made, tmp_path)
+    for seed in range(2):
+        found = run(program, given, seed)
+        for n, value in enumerate(values):
+            np.testing.assert_array_equal(found[f"b{n}"], value)

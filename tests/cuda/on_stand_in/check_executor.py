@@ -197,6 +197,15 @@ def test_cleared_arguments_are_zero_before_every_launch() -> None:
     assert [running.result(start) for start in (7, 8, 9)] == [1, 1, 1]
 
 
+def test_blocks_that_wait_for_each_other_are_launched_together() -> None:
+    before = calls("cuLaunchCooperativeKernel")
+    assert Running(relay_race(1, 1)).result() == 1
+    assert calls("cuLaunchCooperativeKernel") == before
+    # The first run, and the capture.
+    assert Running(relay_race(1, 1), {"step": kernel("step", cleared=(0,))}).result() == 1
+    assert calls("cuLaunchCooperativeKernel") == before + 2
+
+
 def test_blocks_that_wait_for_each_other_must_all_fit() -> None:
     def wide(blocks: int) -> dict[str, Launchable]:
         made = kernel("step", cleared=(0,))

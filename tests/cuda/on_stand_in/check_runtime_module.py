@@ -101,7 +101,13 @@ def test_blocks_that_wait_for_each_other_must_all_fit(tmp_path: Path) -> None:
     for blocks in (264, 265):
         wide = replace(kernel("step", cleared=(1,)), grid=(blocks, 1, 1), block=(1024, 1, 1))
         executable(tmp_path, program, {"step": wide}, {}).save(tmp_path / str(blocks))
-    load_module(tmp_path / "264").close()
+    module = load_module(tmp_path / "264")
+    before = calls("cuLaunchCooperativeKernel")
+    module.run(x=np.full(12, 5))
+    np.testing.assert_array_equal(module.get_output(0), np.full(12, 6))
+    # The first run, and the capture.
+    assert calls("cuLaunchCooperativeKernel") == before + 2
+    module.close()
     with pytest.raises(ExecutableError, match="needs 265 blocks at once and Stand-in holds 264"):
         load_module(tmp_path / "265")
 

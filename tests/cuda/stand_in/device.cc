@@ -23,6 +23,7 @@ namespace {
 
 constexpr size_t kDeviceBytes = size_t{1} << 30;
 constexpr unsigned kMostShared = 227 << 10;
+constexpr unsigned kProcessors = 132, kThreads = 2048;
 constexpr int kForGpus = 190;  // of ELF files, as cubins are: EM_CUDA
 
 int compute_nothing(void**, const unsigned*) { return 0; }
@@ -109,7 +110,7 @@ CALL(cuDeviceGetPCIBusId, char* text, int length, int) {
 
 CALL(cuDeviceGetAttribute, int* value, int attribute, int) {
   static const std::map<int, int> known = {
-      {16, 132}, {38, 1 << 16}, {39, 2048}, {75, 9}, {76, 0}};  // SMs, L2, threads, capability
+      {16, kProcessors}, {38, 1 << 16}, {39, kThreads}, {75, 9}, {76, 0}};  // SMs, L2, threads, capability
   auto found = known.find(attribute);
   if (found == known.end()) return complain("an attribute that the stand-in has not");
   *value = found->second;
@@ -149,12 +150,19 @@ CALL(cuMemFreeHost, uintptr_t pointer) {
 CALL(cuMemcpyHtoD_v2, uintptr_t target, uintptr_t source, size_t nbytes) {
   IN_CONTEXT;
   if (Result refused = reject_in_capture()) return refused;
-  return copy(target, source, nbytes, target) ? kInvalidValue : kSuccess;
+  if (!within(state().memory, target, nbytes)) return kInvalidValue;
+  // As CUDA has it, the call returns when the driver has a copy of what is in pageable memory.
+  if (Result failed = run_until(default_stream()->tail)) return failed;
+  const auto* bytes = reinterpret_cast<const char*>(source);
+  return append(default_stream(), [=, staged = std::vector<char>(bytes, bytes + nbytes)] {
+    return copy(target, reinterpret_cast<uintptr_t>(staged.data()), nbytes, target);
+  });
 }
 
 CALL(cuMemcpyDtoH_v2, uintptr_t target, uintptr_t source, size_t nbytes) {
   IN_CONTEXT;
   if (Result refused = reject_in_capture()) return refused;
+  if (Result failed = run_until(default_stream()->tail)) return failed;
   return copy(target, source, nbytes, source) ? kInvalidValue : kSuccess;
 }
 
@@ -253,7 +261,7 @@ CALL(cuFuncSetAttribute, void* handle, int attribute, int value) {
 
 CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int threads, size_t) {
   IN_CONTEXT;
-  *blocks = 2048 / threads;
+  *blocks = kThreads / threads;
   return kSuccess;
 }
 
@@ -280,6 +288,13 @@ CALL(cuLaunchKernel, void* handle, unsigned gx, unsigned gy, unsigned gz, unsign
     }
     return function->code(values.data(), grid.data()) ? kIllegalAddress : kSuccess;
   });
+}
+
+CALL(cuLaunchCooperativeKernel, void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+     unsigned by, unsigned bz, unsigned shared, void* queue, void** parameters) {
+  IN_CONTEXT;
+  if (uint64_t{gx} * gy * gz * bx * by * bz > kProcessors * kThreads) return kTooLarge;
+  return cuLaunchKernel(handle, gx, gy, gz, bx, by, bz, shared, queue, parameters, nullptr);
 }
 
 CALL(cuGetErrorName, int, const char** text) {

@@ -32,6 +32,7 @@ enum Result {
   kInvalidHandle = 400,
   kNotFound = 500,
   kNotReady = 600,
+  kTooLarge = 720,
   kIllegalAddress = 700,
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
@@ -87,7 +88,7 @@ struct Capture {
 };
 
 struct Stream : Handle {
-  Stream();
+  explicit Stream(const char* kind);
   int lane;
   Works tail;
   std::shared_ptr<Capture> capture;
@@ -128,6 +129,8 @@ struct State {
 };
 
 State& state();
+// Of calls that name none; the streams of programs do not wait for it, nor it for them.
+Stream* default_stream();
 // Whether kernels compute nothing.
 bool idle();
 // Leaves work for later, or is done with it where nothing is computed.

@@ -21,7 +21,7 @@ std::set<size_t> closure(const Graph& graph, const std::set<size_t>& nodes) {
 CALL(cuStreamCreate, void** stream, unsigned flags) {
   IN_CONTEXT;
   if (flags != 1) return complain("a stream that waits for the default stream");
-  *stream = new Stream;
+  *stream = new Stream("stream");
   return kSuccess;
 }
 
@@ -35,7 +35,7 @@ CALL(cuStreamDestroy_v2, void* handle) {
 
 CALL(cuStreamSynchronize, void* handle) {
   IN_CONTEXT;
-  GET(Stream, stream, handle);
+  GET(Stream, stream, handle ? handle : default_stream());
   if (stream->capture) {
     stream->capture->invalid = true;
     return kCaptureUnsupported;

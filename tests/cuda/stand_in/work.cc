@@ -18,7 +18,12 @@ bool idle() {
 
 Handle::Handle(const char* name) : kind(name) { state().handles.push_back(this); }
 
-Stream::Stream() : Handle("stream"), lane(++state().lanes) {}
+Stream::Stream(const char* name) : Handle(name), lane(++state().lanes) {}
+
+Stream* default_stream() {
+  static Stream* only = new Stream("default stream");
+  return only;
+}
 
 std::set<std::shared_ptr<Capture>>& captures() {
   static thread_local std::set<std::shared_ptr<Capture>> own;
