@@ -165,11 +165,12 @@ def prim_func(function: Any, target: Any) -> Any:
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FuseTIR(),
     ]
+    first: Any = DispatchSortScan()
     with _LEGALISING, target:
         try:
             # FuseTIR wants a function that is called.
             with dispatched:
-                module = DispatchSortScan()(calling_module(primitive, "kernel"))
+                module = first(calling_module(primitive, "kernel"))
             module = tvm.transform.Sequential(passes)(module)
         except Exception as error:
             raise NoKernelError(_refusal(function, _reason(error))) from error

@@ -72,7 +72,7 @@ def test_tvms_own_build_is_made_of_them(tmp_path: Path) -> None:
     module = module_of([(4, 6), (4, 6)], _many)
     compile_baseline(module, host_target(1), tmp_path / "tvm.so")
     inputs = inputs_of(module)
-    given = dict(zip((p.name_hint for p in module["main"].params), inputs, strict=True))
+    given = dict(zip((p.name for p in module["main"].params), inputs, strict=True))
     found = machine_outputs(virtual_machine(tmp_path / "tvm.so", given)())
     assert relative_error(found, run(module, inputs)) < 1e-6
 
