@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--arch", default="sm_90", help="of the GPU, with --prepare  [sm_90]")
     parser.add_argument("--cpu-arch", default="x86-64-v4", help="of the CPU  [x86-64-v4]")
     parser.add_argument("--python", default="3.12", help="the version there  [3.12]")
+    parser.add_argument("--jobs", type=int, default=1, help="bundles prepared at once  [1]")
     parser.add_argument("--minutes", type=float, default=math.inf, help="of all slices, at most")
     parser.add_argument(
         "--slice-minutes", type=float, default=8.0, help="of one slice, at most  [8]"
@@ -55,6 +56,7 @@ def main() -> None:
             arch=wanted.arch,
             cpu_arch=wanted.cpu_arch,
             python=wanted.python,
+            jobs=wanted.jobs,
         )
         return
     from gpu_suite.measure import measure_slices

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from lzma import LZMAError
 from pathlib import Path
@@ -36,7 +37,7 @@ _NEW = ".new"
 
 
 def prepare_suite(
-    suite: Path, slices: Sequence[Slice], *, arch: str, cpu_arch: str, python: str
+    suite: Path, slices: Sequence[Slice], *, arch: str, cpu_arch: str, python: str, jobs: int = 1
 ) -> None:
     """Make what is not there yet, and print how large everything is.
 
@@ -53,6 +54,9 @@ def prepare_suite(
         Of the GPU, and of the CPU beside it.
     python
         The version there, such as ``3.12``: tvm-ffi is made for one.
+    jobs
+        How many bundles are made at once. Half of the work on one is on a single core; each takes
+        the memory in which PyTorch runs its batch.
     """
     bundles = suite / BUNDLES
     bundles.mkdir(parents=True, exist_ok=True)
@@ -69,14 +73,18 @@ def prepare_suite(
     _fetch_wheels(suite / WHEELS, python)
     _pack_tvm_runtime(suite / TVM_RUNTIME)
     wanted = {s.bundle: s for s in slices if s.kind is not Kind.checks}
-    failed: list[str] = []
-    for number, (name, which) in enumerate(wanted.items(), 1):
-        archive = bundles / f"{name}.tar.xz"
-        if _is_whole(archive):
-            continue
-        print(f"bundle {number} of {len(wanted)}: {name}", flush=True)
-        if not _pack_bundle(which, archive, cpu_arch if which.kind is Kind.lanes else arch):
-            failed.append(name)
+    archives = {name: bundles / f"{name}.tar.xz" for name in wanted}
+    missing = [name for name, archive in archives.items() if not _is_whole(archive)]
+
+    def make(name: str) -> bool:
+        which = wanted[name]
+        print(f"bundle {missing.index(name) + 1} of {len(missing)}: {name}", flush=True)
+        of = cpu_arch if which.kind is Kind.lanes else arch
+        return _pack_bundle(which, archives[name], of, alone=jobs == 1)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        made = dict(zip(missing, pool.map(make, missing), strict=True))
+    failed = [name for name, done in made.items() if not done]
     _print_sizes(suite)
     if failed:
         sys.exit(f"gpu.py: no bundle could be made of {', '.join(failed)}: see above")
@@ -98,8 +106,8 @@ def _is_whole(archive: Path) -> bool:
     return (found.get("format"), found.get("version")) == (FORMAT, VERSION)
 
 
-def _pack_bundle(which: Slice, archive: Path, arch: str) -> bool:
-    """Make a bundle, if it can be made."""
+def _pack_bundle(which: Slice, archive: Path, arch: str, *, alone: bool) -> bool:
+    """Make a bundle, if it can be made; its progress is shown if it is made ``alone``."""
     cpu = which.kind is Kind.lanes
     target, lanes = ("llvm", max(LANES)) if cpu else ("cuda", _STREAMS)
     options = ["--target", target, "--arch", arch, "--lanes", str(lanes), "--with-tvm"]
@@ -108,8 +116,10 @@ def _pack_bundle(which: Slice, archive: Path, arch: str) -> bool:
     with tempfile.TemporaryDirectory() as room:
         bundle = Path(room) / which.bundle
         command = [sys.executable, "-m", "tvm_ios", "bundle", which.network, *options]
-        done = subprocess.run([*command, "-o", str(bundle)], cwd=_ROOT)
+        said = None if alone else subprocess.PIPE
+        done = subprocess.run([*command, "-o", str(bundle)], cwd=_ROOT, stderr=said, text=True)
         if done.returncode:
+            print(done.stderr or "", end="", file=sys.stderr)
             return False
         _leave_out_code(bundle)
         _pack(archive, {which.bundle: bundle})

@@ -16,7 +16,7 @@ from runtime_ext.cuda.build import kernels_of
 from runtime_ext.cuda.cubin_cache import CubinCache
 from runtime_ext.cuda.device import gpu_of
 from runtime_ext.cuda.gemm_space import GemmSpace
-from runtime_ext.cuda.generic import dlight_schedule
+from runtime_ext.cuda.generic import dlight_schedule, no_cuda_code
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.launchable import Launchable, Work, write_kernels
 from runtime_ext.cuda.nvrtc import Cubin, compile_cubin, compiler_version
@@ -265,8 +265,11 @@ class CudaKernelCompiler(UnitCompiler):
             symbol = f"k{key}_{number}"
             try:
                 generated = generate(phase.function, symbol, self.arch, pipeline)
-            except (ValueError, tvm.error.InternalError) as error:
-                if not isinstance(workload, Scheduled):
+            except Exception as error:
+                if isinstance(workload, Generic):
+                    raise no_cuda_code(workload) from error
+                of_the_log = isinstance(workload, Scheduled)
+                if not of_the_log or not isinstance(error, (ValueError, tvm.error.InternalError)):
                     raise
                 raise UserError(
                     f"a schedule of the tuning log is no CUDA kernel: {str(error).splitlines()[-1]}"

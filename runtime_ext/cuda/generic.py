@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import tvm
 from tvm import relax, tirx
 from tvm.s_tir import dlight
 
+from runtime_ext.cuda.launches import launches_at_root, rows_bound
 from runtime_ext.cuda.source import cuda_target
-from runtime_ext.kernels.generic import Generic, NoKernelError, prim_func, replace_variables
+from runtime_ext.kernels.generic import Generic, astype, prim_func, replace_variables
 from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
 from runtime_ext.kernels.tir_calls import with_tir
 from tvm_ios.errors import UserError
@@ -23,15 +25,49 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
     dtype
         What the program stores in place of float32; the kernel computes in float32.
     """
-    target = cuda_target(arch)
-    function = spec.function if dtype == "float32" else _stored_as(spec.function, dtype)
     try:
-        made = prim_func(function, target)
-    except NoKernelError as error:
-        raise UserError(
-            f"TVM has no CUDA code for the operator {spec.name}: express it in others"
-        ) from error
-    return bound_kernels(dlight_schedule(made, arch))
+        if dtype == "float32":
+            return _lowered(spec.function, arch)
+        try:
+            return _lowered(_stored_as(spec.function, dtype), arch)
+        except Exception:
+            # What TVM wrote by hand cannot be fused, or not scheduled with what is fused to it.
+            return _between_casts(spec, dtype, arch)
+    except Exception as error:
+        # TIR that someone wrote need not be what schedules are made for.
+        raise no_cuda_code(spec) from error
+
+
+def no_cuda_code(spec: Generic) -> UserError:
+    """The refusal of an operator of which TVM makes no CUDA kernels."""
+    return UserError(f"TVM has no CUDA code for the operator {spec.name}: express it in others")
+
+
+def _lowered(function: Any, arch: str) -> Phases:
+    made = dlight_schedule(rows_bound(prim_func(function, cuda_target(arch))), arch)
+    return bound_kernels(launches_at_root(made))
+
+
+def _between_casts(spec: Generic, dtype: str, arch: str) -> Phases:
+    """The operator's kernels in float32, between kernels that only change types."""
+    wide = [i for i, (_, kind) in enumerate(spec.shapes) if kind == "float32"]
+    copies = {i: len(spec.shapes) + number for number, i in enumerate(wide)}
+    before: list[Phase] = []
+    after: list[Phase] = []
+    for i in wide:
+        shape, _ = spec.shapes[i]
+        if i < len(spec.function.params):
+            (cast,) = _lowered(astype(shape, dtype, "float32"), arch).phases
+            before.append(replace(cast, arguments=(i, copies[i])))
+        else:
+            (cast,) = _lowered(astype(shape, "float32", dtype), arch).phases
+            after.append(replace(cast, arguments=(copies[i], i)))
+    own = _lowered(spec.function, arch)
+    scratch = (*(spec.shapes[i] for i in wide), *own.scratch)
+    places = [copies.get(i, i) for i in range(len(spec.shapes))]
+    places += range(len(spec.shapes) + len(wide), len(spec.shapes) + len(scratch))
+    run = (replace(p, arguments=tuple(places[a] for a in p.arguments)) for p in own.phases)
+    return Phases((*before, *run, *after), scratch)
 
 
 def dlight_schedule(function: Any, arch: str) -> Any:

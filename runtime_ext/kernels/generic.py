@@ -25,6 +25,8 @@ from tvm_ios.errors import UserError
 if TYPE_CHECKING:
     from runtime_ext.kernels.planner import Planner
 
+_SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
+
 #: Relax builds and legalises one function at a time: its builders share a stack.
 _LEGALISING = threading.Lock()
 
@@ -114,11 +116,16 @@ def copy_whole(planner: Planner, value: Stored, target: Stored) -> None:
     source, place = (planner.storages[stored.storage] for stored in (value, target))
     assert planner.is_whole(value)
     assert planner.is_whole(target)
-    var = relax.Var("p0", relax.TensorType(value.shape, value.dtype))
     shapes = ((source.shape, source.dtype), (place.shape, place.dtype))
-    spec = Generic(_outline(relax.op.astype(var, value.dtype), [var]), shapes)
+    spec = Generic(astype(value.shape, value.dtype, value.dtype), shapes)
     storages = (value.storage, target.storage)
     place.producer = planner.add(Draft(None, (1, 1, 1, 1), PLAIN, generic=(spec, storages)))
+
+
+def astype(shape: Sequence[int], dtype: str, wanted: str) -> Any:
+    """A Relax function that converts a tensor, or copies it."""
+    var = relax.Var("p0", relax.TensorType(shape, dtype))
+    return _outline(relax.op.astype(var, wanted), [var])
 
 
 def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
@@ -146,8 +153,11 @@ def prim_func(function: Any, target: Any) -> Any:
         If they make none of it, or several.
     """
     primitive = function.with_attr("Primitive", True)
+    bound = (binding.value for block in function.body.blocks for binding in block.bindings)
+    names = {operator_name(value) for value in bound if isinstance(value, relax.Call)}
+    # For GPUs TVM scans in dozens of launches or in several functions; for CPUs by rows.
+    dispatched = tvm.target.Target("llvm") if names & _SCANS else target
     passes = [
-        DispatchSortScan(),
         relax.transform.LegalizeOps(),
         # Where it reads a number, fusing wants an operator that makes it.
         _NumbersAsOperators(),
@@ -155,10 +165,13 @@ def prim_func(function: Any, target: Any) -> Any:
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FuseTIR(),
     ]
+    first: Any = DispatchSortScan()
     with _LEGALISING, target:
         try:
             # FuseTIR wants a function that is called.
-            module = tvm.transform.Sequential(passes)(calling_module(primitive, "kernel"))
+            with dispatched:
+                module = first(calling_module(primitive, "kernel"))
+            module = tvm.transform.Sequential(passes)(module)
         except Exception as error:
             raise NoKernelError(_refusal(function, _reason(error))) from error
     found = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]

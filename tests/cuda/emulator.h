@@ -78,6 +78,7 @@ inline float __int_as_float(int bits) {
   return value;
 }
 
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
 inline float __logf(float x) { return logf(x); }
 inline float __powf(float x, float y) { return powf(x, y); }
@@ -190,17 +191,17 @@ void WarpBarrier() {
   warps[warp].Wait(living[warp]);
 }
 
-uint32_t slots[kMost][8];
+uint64_t slots[kMost];
 
 // What a lane of the warp holds, by a copy that all lanes make together.
 template <typename T>
 T Exchange(T value, int lane) {
-  static_assert(sizeof(T) == 4, "");
-  memcpy(slots[current], &value, 4);
+  static_assert(sizeof(T) <= sizeof(slots[0]), "");
+  memcpy(&slots[current], &value, sizeof(T));
   WarpBarrier();
   const int own = current % kWarp;
   T other;
-  memcpy(&other, slots[current - own + (lane < 0 || lane >= kWarp ? own : lane)], 4);
+  memcpy(&other, &slots[current - own + (lane < 0 || lane >= kWarp ? own : lane)], sizeof(T));
   WarpBarrier();
   return other;
 }

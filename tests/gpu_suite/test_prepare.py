@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,17 @@ class Bundles:
         self.made: list[str] = []
         self.failing: set[str] = set()
         self.version = VERSION
+        self.at_once = threading.Barrier(1)
 
-    def run(self, command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, command: Sequence[str], stderr: int | None, **_: Any
+    ) -> subprocess.CompletedProcess[str]:
         folder = Path(command[-1])
         self.made.append(folder.name)
+        self.at_once.wait(60)
         if folder.name in self.failing:
-            return subprocess.CompletedProcess(command, 1)
+            said = None if stderr is None else f"{folder.name} is broken"
+            return subprocess.CompletedProcess(command, 1, stderr=said)
         (folder / "packages").mkdir(parents=True)
         (folder / "packages" / "old.py").write_text("raise SystemExit")
         files = {"units.json": "0", "packages/old.py": "0"}
@@ -45,12 +51,12 @@ def bundles(module: Any, monkeypatch: pytest.MonkeyPatch) -> Bundles:
     return made
 
 
-def prepare(module: Any, suite: Path) -> None:
+def prepare(module: Any, suite: Path, **options: Any) -> None:
     from gpu_suite.slices import chosen_slices
 
-    module.prepare_suite(
-        suite, chosen_slices("squeezenet"), arch="sm_90", cpu_arch="x86-64-v3", python="3.12"
-    )
+    slices = chosen_slices("squeezenet")
+    machine = {"arch": "sm_90", "cpu_arch": "x86-64-v3", "python": "3.12"}
+    module.prepare_suite(suite, slices, **machine, **options)
 
 
 def test_it_goes_on_where_it_was(
@@ -70,6 +76,18 @@ def test_it_goes_on_where_it_was(
     assert not cut_short.exists()
     prepare(module, suite)
     assert len(bundles.made) == 5, "all is there"
+
+
+def test_several_at_once(
+    module: Any, bundles: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundles.at_once = threading.Barrier(2)
+    bundles.failing.add("squeezenet-16")
+    with pytest.raises(SystemExit, match=r"of squeezenet-16: see"):
+        prepare(module, tmp_path / "suite", jobs=2)
+    assert sorted(bundles.made) == sorted(f"squeezenet-{batch}" for batch in (1, 32, 16, 128))
+    assert len(list((tmp_path / "suite" / "bundles").iterdir())) == 3
+    assert "squeezenet-16 is broken" in capsys.readouterr().err
 
 
 def test_a_bundle_of_another_format_is_made_again(

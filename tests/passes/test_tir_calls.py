@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
+from runtime_ext.contest import machine_outputs, virtual_machine
 from runtime_ext.kernels.generic import NoKernelError
+from runtime_ext.machine import host_target
+from runtime_ext.tvm_baseline import compile_baseline
 from tvm_ios.onnx_simplify import simplify
 from tvm_ios.program import Launch
 from tvm_ios.search.baselines import greedy_schedule
@@ -62,6 +66,15 @@ def test_they_compute_what_tvm_does() -> None:
     assert relative_error(found, expected) < 1e-6
     again = outputs_of(tvm.ir.load_json(tvm.ir.save_json(made)), inputs, lanes=1)
     assert [a.tobytes() for a in again] == [a.tobytes() for a in found]
+
+
+def test_tvms_own_build_is_made_of_them(tmp_path: Path) -> None:
+    module = module_of([(4, 6), (4, 6)], _many)
+    compile_baseline(module, host_target(1), tmp_path / "tvm.so")
+    inputs = inputs_of(module)
+    given = dict(zip((p.name for p in module["main"].params), inputs, strict=True))
+    found = machine_outputs(virtual_machine(tmp_path / "tvm.so", given)())
+    assert relative_error(found, run(module, inputs)) < 1e-6
 
 
 def test_lanes_share_the_tiles_of_a_call() -> None:
