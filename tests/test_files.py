@@ -93,7 +93,7 @@ def test_a_device_that_takes_nothing_is_named(tmp_path: Path) -> None:
     # By a link, so that a failure of this test cannot replace the device.
     (tmp_path / "full").symlink_to("/dev/full")
     require_writable(tmp_path / "full")
-    with pytest.raises(OSError, match="No space left on device: .*/full"):
+    with pytest.raises(OSError, match=r"No space left on device: .*/full"):
         write_atomically(tmp_path / "full", b"x")
 
 
