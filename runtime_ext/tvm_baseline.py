@@ -53,7 +53,7 @@ def _require_room(folder: Path, module: tvm.IRModule) -> None:
         constants.append(constant.value.numpy().nbytes)
 
     for function in module.functions.values():
-        # TIR functions beside them hold none.
+        # Functions in TIR hold no weights, and Relax's visitor fails on them.
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(
                 function, lambda e: add(e) if isinstance(e, GenericConst) else None

@@ -34,6 +34,13 @@ def test_objects_are_never_loaded(tmp_path: Path) -> None:
         read_arrays(tmp_path / "x.npz")
 
 
+@pytest.mark.parametrize("content", [b"", b"token 1\n", b"\x80\x04N."])
+def test_other_files_are_refused_by_what_they_are_not(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(ArrayFileError, match=r"x\.npz: it is no \.npz file; numpy\.savez"):
+        read_arrays(tmp_path / "x.npz")
+
+
 def _bytes() -> bytes:
     stream = io.BytesIO()
     np.savez_compressed(stream, x=np.arange(40.0))

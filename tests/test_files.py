@@ -64,6 +64,39 @@ def test_an_interrupt_leaves_the_old_content_and_no_litter(
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_a_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
+    link, path = tmp_path / "link", tmp_path / "folder" / "file"
+    link.symlink_to(path)
+    for data in (b"first", b"second"):
+        require_writable(link)
+        write_atomically(link, data)
+        assert link.is_symlink()
+        assert path.read_bytes() == data
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_pipes_and_devices_are_written_to(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (pipe, link):
+        require_writable(path)
+        write_atomically(path, b"through")
+        assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
+def test_a_device_that_takes_nothing_is_named(tmp_path: Path) -> None:
+    # By a link, so that a failure of this test cannot replace the device.
+    (tmp_path / "full").symlink_to("/dev/full")
+    require_writable(tmp_path / "full")
+    with pytest.raises(OSError, match=r"No space left on device: .*/full"):
+        write_atomically(tmp_path / "full", b"x")
+
+
 def test_a_folder_in_the_way_stays(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(OSError, match="file"):

@@ -40,7 +40,10 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise
     except Exception as error:  # whatever the bytes of an archive make NumPy do
         reason = " ".join(str(error).split()) or repr(error)
-        if "allow_pickle" in reason:
+        if "contains pickled" in reason or isinstance(error, EOFError):
+            # What NumPy takes any file for that it does not know.
+            reason = "it is no .npz file; numpy.savez writes one"
+        elif "allow_pickle" in reason:
             reason = "it holds Python objects, which are never loaded; save arrays of numbers"
         raise ArrayFileError(f"cannot read the inputs {path}: {reason}") from error
 

@@ -18,11 +18,20 @@ _LOCK = ".tvm-ios-temporary"
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file's content, or leave it as it was.
 
+    What a link names is replaced, not the link; pipes and devices are written to.
+
     Raises
     ------
     OSError
         If the folder cannot be written or the disk is full; nothing is left behind.
     """
+    if _is_special(path):
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        return
+    path = Path(os.path.realpath(path))
     make_folder(path.parent)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         made = folder / "new"
@@ -46,11 +55,22 @@ def require_writable(path: Path) -> None:
     OSError
         If it could not.
     """
+    if _is_special(path):
+        # Opening a pipe would wait for its reader.
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return
+    path = Path(os.path.realpath(path))
     make_folder(path.parent)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
     with temporary_folder(path.parent, f".{path.name}."):
         pass
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is a pipe or a device, such as /dev/null, which must not be replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def make_folder(path: Path) -> None:

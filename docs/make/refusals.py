@@ -241,7 +241,7 @@ def rows() -> dict[str, list[Row]]:
             Row("another type", "tvm-ios run out --input x.npz", array("float64", x=(1, 4, 6, 6))),
             Row("none", "tvm-ios run out --input x.npz", array()),
             Row("pickled objects", "tvm-ios run out --input x.npz", array("object", x=(1,))),
-            Row("no .npz", "tvm-ios run out --input notes", text("notes"), library="notes:"),
+            Row("no .npz", "tvm-ios run out --input notes", text("notes")),
         ],
         "Schedules": [
             Row("of another graph", "tvm-ios optimize n.onnx --schedule schedule.json", wider),

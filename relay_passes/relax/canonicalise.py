@@ -22,6 +22,7 @@ from relay_passes.relax.fold_constants import FoldSmallConstants, constant, cons
 from relay_passes.relax.raise_clip import RaiseClip
 from relay_passes.relax.raise_gather import RaiseGather
 from relay_passes.relax.raise_pad import RaisePad
+from relay_passes.relax.wrap_indices import WrapIndices
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
@@ -48,6 +49,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         RaisePad(),
         RaiseClip(),
         RaiseGather(),
+        WrapIndices(),
         FoldSmallConstants(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),

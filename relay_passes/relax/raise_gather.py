@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
@@ -34,7 +36,8 @@ class RaiseGather:
             value = binding.value
             if operator_name(value) != "relax.take" or value.attrs.axis is None:
                 return builder.emit(substitute(value, new))
-            indices = _unguarded(value, defined)
+            extent = static_shape(value.args[0])[int(value.attrs.axis)]
+            indices = unguarded(value.args[1], extent, defined)
             mode = str(value.attrs.mode) if indices is None else "wrap"
             data, indices = (
                 substitute(leaf, new)
@@ -46,25 +49,34 @@ class RaiseGather:
         return rebuild(mod, "main", emit)
 
 
-def _unguarded(take: relax.Call, defined: dict[Any, Any]) -> Any:
-    """The indices before they were guarded; None if they were not."""
-    choice = defined.get(take.args[1])
+def unguarded(indices: Any, extents: Any, defined: Mapping[Any, Any]) -> Any:
+    """Indices before the importer guarded them against negative ones; None if it did not.
+
+    Parameters
+    ----------
+    indices
+        A leaf.
+    extents
+        Of the axis that is indexed, or of each.
+    defined
+        The expression that each variable is bound to.
+    """
+    choice = defined.get(indices)
     if operator_name(choice) != "relax.where":
         return None
     negative, moved = (defined.get(leaf) for leaf in choice.args[:2])
-    indices = choice.args[2]
-    extent = static_shape(take.args[0])[int(take.attrs.axis)]
+    given = choice.args[2]
     guarded = (
         operator_name(negative) == "relax.less"
         and operator_name(moved) == "relax.add"
-        and negative.args[0].same_as(indices)
-        and moved.args[0].same_as(indices)
-        and _is_number(negative.args[1], 0)
-        and _is_number(moved.args[1], extent)
+        and negative.args[0].same_as(given)
+        and moved.args[0].same_as(given)
+        and _is(negative.args[1], 0)
+        and _is(moved.args[1], extents)
     )
-    return indices if guarded else None
+    return given if guarded else None
 
 
-def _is_number(leaf: Any, number: int) -> bool:
+def _is(leaf: Any, numbers: Any) -> bool:
     value = constant_value(leaf)
-    return value is not None and value.size == 1 and value.item() == number
+    return value is not None and value.size == np.size(numbers) and bool(np.all(value == numbers))

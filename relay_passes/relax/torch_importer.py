@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import re
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,6 +68,9 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
                 },
             )
         except Exception as error:
+            # TVM complains about what it had begun when that goes: now, not after our sentence.
+            traceback.clear_frames(error.__traceback__)
+            gc.collect()  # the importer holds itself
             raise DialectError(_refusal(path, error)) from error
     for name in decomposed.graph_signature.buffers_to_mutate.values():
         raise ModelError(

@@ -33,6 +33,23 @@ def test_commands_read_programs(tmp_path: Path) -> None:
     assert found["outputs"]["output0"]["shape"] == [2, 144]
 
 
+class Cache(torch.nn.Module):
+    """Writes a row at a position that is given."""
+
+    def forward(self, cache: torch.Tensor, at: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        return torch.index_copy(cache, 2, at, row)
+
+
+def test_nothing_is_said_after_the_refusal_of_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "cache.pt2"
+    data = (torch.ones(1, 2, 8, 4), torch.tensor([5]), torch.ones(1, 2, 1, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.save(torch.export.export(Cache(), data), str(path))
+    said = tvm_ios_process("optimize", path, "-o", tmp_path / "out").sentence
+    assert said.startswith(f"TVM's importer refuses {path}, so export it to ONNX: ")
+
+
 def test_without_torch_one_is_told_what_to_install(tmp_path: Path) -> None:
     path = tmp_path / "m.pt2"
     with warnings.catch_warnings():

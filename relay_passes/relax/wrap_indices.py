@@ -1,0 +1,70 @@
+"""Indices that a model is given wrap around, so that none is read or written beyond the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.relax.bindings import (
+    bindings_of,
+    data_type,
+    operator_name,
+    rebuild,
+    static_shape,
+    substitute,
+)
+from relay_passes.relax.fold_constants import constant, constant_value
+from relay_passes.relax.raise_gather import unguarded
+
+
+@tvm.transform.module_pass(opt_level=0, name="WrapIndices")
+class WrapIndices:
+    """Take indices of gathers and scatters modulo the extents that they index.
+
+    TVM trusts them: one out of range would end the process or change what lies beside the data.
+    For negative ones this is what ONNX and torch mean by them.
+    """
+
+    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
+        """Wrap; see :class:`tvm.transform.Pass`."""
+        defined = {binding.var: binding.value for binding in bindings_of(mod["main"])}
+
+        def emit(
+            builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
+        ) -> Any:
+            value = binding.value
+            extents = _indexed(value)
+            if extents is None:
+                return builder.emit(substitute(value, new))
+            indices = unguarded(value.args[1], extents, defined)
+            indices = value.args[1] if indices is None else indices
+            numbers, known = extents.astype(data_type(indices)), constant_value(indices)
+            wrapped = (
+                builder.emit(relax.op.floor_mod(substitute(indices, new), constant(numbers)))
+                if known is None
+                else constant(np.mod(known, numbers))
+            )
+            first, _, *rest = (substitute(argument, new) for argument in value.args)
+            return builder.emit(
+                relax.Call(value.op, [first, wrapped, *rest], value.attrs, value.ty_args)
+            )
+
+        return rebuild(mod, "main", emit)
+
+
+def _indexed(value: Any) -> np.ndarray[Any, Any] | None:
+    """The extent of the axis, or of each axis, that a call's indices are of; None without any."""
+    match operator_name(value):
+        case "relax.gather_elements" | "relax.scatter_elements":
+            return np.asarray(static_shape(value.args[0])[int(value.attrs.axis)])
+        case "relax.gather_nd":
+            first = int(value.attrs.batch_dims)
+        case "relax.scatter_nd":
+            first = 0
+        case _:
+            return None
+    axes = static_shape(value.args[1])[-1]
+    return np.asarray(static_shape(value.args[0])[first : first + axes])
