@@ -19,7 +19,7 @@ from runtime_ext.cuda.gemm_space import GemmSpace
 from runtime_ext.cuda.generic import dlight_schedule, no_cuda_code
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.launchable import Launchable, Work, write_kernels
-from runtime_ext.cuda.nvrtc import Cubin, compile_cubin, compiler_version
+from runtime_ext.cuda.nvrtc import Cubin, compile_cubin, compiler_version, has_compiler
 from runtime_ext.cuda.rtask import rtask_function
 from runtime_ext.cuda.rtask_function import RTaskFunction
 from runtime_ext.cuda.source import cuda_target, generate
@@ -274,7 +274,12 @@ class CudaKernelCompiler(UnitCompiler):
                 raise UserError(
                     f"a schedule of the tuning log is no CUDA kernel: {str(error).splitlines()[-1]}"
                 ) from error
-            cubin = compile_cubin(generated.source, self.arch)
+            try:
+                cubin = compile_cubin(generated.source, self.arch)
+            except UserError as error:
+                if not isinstance(workload, Generic) or not has_compiler():
+                    raise
+                raise UserError(f"{error} (TVM's code for the operator {workload.name})") from error
             kernel = CudaKernel(
                 symbol=symbol,
                 **vars(generated),

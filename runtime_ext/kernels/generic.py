@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from runtime_ext.kernels.planner import Planner
 
 _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
-
 #: Relax builds and legalises one function at a time: its builders share a stack.
 _LEGALISING = threading.Lock()
 
@@ -156,7 +155,8 @@ def prim_func(function: Any, target: Any) -> Any:
     bound = (binding.value for block in function.body.blocks for binding in block.bindings)
     names = {operator_name(value) for value in bound if isinstance(value, relax.Call)}
     # For GPUs TVM scans in dozens of launches or in several functions; for CPUs by rows.
-    dispatched = tvm.target.Target("llvm") if names & _SCANS else target
+    scanned_for = tvm.target.Target("llvm") if names & _SCANS else target
+    dispatch: Any = DispatchSortScan()
     passes = [
         relax.transform.LegalizeOps(),
         # Where it reads a number, fusing wants an operator that makes it.
@@ -165,12 +165,11 @@ def prim_func(function: Any, target: Any) -> Any:
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FuseTIR(),
     ]
-    first: Any = DispatchSortScan()
     with _LEGALISING, target:
         try:
             # FuseTIR wants a function that is called.
-            with dispatched:
-                module = first(calling_module(primitive, "kernel"))
+            with scanned_for:
+                module = dispatch(calling_module(primitive, "kernel"))
             module = tvm.transform.Sequential(passes)(module)
         except Exception as error:
             raise NoKernelError(_refusal(function, _reason(error))) from error

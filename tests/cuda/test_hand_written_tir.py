@@ -26,7 +26,7 @@ from tvm_ios.onnx_simplify import simplify
 
 Array = np.ndarray[Any, Any]
 SHAPE = (2, 6, 25)
-FLOAT = 1
+FLOAT, HALF = 1, 10
 
 
 def called(s: Sketch) -> list[str]:
@@ -111,3 +111,11 @@ def test_what_tvm_makes_no_kernel_of_is_refused_by_name(tmp_path: Path) -> None:
     source = UnitSource(make_unit([(1, 2, 6, 6), (2, 5)], [], body), ("", "", ""))
     with pytest.raises(UserError, match=r"no CUDA code for the operator relax\.vision\.roi_align"):
         CudaKernelCompiler("sm_90", tmp_path).compile({"unit": source})
+
+
+def test_what_does_not_compile_is_named_too(tmp_path: Path) -> None:
+    s = Sketch(*SHAPE)
+    model = s.model(s.op("Cast", s.op("Exp", s.op("Cast", "x", to=HALF)), to=FLOAT))
+    said = r"does not compile for sm_90: .* \(TVM's code for the operator relax\.exp\)$"
+    with pytest.raises(UserError, match=said):
+        outputs_of(model, np.zeros(SHAPE, "float32"), tmp_path, "float32")
