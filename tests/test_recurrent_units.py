@@ -31,11 +31,13 @@ class Gates(GraphSketch):
     """A sketch with products that are split in two."""
 
     def gates(self, x: int) -> tuple[int, int]:
-        product = self.op("dense", x, self.constant(CHANNELS, CHANNELS))
+        return self.split(self.op("dense", x, self.constant(CHANNELS, CHANNELS)))
+
+    def split(self, x: int) -> tuple[int, int]:
         made = (len(self.tensors), len(self.tensors) + 1)
         self.tensors += [Tensor(f"part{number}", (1, CHANNELS // 2, 8, 8)) for number in made]
         attrs = {"axis": 1, "sizes": (2, 2)}
-        self.operators.append(Operator(f"split{made[0]}", "split", (product,), made, attrs))
+        self.operators.append(Operator(f"split{made[0]}", "split", (x,), made, attrs))
         return made
 
 
@@ -60,6 +62,13 @@ def test_cells_that_need_each_other_are_no_units() -> None:
     units = form_units(s.graph(*sums))
     # Whatever the units, forming them found no circle, and each of the six operators is in one.
     assert sum(len(op.members) for op in units.operators) == len(s.operators)
+
+
+def test_a_split_of_a_constant_is_in_no_cell() -> None:
+    s = Gates(1)
+    one, two = s.split(s.constant(1, CHANNELS, 8, 8))
+    units = form_units(s.graph(s.op("add", s.op("multiply", 0, one), two)))
+    assert "split" in [op.kind for op in units.operators]
 
 
 def test_an_output_inside_a_cell_stays_visible() -> None:

@@ -196,7 +196,8 @@ def _cells(partition: Partition) -> None:
     for split in range(len(graph)):
         if partition.op(split).kind != "split":
             continue
-        (source,) = partition.sources(split)
+        # A split of a constant has none.
+        source = next(iter(partition.sources(split)), None)
         if source is None or partition.reader(source) != split:
             continue
         kinds = {partition.op(member).kind for member in partition.members(source)}
