@@ -31,7 +31,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from error
         return
-    path = Path(os.path.realpath(path))
+    path = _named(path)
     make_folder(path.parent)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         made = folder / "new"
@@ -60,7 +60,7 @@ def require_writable(path: Path) -> None:
         if not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return
-    path = Path(os.path.realpath(path))
+    path = _named(path)
     make_folder(path.parent)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
@@ -71,6 +71,11 @@ def require_writable(path: Path) -> None:
 def _is_special(path: Path) -> bool:
     """Whether it is a pipe or a device, such as /dev/null, which must not be replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _named(path: Path) -> Path:
+    """What a link names in the end, which may be missing; any other path as it stands."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def make_folder(path: Path) -> None:

@@ -37,7 +37,7 @@ class WrapIndices:
         ) -> Any:
             value = binding.value
             extents = _indexed(value)
-            if extents is None:
+            if extents is None or _wrapped(defined.get(value.args[1]), extents):
                 return builder.emit(substitute(value, new))
             indices = unguarded(value.args[1], extents, defined)
             indices = value.args[1] if indices is None else indices
@@ -53,6 +53,14 @@ class WrapIndices:
             )
 
         return rebuild(mod, "main", emit)
+
+
+def _wrapped(indices: Any, extents: Any) -> bool:
+    """Whether this has been done: modules are brought into canonical form more than once."""
+    if operator_name(indices) != "relax.floor_mod":
+        return False
+    known = constant_value(indices.args[1])
+    return known is not None and np.array_equal(known, extents)
 
 
 def _indexed(value: Any) -> np.ndarray[Any, Any] | None:

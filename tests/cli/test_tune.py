@@ -65,6 +65,8 @@ def test_tune_and_continue(model: Path, tmp_path: Path) -> None:
     assert third.code == 0
     assert "0 trials in" in third.stdout
     assert f"{sum(trials) + len(trials)} were in the log before" in third.stdout
+    # A long path stands on several lines.
+    assert f"(tvm-iosoptimize{model}--log{log})" in "".join(third.stdout.split())
 
 
 @pytest.mark.slow

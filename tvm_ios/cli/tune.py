@@ -131,7 +131,7 @@ def tune(
     if as_json:
         print_json(_json(done))
     else:
-        _print(done, _again(target, arch, dialect))
+        _print(done, model + _again(target, arch, dialect))
 
 
 class _Falls:
@@ -185,7 +185,7 @@ def _again(target: TargetKind, arch: str | None, dialect: Dialect) -> str:
     return f" --target cuda --arch {arch or 'sm_90'}" if target is TargetKind.cuda else ""
 
 
-def _print(done: TuningResult, of: str) -> None:
+def _print(done: TuningResult, model: str) -> None:
     out = console()
     table = Table("kernel", "weight", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials")
     for row in done.kernels:
@@ -215,6 +215,4 @@ def _print(done: TuningResult, of: str) -> None:
         out.print(f"[yellow]{done.missing} operators of the model are not in the log[/yellow]")
     rest = f"; {done.untouched} merge candidates were left" if done.untouched else ""
     out.print(f"{new} trials in {done.seconds:.0f} s, {known} were in the log before{rest}")
-    out.print(
-        escape(f"tuning log: {done.log}  (tvm-ios optimize {done.model}{of} --log {done.log})")
-    )
+    out.print(escape(f"tuning log: {done.log}  (tvm-ios optimize {model} --log {done.log})"))
