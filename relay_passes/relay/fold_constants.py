@@ -74,7 +74,7 @@ def folded(old: Any, call: Any) -> relay.Constant | None:
         result = np.concatenate(arrays, int(call.attrs.axis))
     elif name == "take" and call.attrs.mode == "clip" and not call.attrs.batch_dims:
         axis = call.attrs.axis
-        result = np.take(arrays[0], arrays[1], None if axis is None else int(axis), mode="clip")
+        result = arrays[0].take(arrays[1], None if axis is None else int(axis), mode="clip")
     elif name == "strided_slice" and call.attrs.slice_mode == "end":
         result = arrays[0][_slices(call.attrs, arrays[0].ndim)]
     elif name == "layout_transform":
