@@ -55,8 +55,7 @@ def prepare_suite(
     python
         The version there, such as ``3.12``: tvm-ffi is made for one.
     jobs
-        How many bundles are made at once. Half of the work on one is on a single core; each takes
-        the memory in which PyTorch runs its batch.
+        How many bundles are made at once; each takes the memory in which PyTorch runs its batch.
     """
     bundles = suite / BUNDLES
     bundles.mkdir(parents=True, exist_ok=True)
