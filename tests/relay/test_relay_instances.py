@@ -72,10 +72,13 @@ def shifted(s: RelaySketch, x: Any) -> Any:
     return relay.nn.relu(s.conv(moved, 16, 16, (1, 1), strides=(2, 2)))
 
 
-def require_equal(module: tvm.IRModule, scheduled: tvm.IRModule) -> None:
+def require_equal(module: tvm.IRModule, scheduled: tvm.IRModule, instances: bool = True) -> None:
     """Both executors compute what TVM makes of the module."""
     model = build(scheduled, lanes=LANES)
-    check_regions(model.program, model.memory.plan, model.memory.regions)
+    # Lanes without instances have no regions of their own.
+    assert bool(model.memory.regions) == instances
+    if instances:
+        check_regions(model.program, model.memory.plan, model.memory.regions)
     expected = run(module)
     for executor in ("native", "reference"):
         session = model.session(executor=executor)
@@ -197,4 +200,6 @@ def test_policies_that_measure_whole_programs(monkeypatch: pytest.MonkeyPatch) -
     mixed, _ = search.schedule("holistic")
     assert (made.policy, mixed.policy) == ("graphturbo", "holistic")
     for schedule in (made, mixed):
-        require_equal(module, apply_schedule(search.prepared, schedule))
+        # `holistic` keeps the sequential program where no other one is faster beyond doubt.
+        has_instances = schedule.instances is not None
+        require_equal(module, apply_schedule(search.prepared, schedule), has_instances)
