@@ -184,7 +184,9 @@ class OnCpu:
         arrays: dict[str, np.ndarray] = {}
         for number in self.fused.buffers:
             buffer = program.buffers[number]
-            empty = np.full(buffer.type.shape, np.nan, buffer.type.dtype)
+            kind = buffer.type
+            # No number; or -1, of integers.
+            empty = np.frombuffer(b"\xff" * kind.nbytes, kind.dtype).reshape(kind.shape)
             arrays[buffer.name] = np.array(inputs.get(buffer.name, empty))
         counts = np.zeros(len(program.lanes), np.int32)
         table = () if self.fused.words is None else (self.fused.words, counts)
