@@ -9,6 +9,7 @@ from relay_passes.dialect import DialectError
 from relay_passes.relay.expressions import with_functions
 from relay_passes.relay.fold_batch_norm import FoldBatchNorm
 from relay_passes.relay.fold_constants import FoldSmallConstants
+from relay_passes.relay.wrap_indices import WrapIndices
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
@@ -35,5 +36,6 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         relay.transform.SimplifyInference(),
         relay.transform.InferType(),
         FoldSmallConstants(),
+        WrapIndices(),
     ]
     return tvm.transform.Sequential(passes)(module)

@@ -167,15 +167,14 @@ static DLTensor* TensorOf(const TVMFFIAny* value) {
   return value->type_index == kTVMFFIDLTensorPtr ? (DLTensor*)value->v_ptr : NULL;
 }
 
-/* The tensor that a slice is, with its shape in `shape`; it lies without gaps. */
-static int Cut(const Slice* slice, const DLTensor* whole, DLTensor* tensor, int64_t* shape) {
-  if (slice->axis >= whole->ndim || whole->ndim > MOST_AXES) return -1;
-  memcpy(shape, whole->shape, whole->ndim * sizeof *shape);
+/* Make the tensor a slice of what it is, with its shape in `shape`; it lies without gaps. */
+static int Cut(const Slice* slice, DLTensor* tensor, int64_t* shape) {
+  if (slice->axis >= tensor->ndim || tensor->ndim > MOST_AXES) return -1;
+  memcpy(shape, tensor->shape, tensor->ndim * sizeof *shape);
   shape[slice->axis] = slice->extent;
-  *tensor = *whole;
   tensor->shape = shape;
   tensor->strides = NULL;
-  tensor->data = (char*)whole->data + slice->offset;
+  tensor->data = (char*)tensor->data + slice->offset;
   return 0;
 }
 
@@ -185,18 +184,21 @@ static int Call(OldKernel kernel, Part part, const Slice* slices, int cuts, cons
   int codes[MOST_ARGUMENTS], result_code = 0;
   const int32_t buffers = count - 2, tensors = buffers - (part.bytes > 0);
   if (tensors < 1 || buffers > MOST_ARGUMENTS) return Refuse("a kernel takes buffers and a range");
+  DLTensor own[buffers];
   for (int32_t i = 0; i < buffers; ++i) {
-    values[i].v_handle = TensorOf(&args[i]);
+    const DLTensor* given = TensorOf(&args[i]);
+    if (given == NULL) return Refuse("an argument of a kernel is no tensor");
+    own[i] = *given;
+    /* Truth values had no code of their own: they were unsigned, of one bit, in a byte. */
+    if (given->dtype.code == kDLBool) own[i].dtype = (DLDataType){kDLUInt, 1, 1};
+    values[i].v_handle = &own[i];
     codes[i] = OLD_DLTENSOR;
-    if (values[i].v_handle == NULL) return Refuse("an argument of a kernel is no tensor");
   }
-  DLTensor own[cuts + 1];
   int64_t shapes[cuts + 1][MOST_AXES];
   for (int i = 0; i < cuts; ++i) {
     const int32_t place = slices[i].argument;
-    if (place >= tensors || Cut(&slices[i], values[place].v_handle, &own[i], shapes[i]))
+    if (place >= tensors || Cut(&slices[i], &own[place], shapes[i]))
       return Refuse("a kernel has no such slice");
-    values[place].v_handle = &own[i];
   }
   part.begin = args[buffers].v_int64;
   part.end = args[buffers + 1].v_int64;
@@ -207,8 +209,7 @@ static int Call(OldKernel kernel, Part part, const Slice* slices, int cuts, cons
   call.used = 0;
   call.shared = NULL;
   if (part.bytes > 0) {
-    const DLTensor* shared = (const DLTensor*)values[tensors].v_handle;
-    call.shared = (char*)shared->data + shared->byte_offset;
+    call.shared = (char*)own[tensors].data + own[tensors].byte_offset;
   }
   strcpy(message, "a kernel failed");
   if (kernel(values, codes, tensors, &result, &result_code, NULL)) return Refuse(message);

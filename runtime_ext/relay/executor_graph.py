@@ -90,7 +90,9 @@ class _Reader:
         self.heads: list[_Entry] = [(node, place) for node, place, *_ in data["heads"]]
         self.rows: list[int] = data["node_row_ptr"]
         self.shapes: list[list[int]] = data["attrs"]["shape"][1]
-        self.types: list[str] = data["attrs"]["dltype"][1]
+        kinds: list[str] = data["attrs"]["dltype"][1]
+        # TVM stores a truth value in a byte, whatever it writes here.
+        self.types = ["bool" if kind == "uint1" else kind for kind in kinds]
         self.constants = constants
         self.forms = forms
         self.tensors: list[Tensor] = []

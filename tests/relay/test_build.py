@@ -26,6 +26,7 @@ from runtime_ext.ir_form import ModuleError
 from tvm_ios.happens_before import check_races
 from tvm_ios.program import Launch
 from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.down_sets import SearchError
 from tvm_ios.search.lazy import Budget
 
@@ -70,6 +71,24 @@ def test_no_order_of_its_tiles_changes_a_bit(built: Any) -> None:
         results(model.session(executor="reference"), module), usual, strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_truth_values_are_given_passed_on_and_made() -> None:
+    x, flag = relay.var("x", shape=(4, 6)), relay.var("flag", shape=(4, 6), dtype="bool")
+    large = relay.greater(relay.nn.softmax(x), relay.const(np.float32(0.2)))
+    both = relay.logical_and(large, flag)
+    body = relay.Tuple([relay.where(both, relay.cumsum(x, axis=1), x), relay.logical_not(both)])
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, flag], body)))
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.standard_normal((4, 6), np.float32), "flag": rng.random((4, 6)) < 0.7}
+    prepared = prepare(module)
+    scheduled = apply_schedule(prepared, greedy_schedule(prepared.units))
+    session = build(scheduled, lanes=2).session()
+    session.run(**inputs)
+    for place, expected in enumerate(run(module, inputs)):
+        found = session.get_output(place)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_module_without_a_schedule_is_refused() -> None:
