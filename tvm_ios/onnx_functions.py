@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import onnx
 from onnx import helper, inliner, shape_inference
+
+from tvm_ios.graph import GraphError
 
 _WRITTEN_OUT = frozenset(
     {
@@ -26,8 +29,20 @@ def write_functions_out(model: Any) -> Any:
     ----------
     model
         An ``onnx.ModelProto``; it is not changed.
+
+    Raises
+    ------
+    GraphError
+        If there are such operators and this ``onnx``, before 1.19, cannot write them out.
     """
     while found := _found(model):
+        # TVM with Relay needs an older one.
+        if len(inspect.signature(inliner.inline_selected_functions).parameters) < 4:
+            raise GraphError(
+                f"the model has {', '.join(kind for _, kind in found)}, which onnx "
+                f"{onnx.__version__} cannot write out in other operators as 1.19 can: export it "
+                "with these decomposed"
+            )
         # What an operator is can depend on the types of what it reads, also of weights.
         typed = onnx.ModelProto()
         typed.CopyFrom(model)

@@ -139,7 +139,8 @@ def build_library(
     Raises
     ------
     UserError
-        As of :func:`runtime_ext.relay.cuda_library.build_cuda_library`.
+        As of :func:`runtime_ext.relay.cuda_library.build_cuda_library`; on a CPU if a kernel, such
+        as one that sorts, calls the runtime of this TVM.
     """
     if cuda_arch(target) is not None:
         return build_cuda_library(module, target, name, log)
@@ -147,8 +148,24 @@ def build_library(
     forms: dict[str, KernelLoops] = {}
     for name, info in factory.function_metadata.items():
         for function in info.tir_primfuncs.values():
+            _require_only_code(str(name), function.body)
             forms[str(name)] = loops_of(function.body)
     return RelayLibrary(factory, forms, target)
+
+
+def _require_only_code(kernel: str, body: Any) -> None:
+    called: list[str] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tvm.tir.Call) and str(node.op.name).startswith("tir.tvm_call_"):
+            called.append(str(node.args[0].value))
+
+    tvm.tir.stmt_functor.post_order_visit(body, visit)
+    if called:
+        raise RelayBuildError(
+            f"{kernel} calls {called[0]} of this TVM's own runtime, which executables do without: "
+            "leave this operator out of the model"
+        )
 
 
 def _rows(kernel: str, loops: KernelLoops, sliced: Sliced) -> Iterator[str]:

@@ -213,7 +213,9 @@ def _fits(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
 
 
 @_compute
-def _reduction(net: Network, x: Value) -> str:
+def _reduction(net: Network, x: Value) -> str | None:
+    if not x.shape:
+        return None
     kind = net.pick("Mean", "Mean", "Sum", "Max", "Min", "Prod", "L1", "L2", "SumSquare")
     kind = net.pick(kind, kind, kind, kind, "LogSumExp")
     axes = net.axes(x)

@@ -23,6 +23,7 @@ from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
+from runtime_ext.relay.library import RelayBuildError
 from tvm_ios.happens_before import check_races
 from tvm_ios.program import Launch
 from tvm_ios.schedule import Schedule, Stage, Strategy
@@ -89,6 +90,14 @@ def test_truth_values_are_given_passed_on_and_made() -> None:
         found = session.get_output(place)
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_what_calls_the_runtime_of_tvm_is_refused() -> None:
+    module = module_of([(3, 8)], lambda s, x: relay.sort(x))
+    prepared = prepare(module)
+    scheduled = apply_schedule(prepared, greedy_schedule(prepared.units))
+    with pytest.raises(RelayBuildError, match=r"sort calls tvm\.contrib\.sort\.sort of this TVM's"):
+        build(scheduled, lanes=1)
 
 
 def test_a_module_without_a_schedule_is_refused() -> None:

@@ -21,6 +21,7 @@ from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.fold_constants import folded
 from relay_passes.relay.frontend import visiting_once
 from relay_passes.relay.importer import import_onnx
+from tvm_ios.graph import GraphError
 from tvm_ios.models import load_onnx
 from tvm_ios.onnx_simplify import simplify
 
@@ -109,3 +110,9 @@ def test_wide_and_scalar_constants_stay_what_they_are() -> None:
     inputs = {"x0": np.ones((2, 2), "float32")}
     result = run(canonicalise(module), inputs)[0]
     assert (result.shape, result.dtype, int(result)) == ((), np.int64, 2**40 + 5)
+
+
+def test_what_an_older_onnx_cannot_write_out_is_refused() -> None:
+    sketch = Sketch(1, 3, 4, 5)
+    with pytest.raises(GraphError, match=r"the model has Celu, which onnx 1\.18\.0 cannot write"):
+        simplify(sketch.model(sketch.op("Celu", "x")))
