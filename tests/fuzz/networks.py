@@ -37,7 +37,7 @@ def network(sound: Path, room: Path, random: Random) -> None:
     model = random_network(random)
     path = room / "model.onnx"
     onnx.save(model, path)
-    feeds = _feeds(model, random)
+    feeds = feeds_of(model, random)
     expected = _onnxruntime(model, feeds)
     if expected is None or not all(np.isfinite(array).all() for array in expected):
         return
@@ -57,7 +57,8 @@ def network(sound: Path, room: Path, random: Random) -> None:
         assert error <= _TOLERANCE, f"{port.name} differs by {error:.2g} of the largest element"
 
 
-def _feeds(model: onnx.ModelProto, random: Random) -> dict[str, Array]:
+def feeds_of(model: onnx.ModelProto, random: Random) -> dict[str, Array]:
+    """Normal numbers for each input, and indices of either sign."""
     feeds: dict[str, Array] = {}
     for value in model.graph.input:
         shape = [d.dim_value for d in value.type.tensor_type.shape.dim]

@@ -1,0 +1,45 @@
+"""Random networks of many operators compute what TVM's graph executor makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_sketch import relative_error
+from relay_sketch import run
+
+from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.relay.importer import import_onnx
+from runtime_ext.relay.build import build
+from tests.fuzz.networks import feeds_of, random_network
+from tvm_ios.errors import UserError
+from tvm_ios.onnx_simplify import simplify
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+
+def computes_the_same(seed: int) -> bool:
+    """Whether a network is not refused; raises if something else is computed."""
+    random = np.random.default_rng(seed)
+    model = random_network(random)
+    feeds = feeds_of(model, random)
+    try:
+        module = import_onnx(simplify(model))
+        prepared = prepare(module)
+        schedule = (greedy_schedule, sequential_schedule)[seed % 2](prepared.units)
+        built = build(apply_schedule(prepared, schedule), lanes=1 + seed % 3)
+    except UserError:
+        return False
+    session = built.session()
+    session.run(**feeds)
+    found = [session.get_output(place) for place in range(len(session.outputs))]
+    expected = run(module, feeds)
+    if all(np.isfinite(array).all() for array in expected):
+        assert relative_error(found, expected) <= 1e-4, seed
+    session.close()
+    return True
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_random_networks(first: int) -> None:
+    count = 60 if first else 6
+    ran = sum(map(computes_the_same, range(first, first + count)))
+    assert ran >= 0.8 * count
