@@ -94,6 +94,8 @@ class Network:
             {name: self.constants[name] for name in inputs if name in self.constants},
             opset_imports=[helper.make_opsetid("", _OPSET)],
         )
+        if not made:  # as an older ONNX says it
+            raise onnx.shape_inference.InferenceError(f"the outputs of {kind} are not known")
         self.types.update(made)
         self.nodes.append(node)
         return names[0] if outputs == 1 else names

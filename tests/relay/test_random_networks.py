@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from onnx_sketch import relative_error
 from relay_sketch import run
 
@@ -38,8 +37,5 @@ def computes_the_same(seed: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_random_networks(first: int) -> None:
-    count = 60 if first else 6
-    ran = sum(map(computes_the_same, range(first, first + count)))
-    assert ran >= 0.8 * count
+def test_random_networks() -> None:
+    assert sum(map(computes_the_same, range(6))) >= 5
