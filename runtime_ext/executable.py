@@ -233,7 +233,7 @@ def load(path: Path | str) -> Executable:
             fingerprint=meta["fingerprint"],
             notes=meta["notes"],
             arch=arch,
-            packages=tuple(meta["versions"]),
+            packages=tuple(name for name in PACKAGES if name in meta["versions"]),
             _keeper=package.keeper,
         )
     except ExecutableError:

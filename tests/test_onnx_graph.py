@@ -314,3 +314,11 @@ def test_stated_errors() -> None:
     s.op("NonZero", "x")
     with pytest.raises(GraphError, match=r"the shape of .* depends on the data"):
         graph_from_onnx(s.model(s.op("Cast", "v0_0", to=TensorProto.FLOAT)))
+
+
+def test_a_concatenation_of_an_input_without_a_name_is_refused() -> None:
+    sketch = Sketch(1, 3, 4, 5)
+    model = sketch.model(sketch.op("Concat", "x", "x", axis=1))
+    model.graph.node[0].input[0] = ""
+    with pytest.raises(GraphError, match=r"\(Concat\) reads an input without a name"):
+        graph_from_onnx(model)

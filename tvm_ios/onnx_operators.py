@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.graph import AttrValue
+from tvm_ios.graph import AttrValue, GraphError
 from tvm_ios.onnx_canonical import Attrs, Canonical, Handler, integers, static_shape
 from tvm_ios.onnx_edit import constant
 from tvm_ios.onnx_windows import WINDOWS
@@ -125,6 +125,8 @@ def _reduce_mean(node: Any, _: int) -> Canonical | None:
 
 
 def _concat(node: Any, _: int) -> Canonical:
+    if None in node.inputs:
+        raise GraphError(f"operator {node.name!r} (Concat) reads an input without a name")
     axis = node.attributes.get_int("axis", 1) % len(node.inputs[0].shape)
     return Canonical("concat", node.inputs, {"axis": axis})
 
