@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from report import model_of, read_figures, update_result
+from report import LIGHT, model_of, read_figures, update_result
 from rich.table import Table
 
 from tvm_ios import zoo
@@ -28,17 +28,7 @@ from tvm_ios.cli.output import console
 from tvm_ios.models import load_onnx
 
 NETWORKS = [n for n in zoo.names() if not zoo.describe(n).summary.endswith("for tests")]
-FILES = (
-    "light_squeezenet",
-    "light_inception_v1",
-    "light_inception_v2",
-    "light_resnet50",
-    "light_densenet121",
-    "light_shufflenet",
-    "light_bvlc_alexnet",
-    "light_zfnet512",
-    "light_vgg19",
-)
+FILES = (*LIGHT, "light_bvlc_alexnet", "light_zfnet512", "light_vgg19")
 SEED = 0
 
 

@@ -13,6 +13,16 @@ from tvm_ios.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 
+#: Networks of the onnx wheel, of many small operators or few large ones.
+LIGHT = (
+    "light_squeezenet",
+    "light_inception_v1",
+    "light_inception_v2",
+    "light_resnet50",
+    "light_densenet121",
+    "light_shufflenet",
+)
+
 
 def write_result(name: str, figures: Any) -> Path:
     path = RESULTS / f"{name}.json"

@@ -10,17 +10,9 @@ import argparse
 import subprocess
 import sys
 
-from report import RESULTS, model_of
+from report import LIGHT, RESULTS, model_of
 
 ZOO = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
-LIGHT = (
-    "light_squeezenet",
-    "light_inception_v1",
-    "light_inception_v2",
-    "light_resnet50",
-    "light_densenet121",
-    "light_shufflenet",
-)
 
 
 def main() -> None:

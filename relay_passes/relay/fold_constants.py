@@ -22,6 +22,7 @@ from relay_passes.relay.expressions import (
     rebuild,
     static_shape,
 )
+from relay_passes.relay.operators import slice_bounds
 from relay_passes.same_attributes import ints
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
@@ -76,7 +77,10 @@ def folded(old: Any, call: Any) -> relay.Constant | None:
         axis = call.attrs.axis
         result = arrays[0].take(arrays[1], None if axis is None else int(axis), mode="clip")
     elif name == "strided_slice" and call.attrs.slice_mode == "end":
-        result = arrays[0][_slices(call.attrs, arrays[0].ndim)]
+        cut = [slice(None)] * arrays[0].ndim
+        for axis, *bounds in zip(*slice_bounds(call.attrs, len(cut)), strict=True):
+            cut[axis] = slice(*bounds)
+        result = arrays[0][tuple(cut)]
     elif name == "layout_transform":
         layouts = str(call.attrs.src_layout), str(call.attrs.dst_layout)
         transformed = _in_layout(arrays[0], *layouts)
@@ -86,18 +90,6 @@ def folded(old: Any, call: Any) -> relay.Constant | None:
     else:
         return None
     return constant(result.astype(old.checked_type.dtype))
-
-
-def _slices(attributes: Any, rank: int) -> tuple[slice, ...]:
-    """What a ``strided_slice`` takes of each axis."""
-    begins, ends = ints(attributes.begin), ints(attributes.end)
-    strides = ints(attributes.strides or ())
-    strides += (1,) * (len(begins) - len(strides))
-    axes = range(len(begins)) if attributes.axes is None else ints(attributes.axes)
-    slices = [slice(None)] * rank
-    for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
-        slices[axis] = slice(begin, end, stride)
-    return tuple(slices)
 
 
 def _in_layout(array: Array, source: str, target: str) -> Array | None:

@@ -65,12 +65,19 @@ def _pad(call: relay.Call) -> tuple[str, Attrs]:
     return "pad", {"pads": pads, "value": float(value)}
 
 
+def slice_bounds(attributes: Any, rank: int) -> tuple[Shape, Shape, Shape, Shape]:
+    """Axes of a ``strided_slice``, counted from the first, and their begins, ends and steps."""
+    begins, ends = ints(attributes.begin), ints(attributes.end)
+    steps = ints(attributes.strides or ())
+    # TVM takes one step of the axes that have none.
+    steps += (1,) * (len(begins) - len(steps))
+    axes = range(len(begins)) if attributes.axes is None else ints(attributes.axes)
+    return tuple(axis % rank for axis in axes), begins, ends, steps
+
+
 def _slice(call: relay.Call) -> tuple[str, Attrs]:
     a, shape = call.attrs, static_shape(call.args[0])
-    begins, ends = ints(a.begin), ints(a.end)
-    steps = ints(a.strides) if a.strides is not None else (1,)
-    steps = steps * len(begins) if len(steps) == 1 else steps
-    axes = range(len(begins)) if a.axes is None else (axis % len(shape) for axis in ints(a.axes))
+    axes, begins, ends, steps = slice_bounds(a, len(shape))
     if a.slice_mode == "size":
         ends = tuple(
             begin + size if size >= 0 else shape[axis]

@@ -121,3 +121,11 @@ def test_modules_of_both_dialects_or_of_nothing_are_refused() -> None:
         prepare(both)
     with pytest.raises(DialectError, match="no function 'main'"):
         prepare(tvm.IRModule({}))
+
+
+def test_steps_of_a_slice_are_of_the_first_axes() -> None:
+    x = relay.var("x", shape=(4, 6))
+    module = tvm.IRModule.from_expr(relay.strided_slice(x, [0, 0], [4, 6], [2]))
+    graph = prepare(module).units
+    assert graph.tensors[graph.outputs[0]].shape == (2, 6)
+    assert graph.ops[-1].attrs["steps"] == (2,)
