@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from tvm import relay
 
 from relay_passes.relay.expressions import constant_value, operator_name, static_shape
-from relay_passes.same_attributes import Attrs, described_alike, ints, sliced
+from relay_passes.same_attributes import Attrs, Shape, described_alike, ints, sliced
 
 Reader = Callable[[relay.Call], tuple[str, Attrs]]
 

@@ -128,4 +128,4 @@ def test_steps_of_a_slice_are_of_the_first_axes() -> None:
     module = tvm.IRModule.from_expr(relay.strided_slice(x, [0, 0], [4, 6], [2]))
     graph = prepare(module).units
     assert graph.tensors[graph.outputs[0]].shape == (2, 6)
-    assert graph.ops[-1].attrs["steps"] == (2,)
+    assert dict(graph.operators[-1].attrs)["steps"] == (2,)
