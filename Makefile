@@ -17,7 +17,7 @@ RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_B
 .PHONY: demo tune-demo test test-all test-torch relay-env lint bench clean
 
 # A tuning log holds for an instruction-set level and a number of lanes.
-THIS_MACHINE := $(BIN)/python -c "from runtime_ext.machine import available_lanes as lanes, \
+THIS_MACHINE := $(BIN)/python -c "from runtime_ext.machine.this_machine import available_lanes as lanes, \
 	instruction_level as level; print(level(), lanes(), sep='-')"
 
 demo: $(STAMP)

@@ -17,13 +17,13 @@ from rich.table import Table
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
-from runtime_ext.kernels.library import KernelCompiler
-from runtime_ext.machine import available_lanes, cache_folder, host_target
+from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios import zoo
-from tvm_ios.arena.check import check_arena
-from tvm_ios.arena.planner import plan_memory
 from tvm_ios.cli.output import console
-from tvm_ios.search.baselines import baseline_schedule
+from tvm_ios.policies.baselines import baseline_schedule
+from tvm_ios.program.arena.check import check_arena
+from tvm_ios.program.arena.planner import plan_memory
 
 FILES = ("light_inception_v1", "light_inception_v2", "light_densenet121", "light_shufflenet")
 POLICIES = ("sequential", "greedy")

@@ -22,10 +22,10 @@ from report import write_result
 from rich.table import Table
 from tvm.script import tirx as T
 
-from runtime_ext.machine import available_lanes
-from runtime_ext.native_executor import NativeExecutor
+from runtime_ext.execution.native_executor import NativeExecutor
+from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.cli.output import console
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role, Wait
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role, Wait
 
 STEPS = 2000
 SAMPLES = 200

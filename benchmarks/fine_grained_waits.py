@@ -26,17 +26,17 @@ from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
-from runtime_ext.cpu_device import random_buffers
-from runtime_ext.machine import available_lanes
-from runtime_ext.native_executor import NativeExecutor
+from runtime_ext.cpu.device import random_buffers
+from runtime_ext.execution.native_executor import NativeExecutor
+from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.cli.output import console
-from tvm_ios.lower import lower_stages
-from tvm_ios.paired import paired_ratio
-from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.rammer import schedule_wave
-from tvm_ios.search.rprogram import RProgram, simulate
-from tvm_ios.search.waves import waves
+from tvm_ios.contest.paired import paired_ratio
+from tvm_ios.program.lower import lower_stages
+from tvm_ios.rammer.rprogram import RProgram, simulate
+from tvm_ios.rammer.wavefront import schedule_wave
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.waves import waves
 from tvm_ios.zoo.nasbench import Cell, build_cell, random_cells
 
 RESULT = "fine_grained_waits"

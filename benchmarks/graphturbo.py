@@ -5,7 +5,7 @@ sub-graphs, and in which order their instances run. For each network, at the bat
 the model finds best: the modelled speed-up of each of the paper's variants over layer by layer,
 and where tensors lie. Then what becomes of the speed-ups when an assumed figure is halved or
 doubled. Nothing is measured; every figure of the device and its source is in
-``tvm_ios/hierarchy_data``.
+``tvm_ios/devices/hierarchy_data``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rich.table import Table
 
 from tvm_ios import zoo
 from tvm_ios.cli.output import console, progress_bars
-from tvm_ios.graph import OpGraph
-from tvm_ios.graphturbo.binding import Scope
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graphturbo.cluster.binding import Scope
+from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants, simulate_variants, tune_batch
+from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import split_into_instances
 from tvm_ios.graphturbo.layers import form_layers
 from tvm_ios.graphturbo.orders import order_instances
 from tvm_ios.graphturbo.split_info import Splitter
-from tvm_ios.graphturbo.variants import VARIANTS, Variants, simulate_variants, tune_batch
-from tvm_ios.graphturbo.workload import in_half_precision, with_batch
-from tvm_ios.memory_hierarchy import MemoryHierarchy, load_hierarchy
-from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.onnx.graph import graph_from_onnx
 
 RESULT = "graphturbo"
 NETWORKS = ("resnet50", "mobilenet_v2", "densenet121", "bert_small", "vit_tiny", "dlrm")

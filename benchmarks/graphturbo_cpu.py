@@ -22,7 +22,7 @@ from typing import Any
 from report import read_figures, update_result
 from rich.table import Table
 
-from runtime_ext.machine import available_lanes
+from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.cli.output import console
 
 RESULT = "graphturbo_cpu"
@@ -40,12 +40,12 @@ def measure(
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
     from runtime_ext.contest import Rules
-    from runtime_ext.runners import EXECUTABLE, opponents
-    from runtime_ext.side_by_side import Contestant, hold_side_by_side
-    from runtime_ext.tvm_baseline import compile_baseline
-    from tvm_ios.files import temporary_folder
-    from tvm_ios.search.lazy import Budget
-    from tvm_ios.verdict import ratio_of
+    from runtime_ext.peers import EXECUTABLE, opponents
+    from runtime_ext.peers.side_by_side import Contestant, hold_side_by_side
+    from runtime_ext.peers.tvm_baseline import compile_baseline
+    from tvm_ios.contest.verdict import ratio_of
+    from tvm_ios.files.atomic import temporary_folder
+    from tvm_ios.ios.lazy import Budget
 
     loaded = load_model(network, batch=batch)
     budget = Budget(max_measurements=200, time_limit=time_limit)

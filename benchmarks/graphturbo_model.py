@@ -14,18 +14,18 @@ import math
 from report import write_result
 from rich.table import Table
 
-from runtime_ext.cpu_hierarchy import cpu_hierarchy
-from runtime_ext.machine import available_lanes
+from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
+from tvm_ios.graph.units import form_units
+from tvm_ios.graphturbo.cluster.workload import with_batch
 from tvm_ios.graphturbo.instances import split_into_instances
 from tvm_ios.graphturbo.layers import unit_layers
 from tvm_ios.graphturbo.policy import lane_splitters
-from tvm_ios.graphturbo.workload import with_batch
 from tvm_ios.graphturbo.worth import choose_subgraphs, lane_capacities
-from tvm_ios.memory_hierarchy import MemoryHierarchy, load_hierarchy
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
 
 NETWORKS = ("resnet50", "mobilenet_v2", "densenet121", "squeezenet", "nasnet_a_mobile")
 BATCHES = (1, 8, 32)

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
-from tvm_ios.models import load_onnx
+from tvm_ios.models.load import load_onnx
 
 NETWORKS = [n for n in zoo.names() if not zoo.describe(n).summary.endswith("for tests")]
 FILES = (*LIGHT, "light_bvlc_alexnet", "light_zfnet512", "light_vgg19")

@@ -16,21 +16,21 @@ from rich.table import Table
 
 from relay_passes.load import load_model
 from relay_passes.prepare import prepare
-from runtime_ext.cuda.co_schedule import co_scheduled
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.rtask_times import estimated_rkernel
-from runtime_ext.cuda.stage_fuser import StageFuser
-from runtime_ext.in_place import arrange
-from runtime_ext.kernels.compiled_unit import CompiledUnit
-from runtime_ext.machine import cache_folder
-from tvm_ios.blocks import cut_blocks
+from runtime_ext.cuda.persistent.co_schedule import co_scheduled
+from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
+from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from runtime_ext.machine.this_machine import cache_folder
+from runtime_ext.units.in_place import arrange
 from tvm_ios.cli.output import console
-from tvm_ios.devices import Device, load_device
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.occupancy import multiprocessor_of, resident_blocks
-from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.rprogram import RProgram
+from tvm_ios.devices.device import Device, load_device
+from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.rammer.rprogram import RProgram
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 NETWORKS = ("inception_v3", "nasnet_a")
 

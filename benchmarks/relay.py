@@ -25,7 +25,7 @@ from report import model_of, read_figures, update_result
 from rich.table import Table
 
 from tvm_ios.cli.output import console
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 
 TESTING: dict[str, dict[str, Any]] = {
     "inception_v3": {},
@@ -73,8 +73,8 @@ def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
     from relay_passes.prepare import prepare
     from relay_passes.relay.measured import MeasuredRelaySearch
     from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
-    from tvm_ios.search.baselines import sequential_schedule
-    from tvm_ios.verdict import kept_policy, output_errors, ratio_of
+    from tvm_ios.contest.verdict import kept_policy, output_errors, ratio_of
+    from tvm_ios.policies.baselines import sequential_schedule
 
     module = logits_of(name)
     prepared = prepare(module, name)
@@ -126,9 +126,9 @@ def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
 
 def forced(graph: Any) -> Any:
     """Every second set that can be merged is, and all else that is ready runs side by side."""
-    from tvm_ios.graph import bits
-    from tvm_ios.merge_rule import mergeable
-    from tvm_ios.schedule import Schedule, Stage, Strategy
+    from tvm_ios.graph.merge_rule import mergeable
+    from tvm_ios.graph.op_graph import bits
+    from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
     done, chances, stages = 0, 0, []
     while done != graph.all_operators:

@@ -27,7 +27,7 @@ from report import update_result
 from rich.table import Table
 
 from tvm_ios.cli.output import console
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 
 
 def in_own_blocks(log: Path, lanes: int, path: Path) -> int:
@@ -92,8 +92,8 @@ def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
     from relay_passes.prepare import apply_schedule, for_target, prepare
     from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
     from runtime_ext.relay.build import build
-    from tvm_ios.search.baselines import sequential_schedule
-    from tvm_ios.verdict import output_errors, ratio_of
+    from tvm_ios.contest.verdict import output_errors, ratio_of
+    from tvm_ios.policies.baselines import sequential_schedule
 
     module = logits_of(name)
     prepared = prepare(module, name)

@@ -29,7 +29,7 @@ def tune(
     from relay import logits_of
 
     from relay_passes import MeasuringOptions
-    from relay_passes.relay.tuning import tune_module
+    from tvm_ios.api.tuning.relay import tune_module
     from tvm_ios.cli.output import progress_bars
 
     with progress_bars() as update:
@@ -56,7 +56,7 @@ def pick(log: Path) -> None:
     """Keep the best record of each operator."""
     from tvm import autotvm
 
-    from tvm_ios.files import temporary_folder
+    from tvm_ios.files.atomic import temporary_folder
 
     with temporary_folder(log.parent, f".{log.name}.") as folder:
         picked = folder / log.name

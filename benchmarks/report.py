@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.machine import available_lanes
-from runtime_ext.machine_description import describe_machine
-from tvm_ios.files import write_atomically
+from runtime_ext.machine.description import describe_machine
+from runtime_ext.machine.this_machine import available_lanes
+from tvm_ios.files.atomic import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 

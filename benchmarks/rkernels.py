@@ -18,12 +18,12 @@ from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
+from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.unit import plan_unit
-from runtime_ext.kernels.vector_unit import VectorUnit
-from runtime_ext.machine import available_lanes
+from runtime_ext.machine.this_machine import available_lanes
+from runtime_ext.units.unit import plan_unit
 from tvm_ios.cli.output import console
-from tvm_ios.rkernel import RKernel, fastest, most_efficient
+from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient
 
 NETWORKS = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from runtime_ext.machine import available_lanes
+from runtime_ext.machine.this_machine import available_lanes
 
 
 def main() -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 from report import write_result
 from rich.table import Table
 
-from tvm_ios.bare_graph import load_bare_graph
-from tvm_ios.blocks import cut_blocks
 from tvm_ios.cli.output import console
-from tvm_ios.cost.analytic import AnalyticCost
-from tvm_ios.devices import load_device
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.models import load_blocks, load_graph
-from tvm_ios.search.counts import count_block
-from tvm_ios.search.endings import Pruning
-from tvm_ios.search.network import search_graph
+from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.devices.device import load_device
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.ios.counts import count_block
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.network import search_graph
+from tvm_ios.models.bare_graph import load_bare_graph
+from tvm_ios.models.load import load_blocks, load_graph
 
 #: The published block graphs, where they lie beside the checkout.
 PUBLISHED = Path(__file__).parents[2] / "shared/data/ios-graphs"

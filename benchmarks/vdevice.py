@@ -24,7 +24,7 @@ from typing import Any
 from report import read_figures, update_result
 from rich.table import Table
 
-from runtime_ext.machine import available_lanes
+from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.cli.output import console
 
 RESULT = "vdevice"
@@ -43,8 +43,8 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
     from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
-    from runtime_ext.tvm_baseline import compile_baseline
-    from tvm_ios.verdict import compare_outputs
+    from runtime_ext.peers.tvm_baseline import compile_baseline
+    from tvm_ios.contest.verdict import compare_outputs
 
     loaded = load_model(network)
     prepared = prepare(loaded.module, loaded.name)
@@ -136,12 +136,12 @@ def predict(search: Any, prepared: Any, lanes: int) -> dict[str, float]:
     IOS's are the optima under composed costs, which let co-scheduled stages do as well as their
     bound; Rammer's are simulated.
     """
-    from tvm_ios.cost.composed import ComposedCost
-    from tvm_ios.merge_rule import mergeable
-    from tvm_ios.search.baselines import baseline_schedule
-    from tvm_ios.search.network import search_graph
-    from tvm_ios.search.rammer import wavefront_programs
-    from tvm_ios.search.rprogram import simulate
+    from tvm_ios.costs.composed import ComposedCost
+    from tvm_ios.graph.merge_rule import mergeable
+    from tvm_ios.ios.network import search_graph
+    from tvm_ios.policies.baselines import baseline_schedule
+    from tvm_ios.rammer.rprogram import simulate
+    from tvm_ios.rammer.wavefront import wavefront_programs
 
     graph, timer = prepared.units, search.timer
     latencies = {

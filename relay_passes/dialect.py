@@ -13,14 +13,14 @@ import onnx
 import tvm
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import Schedule
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.emitter import Body
     from relay_passes.measuring_options import MeasuringOptions
-    from relay_passes.tuning_result import TuningResult
-    from tvm_ios.models import Shapes
+    from tvm_ios.api.tuning.result import TuningResult
+    from tvm_ios.models.load import Shapes
 
 
 class DialectError(UserError):
@@ -61,7 +61,7 @@ class Dialect:
         The class that searches with measured costs, a
         :class:`relay_passes.module_search.ModuleSearch`; importing it is for those who want it.
     tune
-        Tunes a model's kernels into a log: :func:`relay_passes.tuning.tune_model` or its like.
+        Tunes a model's kernels into a log: :func:`tvm_ios.api.tuning.relax.tune_model` or its like.
     compile_baseline
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tvm_ios.merge_rule import MergePlan
+from tvm_ios.graph.merge_rule import MergePlan
 
 #: A shape and a data type.
 Kind = tuple[Sequence[int], str]

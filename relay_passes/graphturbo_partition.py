@@ -7,17 +7,17 @@ from typing import Any
 import tvm
 
 from relay_passes.dialect import dialect_of
+from relay_passes.instances.subgraph_functions import PARTITION, outline_instances
 from relay_passes.ios_schedule import let_pass
-from relay_passes.subgraph_functions import PARTITION, outline_instances
-from runtime_ext.cpu_hierarchy import cpu_hierarchy
-from runtime_ext.machine import available_lanes
+from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from runtime_ext.machine.this_machine import available_lanes
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
 from tvm_ios.errors import UserError
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import split_into_instances
 from tvm_ios.graphturbo.layers import form_layers
 from tvm_ios.graphturbo.orders import order_instances
 from tvm_ios.graphturbo.split_info import Splitter
-from tvm_ios.memory_hierarchy import MemoryHierarchy, load_hierarchy
 
 
 @tvm.transform.module_pass(opt_level=0, name="GraphTurboPartition")

@@ -14,22 +14,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from relay_passes.dialect import DialectError
-from runtime_ext.built_model import BuiltModel
 from runtime_ext.contest import Rules, hold_contest
-from runtime_ext.cpu_hierarchy import cpu_hierarchy
-from runtime_ext.session import Session
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.session import Session
+from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from tvm_ios.contest.verdict import Samples, kept_policy
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.explain.timeline import read_timeline
 from tvm_ios.graphturbo.planned import planned_instances
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
 from tvm_ios.graphturbo.unrolled_names import origin
 from tvm_ios.graphturbo.worth import lane_capacities
-from tvm_ios.memory_hierarchy import MemoryHierarchy
-from tvm_ios.program_builder import LoweringError
-from tvm_ios.schedule import Schedule, ScheduleError, Strategy
-from tvm_ios.search.lazy import LazyStatistics
-from tvm_ios.search.mixing import Candidate, by_sub_graph, mix, segments_of, with_merges
-from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
-from tvm_ios.verdict import Samples, kept_policy
+from tvm_ios.ios.lazy import LazyStatistics
+from tvm_ios.ios.strategies import GRAPHTURBO, HOLISTIC
+from tvm_ios.policies.mixing import Candidate, by_sub_graph, mix, segments_of, with_merges
+from tvm_ios.program.program_builder import LoweringError
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Strategy
 
 if TYPE_CHECKING:
     from relay_passes.module_search import ModuleSearch

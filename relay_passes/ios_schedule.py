@@ -9,20 +9,20 @@ import tvm
 
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare, schedule_of
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.cost.analytic import AnalyticCost
-from tvm_ios.cost.model import CostModel
-from tvm_ios.devices import load_device
+from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.costs.model import CostModel
+from tvm_ios.devices.device import load_device
 from tvm_ios.errors import UserError
-from tvm_ios.merge_rule import mergeable
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.graph.units import UnitRule
+from tvm_ios.ios.network import search_graph
+from tvm_ios.ios.strategies import strategies_of
+from tvm_ios.policies.baselines import baseline_schedule
 from tvm_ios.progress import Progress
-from tvm_ios.schedule import Schedule
-from tvm_ios.search.baselines import baseline_schedule
-from tvm_ios.search.down_sets import SearchError
-from tvm_ios.search.network import search_graph
-from tvm_ios.search.policies import strategies_of
-from tvm_ios.search.rammer import RAMMER, simulated_schedule
-from tvm_ios.units import UnitRule
+from tvm_ios.rammer.wavefront import RAMMER, simulated_schedule
+from tvm_ios.schedule.schedule import Schedule
 
 
 @tvm.transform.module_pass(opt_level=0, name="IOSSchedule")

@@ -9,7 +9,7 @@ import onnx
 import tvm
 
 from relay_passes.dialect import Dialect, named_dialect
-from tvm_ios.models import Form, ModelError, Shapes, form_of, load_onnx
+from tvm_ios.models.load import Form, ModelError, Shapes, form_of, load_onnx
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.machine import available_lanes, cache_folder, host_target
-from runtime_ext.stage_search import SearchLimits
+from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
+from tvm_ios.measuring.stage_search import SearchLimits
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from relay_passes.module_search import ModuleSearch
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.search.block import block_key, cut_into_blocks
-from tvm_ios.search.endings import enumerate_endings
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.ios.block import block_key, cut_into_blocks
+from tvm_ios.ios.endings import enumerate_endings
 
 
 def merge_candidates(search: ModuleSearch) -> dict[tuple[int, ...], int]:

@@ -13,24 +13,24 @@ import tvm
 
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared
-from runtime_ext.built_model import BuiltModel
-from runtime_ext.device import Device, Kernels
-from runtime_ext.measure import StageTimer
-from runtime_ext.measured_units import MeasuredUnits
-from runtime_ext.stage_search import StageSearch
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.cost.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
-from tvm_ios.program_builder import NO_PARTS
+from runtime_ext.execution.built_model import BuiltModel
+from tvm_ios.costs.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.ios.lazy import LazyStatistics
+from tvm_ios.ios.network import SearchStatistics
+from tvm_ios.ios.strategies import GRAPHTURBO, HOLISTIC
+from tvm_ios.measuring.device import Device, Kernels
+from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.stage_search import StageSearch
+from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.program.program_builder import NO_PARTS
 from tvm_ios.progress import Progress, Steps
-from tvm_ios.schedule import Schedule
-from tvm_ios.search.lazy import LazyStatistics
-from tvm_ios.search.network import SearchStatistics
-from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
+from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.instance_search import InstanceSearch
-    from runtime_ext.log_use import LogUse
-    from tvm_ios.program import Part
+    from runtime_ext.tuning.log_use import LogUse
+    from tvm_ios.program.program import Part
 
 
 class ModuleSearch(StageSearch):
@@ -53,7 +53,7 @@ class ModuleSearch(StageSearch):
     parts
         Tensors that lie in others.
     choose_forms
-        As of :class:`runtime_ext.stage_search.StageSearch`.
+        As of :class:`tvm_ios.measuring.stage_search.StageSearch`.
     """
 
     #: Which executor runs what is built: ``native`` or ``cuda``.

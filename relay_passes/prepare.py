@@ -11,9 +11,9 @@ import tvm
 from relay_passes.dialect import Dialect, DialectError, dialect_of
 from relay_passes.measuring_options import MeasuringOptions
 from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
-from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import UNROLLED_FROM, Schedule
-from tvm_ios.units import UnitRule, form_units
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.units import UnitRule, form_units
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
         schedule = schedule.of_stages_alone
     attached: dict[str, Any] = {}
     if schedule.instances is not None:
-        from relay_passes.instance_schedule import unroll_schedule
+        from relay_passes.instances.apply import unroll_schedule
 
         attached[UNROLLED_FROM] = schedule.to_json(prepared.units)
         prepared, schedule = unroll_schedule(prepared, schedule)

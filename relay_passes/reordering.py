@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tvm
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""Operators that Relax and Relay describe alike, in the vocabulary of :mod:`tvm_ios.operators`."""
+"""Operators that Relax and Relay describe alike, in canonical kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tvm_ios.graph import AttrValue
+from tvm_ios.graph.op_graph import AttrValue
 
 Attrs = dict[str, AttrValue]
 Shape = tuple[int, ...]

@@ -8,10 +8,10 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from tvm_ios.graph import OpGraph
-from tvm_ios.merge_rule import MergePlan, plan_merge
-from tvm_ios.merged_weights import merged_weights
-from tvm_ios.schedule import ScheduleError
+from tvm_ios.graph.merge_rule import MergePlan, plan_merge
+from tvm_ios.graph.merged_weights import merged_weights
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.schedule.schedule import ScheduleError
 
 Array = np.ndarray[Any, Any]
 
@@ -78,7 +78,7 @@ class UnitOutliner(Generic[Made]):
         return self._made[(unit,)]
 
     def merged(self, members: Sequence[int]) -> Made:
-        """One function for units that :func:`tvm_ios.merge_rule.plan_merge` can merge.
+        """One function for units that :func:`tvm_ios.graph.merge_rule.plan_merge` can merge.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class UnitOutliner(Generic[Made]):
         raise NotImplementedError
 
     def _constants(self, kernel: Array, bias: Array) -> tuple[Any, Any]:
-        """What :func:`tvm_ios.merged_weights.merged_weights` returns, as the dialect has it."""
+        """As :func:`tvm_ios.graph.merged_weights.merged_weights`, but constants of the dialect."""
         raise NotImplementedError
 
     def _outline(self, unit: int) -> Made:

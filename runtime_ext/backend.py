@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from runtime_ext.device import NO_CONSTANTS, Device, Function
-from runtime_ext.machine import host_target
-from tvm_ios.array_files import Array
+from runtime_ext.machine.this_machine import host_target
 from tvm_ios.errors import UserError
-from tvm_ios.program import Program
+from tvm_ios.files.array_files import Array
+from tvm_ios.measuring.device import NO_CONSTANTS, Device, Function
+from tvm_ios.program.program import Program
 
 if TYPE_CHECKING:
+    from runtime_ext.cpu.compiler import KernelCompiler
     from runtime_ext.cuda.compiler import CudaKernelCompiler
-    from runtime_ext.kernels.library import KernelCompiler
 
 #: What to do without the GPU that something is compiled for.
 _WITHOUT_GPU = "give --cost a device or a log, or make a bundle and run it there"
@@ -102,8 +102,8 @@ def backend(
         raise UserError("cuDNN is for NVIDIA GPUs: give --target cuda, or leave out --cudnn")
     if precision not in ("", "float32"):
         raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
-    from runtime_ext.cpu_device import CpuDevice
-    from runtime_ext.kernels.library import KernelCompiler
+    from runtime_ext.cpu.compiler import KernelCompiler
+    from runtime_ext.cpu.device import CpuDevice
 
     compiler = KernelCompiler(target or host_target(lanes), lanes, cache, database=database)
     return Backend(compiler, CpuDevice(lanes), "native", True)
@@ -126,8 +126,8 @@ def _cuda(
     database: Path | None,
     wanted: bool | None,
 ) -> Backend:
-    from runtime_ext.cuda import cudnn
     from runtime_ext.cuda.compiler import CudaKernelCompiler
+    from runtime_ext.cuda.nvidia import cudnn
 
     device = cuda_device(arch, lanes)
     here = not isinstance(device, AbsentGpu)
@@ -153,8 +153,8 @@ def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
     otherwise
         What to do without it, for the refusal to measure.
     """
-    from runtime_ext.cuda.driver import CudaError, open_device, runs_on
     from runtime_ext.cuda.measure import Gpu
+    from runtime_ext.cuda.nvidia.driver import CudaError, open_device, runs_on
 
     try:
         found = open_device()

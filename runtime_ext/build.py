@@ -9,23 +9,23 @@ import numpy as np
 import tvm
 
 from runtime_ext.backend import backend
-from runtime_ext.buffers import content_key
-from runtime_ext.built_model import BuiltModel
-from runtime_ext.kernels.compiled_unit import CompiledUnit
-from runtime_ext.machine import available_lanes, cache_folder
-from runtime_ext.ports import ports
-from tvm_ios.arena.planner import plan_lane_memory, plan_memory
+from runtime_ext.execution.buffers import content_key
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.ports import ports
+from runtime_ext.machine.this_machine import available_lanes, cache_folder
 from tvm_ios.errors import UserError
-from tvm_ios.lower import lower_stages, recorded_latency
-from tvm_ios.program import UnitCode
-from tvm_ios.program_builder import ConstantName
+from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
+from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.program.lower import lower_stages, recorded_latency
+from tvm_ios.program.program import UnitCode
+from tvm_ios.program.program_builder import ConstantName
 from tvm_ios.progress import Steps
-from tvm_ios.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage
 
 if TYPE_CHECKING:
-    from runtime_ext.kernels.unit import UnitSource
-    from runtime_ext.kernels.unit_compiler import UnitCompiler
     from runtime_ext.scheduled_module import ScheduledModule
+    from runtime_ext.units.unit import UnitSource
+    from runtime_ext.units.unit_compiler import UnitCompiler
 
 Array = np.ndarray[Any, Any]
 
@@ -69,8 +69,8 @@ def build(
 
         return build_relay(module, target=target, lanes=lanes, name=name)
     # The TVM that has Relay lacks what these import.
-    from runtime_ext.in_place import arrange
     from runtime_ext.scheduled_module import read_scheduled_module
+    from runtime_ext.units.in_place import arrange
 
     lanes = lanes or available_lanes()
     compiler = compiler or backend(target, lanes, cache_folder() / "kernels").compiler

@@ -21,7 +21,7 @@ import numpy as np
 
 from runtime_ext.child_process import end_with_parent
 from tvm_ios.errors import UserError
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 
 Array = np.ndarray[Any, Any]
 
@@ -193,7 +193,7 @@ def machine_outputs(result: Any) -> list[Array]:
 
 def _main(file: str, parent: int) -> None:
     end_with_parent(parent)
-    from runtime_ext.executable import load
+    from runtime_ext.execution.executable import load
 
     task = json.loads(Path(file).read_text())
     runners: dict[str, Callable[[], Any]] = {}

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.executable import load
-from runtime_ext.hardware import last_level_cache
-from runtime_ext.package import ExecutableError
-from runtime_ext.peak import measured_peak
+from runtime_ext.execution.executable import load
+from runtime_ext.execution.package import ExecutableError
+from runtime_ext.machine.hardware import last_level_cache
+from runtime_ext.machine.peak import measured_peak
 from tvm_ios.explain.advice import advise
 from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
 from tvm_ios.explain.hot_units import HotUnits, hot_units
 from tvm_ios.explain.tasks import find_work
 from tvm_ios.explain.timeline import Timeline, read_timeline
-from tvm_ios.program import Program
-from tvm_ios.schedule import Schedule, Strategy
-from tvm_ios.search.policies import POLICIES
+from tvm_ios.ios.strategies import POLICIES
+from tvm_ios.program.program import Program
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     Parameters
     ----------
     path
-        What :meth:`runtime_ext.executable.Executable.save` wrote.
+        What :meth:`runtime_ext.execution.executable.Executable.save` wrote.
     repeat
         Runs to profile. Each block's numbers are medians over the tenth of them in which it was
         fastest.

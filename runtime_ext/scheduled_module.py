@@ -19,10 +19,10 @@ from runtime_ext.ir_form import (
     UNIT,
     ModuleError,
 )
-from runtime_ext.kernels.tir_calls import with_tir
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.placement import Placement
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from runtime_ext.units.tir_calls import with_tir
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime_ext.machine import LEVELS, host_target
+from runtime_ext.machine.this_machine import LEVELS, host_target
 from tvm_ios.errors import UserError
 
 

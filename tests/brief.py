@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from runtime_ext import contest, cpu_device
+from runtime_ext import contest
+from runtime_ext.cpu import device as cpu_device
 
 #: The fewest that have an interval.
 _ROUNDS = 6

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tvm_ios.graph import bits
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 if TYPE_CHECKING:
     from relay_passes.prepare import Prepared

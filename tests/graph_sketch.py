@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 
 CHANNELS = 4
 SHAPE = (1, CHANNELS, 8, 8)

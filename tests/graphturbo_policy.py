@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_passes.instance_schedule import unroll_schedule
+from relay_passes.instances.apply import unroll_schedule
 from relay_passes.prepare import Prepared
 from tvm_ios.graphturbo.instances import Instances
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)

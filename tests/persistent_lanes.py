@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tvm_ios.persistent import PersistentProgram
-from tvm_ios.program import Launch, Program, Wait
+from tvm_ios.program.persistent import PersistentProgram
+from tvm_ios.program.program import Launch, Program, Wait
 
 
 def program_of(persistent: PersistentProgram) -> Program:

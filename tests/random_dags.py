@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from tvm_ios.graph import Operator, OpGraph, Tensor, bits
-from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Schedule, Stage
-from tvm_ios.search.rammer import co_schedule, with_placements
-from tvm_ios.search.rprogram import RProgram
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor, bits
+from tvm_ios.rammer.rprogram import RProgram
+from tvm_ios.rammer.wavefront import co_schedule, with_placements
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Schedule, Stage
 
 
 @st.composite

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tvm_ios.graph import Operator, OpGraph, Tensor, bits
-from tvm_ios.placement import Placement, Share
-from tvm_ios.program import BufferType, PhaseCall, UnitCode
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor, bits
+from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.schedule.placement import Placement, Share
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 LENGTH = 12
 VECTOR = BufferType((LENGTH,), "int64")

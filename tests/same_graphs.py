@@ -9,10 +9,10 @@ import numpy as np
 from onnx_sketch import Sketch
 
 from relay_passes.prepare import prepare
-from tvm_ios.graph import OpGraph
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.units import form_units
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
 
 
 def require_same_graphs(model: Any, import_onnx: Callable[[Any], Any]) -> OpGraph:

@@ -11,11 +11,11 @@ from onnx_sketch import Sketch
 
 from relay_passes import MemorySchedule
 from relay_passes.prepare import apply_schedule, prepare
-from tvm_ios.graph import OpGraph
-from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.schedule import UNROLLED_FROM, Schedule, Stage, Strategy
-from tvm_ios.units import form_units
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, Stage, Strategy
 
 #: The numbers of the units that a call computes, and its stage and group.
 Place = tuple[tuple[int, ...], int, int]

@@ -12,13 +12,13 @@ from onnx_sketch import relative_error
 from onnx_sketch import run as run_onnxruntime
 
 from relay_passes import MeasuringOptions
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 from tvm_ios.api import load_units, optimize
 from tvm_ios.errors import UserError
-from tvm_ios.models import ModelError, load_onnx
-from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.search.endings import Pruning
-from tvm_ios.search.lazy import Budget
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.models.load import ModelError, load_onnx
+from tvm_ios.policies.baselines import sequential_schedule
 
 LIMITS = {"lanes": 2, "pruning": Pruning(2, 3), "budget": Budget(4)}
 

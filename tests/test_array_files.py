@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tvm_ios.array_files import ArrayFileError, read_arrays, write_arrays
+from tvm_ios.files.array_files import ArrayFileError, read_arrays, write_arrays
 
 ARRAYS = {"file": np.arange(6.0).reshape(2, 3), "a/b.0": np.ones((), bool), "x": np.zeros(3)}
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.bench import NetworkResult, geometric_means
-from tvm_ios.bench_document import BenchDocument
+from tvm_ios.bench.bench import NetworkResult, geometric_means
+from tvm_ios.bench.document import BenchDocument
+from tvm_ios.contest.paired import PairedRatio
 from tvm_ios.errors import UserError
-from tvm_ios.paired import PairedRatio
 
 MACHINE = {"processor": "a CPU", "lanes": 2, "versions": {"torch": "1"}, "date": "today"}
 SETTINGS = {"against": ["torch"], "rounds": 6}

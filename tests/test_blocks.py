@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_ios import zoo
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.units import form_units
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
 
 
 def crossing(graph: OpGraph, below: int) -> int:

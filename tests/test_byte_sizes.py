@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.byte_sizes import ByteSizeError, kib, parse_bytes
+from tvm_ios.files.byte_sizes import ByteSizeError, kib, parse_bytes
 
 
 @pytest.mark.parametrize(

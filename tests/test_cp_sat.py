@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from ortools.sat.python import cp_model
 
-from tvm_ios.cp_sat import solve_by_cp_sat
+from tvm_ios.solvers.cp_sat import solve_by_cp_sat
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from tvm_ios.cli import app
-from tvm_ios.models import load_onnx
+from tvm_ios.models.load import load_onnx
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = typer.main.get_group(app).commands
@@ -96,7 +96,7 @@ from brief import shorten
 shorten()
 import numpy as np
 from tvm_ios.cli.help_pages import PAGES
-from tvm_ios.models import load_onnx
+from tvm_ios.models.load import load_onnx
 from relay_passes.relax.importer import import_onnx
 model = load_onnx("inception_block")
 mod = import_onnx(model)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.files import require_writable, temporary_folder, write_atomically
+from tvm_ios.files.atomic import require_writable, temporary_folder, write_atomically
 
 
 def test_writes_and_makes_folders(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 with temporary_folder(Path(sys.argv[1]), ".out.") as folder:
     (folder / "half").write_text("of a file")
     os.kill(os.getpid(), int(sys.argv[2]))
@@ -187,7 +187,7 @@ def test_a_full_disk_is_named_and_leaves_the_old_content(tmp_path: Path) -> None
     script = """
 import resource, sys
 from pathlib import Path
-from tvm_ios.files import write_atomically
+from tvm_ios.files.atomic import write_atomically
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     write_atomically(Path(sys.argv[1]), bytes(2000))

@@ -12,9 +12,9 @@ from graph_sketch import GraphSketch, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.first_difference import describe, first_difference
-from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import Schedule, ScheduleError, sequential_stages
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.schedule.first_difference import describe, first_difference
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, sequential_stages
 
 
 def network(kernel: int = 3, last: str = "relu", side: int = 0, inputs: int = 1) -> OpGraph:

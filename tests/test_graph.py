@@ -12,7 +12,7 @@ from graph_sketch import GraphSketch, graphs
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tvm_ios.graph import GraphError, Operator, OpGraph, Tensor, bits, mask_of
+from tvm_ios.graph.op_graph import GraphError, Operator, OpGraph, Tensor, bits, mask_of
 
 masks = st.integers(0, 1 << 90)
 

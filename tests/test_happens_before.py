@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_units import VECTOR
 
-from tvm_ios.happens_before import RaceError, check_races, ordered_launches
-from tvm_ios.program import Buffer, Launch, Program, Role, Wait
+from tvm_ios.program.happens_before import RaceError, check_races, ordered_launches
+from tvm_ios.program.program import Buffer, Launch, Program, Role, Wait
 
 
 @dataclass(frozen=True)

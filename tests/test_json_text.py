@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.json_text import JsonError, json_object, natural, naturals
+from tvm_ios.files.json_text import JsonError, json_object, natural, naturals
 
 
 @pytest.mark.parametrize(

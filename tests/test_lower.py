@@ -6,13 +6,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from random_units import VECTOR, Case, cases
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.happens_before import RaceError, check_races, ordered_launches
-from tvm_ios.lower import lower, lower_stages, recorded_latency
-from tvm_ios.placement import Share
-from tvm_ios.program import BufferType, Launch, PhaseCall, Program, Role, UnitCode, Wait
-from tvm_ios.program_builder import LoweringError, tensor_names
-from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.program.happens_before import RaceError, check_races, ordered_launches
+from tvm_ios.program.lower import lower, lower_stages, recorded_latency
+from tvm_ios.program.program import BufferType, Launch, PhaseCall, Program, Role, UnitCode, Wait
+from tvm_ios.program.program_builder import LoweringError, tensor_names
+from tvm_ios.schedule.placement import Share
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
 
 def chain(*edges: tuple[int, ...], inputs: int = 1) -> OpGraph:

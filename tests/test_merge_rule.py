@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.merge_rule import mergeable, plan_merge
+from tvm_ios.graph.merge_rule import mergeable, plan_merge
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 
 Conv = tuple[tuple[int, int], tuple[int, int, int, int]]  # kernel, pads
 

@@ -13,9 +13,9 @@ from graph_sketch import GraphSketch
 from onnx import numpy_helper
 from onnx_sketch import Sketch, relative_error, run
 
-from tvm_ios.graph import GraphError
-from tvm_ios.models import Form, ModelError, form_of, load_blocks, load_graph, load_onnx
-from tvm_ios.units import form_units
+from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.units import form_units
+from tvm_ios.models.load import Form, ModelError, form_of, load_blocks, load_graph, load_onnx
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 

@@ -13,14 +13,14 @@ import pytest
 from relay_passes import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.models import load_onnx
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.schedule import Schedule, Stage, Strategy
-from tvm_ios.search.baselines import greedy_schedule
-from tvm_ios.units import form_units
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.units import form_units
+from tvm_ios.models.load import load_onnx
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.baselines import greedy_schedule
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 from tvm_ios.zoo.unet import build_unet
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.devices import load_device
-from tvm_ios.occupancy import (
+from tvm_ios.devices.device import load_device
+from tvm_ios.devices.occupancy import (
     Footprint,
     OccupancyError,
     multiprocessor_of,

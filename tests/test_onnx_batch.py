@@ -7,10 +7,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from tvm_ios import zoo
-from tvm_ios.models import load_graph, load_onnx
-from tvm_ios.onnx_batch import BatchError, with_batch
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.units import form_units
+from tvm_ios.graph.units import form_units
+from tvm_ios.models.load import load_graph, load_onnx
+from tvm_ios.onnx.batch import BatchError, with_batch
+from tvm_ios.onnx.graph import graph_from_onnx
 
 
 @pytest.mark.parametrize("name", ["inception_block", "nasnet_cell", "several_outputs"])

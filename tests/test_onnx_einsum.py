@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_sketch import Sketch, kinds, relative_error, run
 
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.onnx.simplify import simplify
 
 
 def einsum(

@@ -13,9 +13,9 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_sketch import Sketch, relative_error, run
 
-from tvm_ios import onnx_file
-from tvm_ios.models import load_onnx
-from tvm_ios.onnx_file import ModelError, read_onnx
+from tvm_ios.models.load import load_onnx
+from tvm_ios.onnx import file as onnx_file
+from tvm_ios.onnx.file import ModelError, read_onnx
 
 
 def small() -> Any:

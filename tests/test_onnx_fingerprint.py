@@ -7,10 +7,10 @@ import onnx
 import pytest
 
 from tvm_ios import zoo
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.units import form_units
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
 
 
 def rename_and_reorder(model: Any, seed: int) -> Any:

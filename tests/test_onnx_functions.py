@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_sketch import Sketch, kinds, relative_error, run, run_on
 
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.onnx.simplify import simplify
 
 
 def require_same(model: Any, kind: str) -> Any:

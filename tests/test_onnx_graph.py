@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 from onnx_sketch import Sketch
 
 from tvm_ios import zoo
-from tvm_ios.graph import GraphError, OpGraph
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
 
 
 def only(build: Callable[[Sketch], Any], *shape: int, opset: int = 17) -> tuple[Any, ...]:

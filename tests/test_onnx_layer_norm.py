@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx_sketch import Sketch, kinds, relative_error, run
 
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.onnx.simplify import simplify
 
 SHAPE = (2, 5, 6)
 

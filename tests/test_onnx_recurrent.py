@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from onnx_sketch import Sketch, kinds, relative_error, run, run_on
 
-from tvm_ios.graph import GraphError
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.units import form_units
+from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
 
 STEPS, BATCH, FEATURES, HIDDEN = 4, 2, 5, 3
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from onnx_sketch import Sketch, kinds, relative_error, run
 
-from tvm_ios.graph import GraphError
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
 
 
 def resized(kind: str, opset: int, factor: float, **attributes: Any) -> Any:

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 from onnx_sketch import Sketch, kinds, relative_error, run, run_on
 
 from tvm_ios import zoo
-from tvm_ios.input_shapes import InputShapeError
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.models.input_shapes import InputShapeError
+from tvm_ios.onnx.simplify import simplify
 
 
 def conv_norm(s: Sketch) -> str:

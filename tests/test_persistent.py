@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from persistent_lanes import program_of
 from random_units import Case, graphs, placements, random_inputs, unit_codes, unit_constants
 
-from runtime_ext.session import Session
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.happens_before import check_races
-from tvm_ios.lower import lower
-from tvm_ios.persistent import PersistentProgram
-from tvm_ios.persistent_lowering import lower_persistent
-from tvm_ios.placement import Share
-from tvm_ios.program import BufferType, Launch, PhaseCall, Role, UnitCode, Wait
-from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Schedule, Stage, Strategy
-from tvm_ios.search.rammer import co_schedule
-from tvm_ios.step_table import StepTable, StepWait, tabulate
+from runtime_ext.execution.session import Session
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.lower import lower
+from tvm_ios.program.persistent import PersistentProgram
+from tvm_ios.program.persistent_lowering import lower_persistent
+from tvm_ios.program.program import BufferType, Launch, PhaseCall, Role, UnitCode, Wait
+from tvm_ios.program.step_table import StepTable, StepWait, tabulate
+from tvm_ios.rammer.wavefront import co_schedule
+from tvm_ios.schedule.placement import Share
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 LANES = 4
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from graph_sketch import GraphSketch
 
-from tvm_ios.graph import OpGraph
-from tvm_ios.placement import Placement, Share, fault_of
-from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.schedule.placement import Placement, Share, fault_of
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
 
 
 def diamond() -> OpGraph:

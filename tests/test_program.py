@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_units import VECTOR, Case, cases
 
-from tvm_ios.happens_before import check_races
-from tvm_ios.lower import lower
-from tvm_ios.program import Buffer, KernelUse, Launch, Program, ProgramError, Role, Wait
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, ProgramError, Role, Wait
 
 BUFFERS = (Buffer("x", VECTOR, Role.INTERMEDIATE),)
 LAUNCH = Launch(0, (0,), 0, 4, 0)

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx_sketch import Sketch, kinds, relative_error, run
 
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.random_weights import randomize_constant_weights
+from tvm_ios.models.random_weights import randomize_constant_weights
+from tvm_ios.onnx.simplify import simplify
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from graph_sketch import CHANNELS, GraphSketch
 
 from tvm_ios import zoo
-from tvm_ios.graph import Operator, Tensor
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.units import form_units
+from tvm_ios.graph.op_graph import Operator, Tensor
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
 
 CELL = "split+sigmoid+sigmoid+multiply+sigmoid+tanh+multiply+add+tanh+multiply"
 

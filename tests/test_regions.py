@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.happens_before import RaceError, check_races
-from tvm_ios.lower import lower
-from tvm_ios.program import (
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.program.happens_before import RaceError, check_races
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import (
     Buffer,
     BufferType,
     Launch,
@@ -19,8 +19,8 @@ from tvm_ios.program import (
     UnitCode,
     Wait,
 )
-from tvm_ios.regions import regions_of
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.program.regions import regions_of
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 WHOLE = BufferType((2, 10))
 NARROW = BufferType((2, 4))

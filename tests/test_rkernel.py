@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tvm_ios.rkernel import RKernel, fastest, most_efficient
+from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient
 
 
 def kernel(name: str, seconds: float, work: float) -> RKernel:

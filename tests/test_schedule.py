@@ -13,9 +13,9 @@ from graph_sketch import GraphSketch, graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.placement import Share
-from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.schedule.placement import Share
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
 
 CONCURRENT, MERGE = Strategy.CONCURRENT, Strategy.MERGE
 

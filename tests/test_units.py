@@ -8,9 +8,9 @@ from graph_sketch import CHANNELS, GraphSketch, graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_ios.graph import GraphError, OpGraph
-from tvm_ios.unit_rule import default_rule
-from tvm_ios.units import form_units
+from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.graph.unit_rule import default_rule
+from tvm_ios.graph.units import form_units
 
 
 def separables(s: GraphSketch) -> int:

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from random_dags import graph_of
 
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.verdict import (
+from tvm_ios.contest.verdict import (
     PolicyResult,
     VerificationError,
     compare_outputs,
@@ -20,6 +18,8 @@ from tvm_ios.verdict import (
     most_promising,
     policy_results,
 )
+from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 
 def best_of(**ratios: float) -> str:

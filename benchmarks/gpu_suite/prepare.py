@@ -19,7 +19,7 @@ from pathlib import Path
 from gpu_suite.measure import BUNDLES, CHECKS, PACKAGES, TVM_RUNTIME, WHEELS, WORK
 from gpu_suite.slices import LANES, Kind, Slice
 from runtime_ext.bundle.contents import ABOUT, FORMAT, VERSION
-from tvm_ios.json_text import json_object
+from tvm_ios.files.json_text import json_object
 
 _ROOT = Path(__file__).parents[2]
 #: What the GPU machine lacks, which has a bare Python.
@@ -144,7 +144,7 @@ def _pack(archive: Path, content: dict[str, Path]) -> None:
 def _copy_code(suite: Path) -> None:
     """Our code of now, for all bundles and for the tests, and the tests themselves."""
     from runtime_ext.bundle.sources import copy_sources, modules_of
-    from runtime_ext.native_executor import native_library_path
+    from runtime_ext.execution.native_executor import native_library_path
 
     packages, checks = suite / PACKAGES, suite / CHECKS
     for folder in (packages, checks):

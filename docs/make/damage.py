@@ -128,8 +128,8 @@ def split(
 def merge_unevenly() -> None:
     """A model, and a schedule that merges two units of which instances need different rows."""
     from tvm_ios.api import load_units
-    from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
-    from tvm_ios.schedule import Schedule, Stage, Strategy
+    from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
+    from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
     model(
         "(float[1, 1, 8, 8] x) => (float[1, 1, 8, 8] y)"
@@ -148,7 +148,7 @@ def seal(change: Callable[[Any], object], name: str = "meta.json") -> Callable[[
     """Change a file of the executable, and make its checksums right again."""
 
     def damage() -> None:
-        from runtime_ext.package import meta_checksum
+        from runtime_ext.execution.package import meta_checksum
 
         edit(f"out/{name}", change)()
         meta = json.loads(Path("out/meta.json").read_text())
@@ -207,7 +207,7 @@ def forget_buffer(plan: Any) -> None:
 
 def better_cpu() -> None:
     """An executable for all features that a CPU can have."""
-    from runtime_ext.cpu_features import missing_features
+    from runtime_ext.machine.cpu_features import missing_features
 
     known = ("amx-bf16", "amx-int8", "avx512fp16", "avxvnni")
     missing = missing_features(known)
@@ -239,8 +239,8 @@ def log(**changes: str) -> Callable[[], object]:
     def write() -> None:
         import tvm
 
-        from runtime_ext.machine import device_name, host_target
-        from tvm_ios.cost.log import LogHeader, MeasurementLog
+        from runtime_ext.machine.this_machine import device_name, host_target
+        from tvm_ios.costs.log import LogHeader, MeasurementLog
 
         header = LogHeader(device_name(2), str(host_target(2)), tvm.__version__)
         path = Path("log.jsonl").absolute()
@@ -289,7 +289,7 @@ def by_cudnn() -> None:
     from convolutions import buffers_of, convolution
     from cuda_executables import executable
 
-    from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role
+    from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role
 
     call = convolution((1, 4, 6, 6), 8)
     image, weight, result = buffers_of(call)

@@ -159,7 +159,7 @@ def _full_disk() -> Iterator[None]:
 
 
 def _normalised(said: str, place: Path) -> str:
-    from runtime_ext.machine import processor
+    from runtime_ext.machine.this_machine import processor
 
     said = said.removeprefix("tvm-ios: ")
     for old, new in (

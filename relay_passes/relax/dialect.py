@@ -26,15 +26,15 @@ def _measured_search() -> Any:
 
 
 def _tune(*arguments: Any, **options: Any) -> Any:
-    from relay_passes.tuning import tune_model
+    from tvm_ios.api.tuning.relax import tune_model
 
     return tune_model(*arguments, **options)
 
 
 def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
-    from runtime_ext.machine import host_target
-    from runtime_ext.tvm_baseline import compile_baseline
+    from runtime_ext.machine.this_machine import host_target
+    from runtime_ext.peers.tvm_baseline import compile_baseline
 
     target, tuned = options.resolved_target, options.database
     if cuda_arch(target) is not None:

@@ -14,7 +14,7 @@ from relay_passes.relax.bindings import leaves, static_shape, substitute
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.lrn import emit_lrn
 from relay_passes.relax.merge import emit_stacked
-from tvm_ios.merge_rule import MergePlan
+from tvm_ios.graph.merge_rule import MergePlan
 
 
 def rewrite_main(module: tvm.IRModule, extraction: Extraction, body: Body) -> tvm.IRModule:

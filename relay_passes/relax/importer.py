@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from relay_passes.dialect import DialectError
 from relay_passes.relax.canonicalise import canonicalise
 from runtime_ext.ir_form import OUTPUT_NAMES
-from tvm_ios.onnx_file import node_text
+from tvm_ios.onnx.file import node_text
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
@@ -24,7 +24,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     Parameters
     ----------
     model
-        What :func:`tvm_ios.onnx_simplify.simplify` returned.
+        What :func:`tvm_ios.onnx.simplify.simplify` returned.
 
     Raises
     ------

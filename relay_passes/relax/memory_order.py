@@ -12,9 +12,9 @@ from relay_passes.relax.extract import extract
 from relay_passes.relax.reorder import reorder
 from relay_passes.reordering import Reordering
 from runtime_ext.scheduled_module import STAGE, read_scheduled_module
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.operators import with_biases
-from tvm_ios.schedule import Stage
+from tvm_ios.schedule.schedule import Stage
 
 
 def operators_of(module: tvm.IRModule) -> Reordering:

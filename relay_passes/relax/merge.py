@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_ios.merge_rule import MergePlan
+from tvm_ios.graph.merge_rule import MergePlan
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": relax.op.nn.relu,

@@ -1,4 +1,4 @@
-"""Relax operators in the vocabulary of :mod:`tvm_ios.operators`: kind and attributes of a call."""
+"""Relax operators in canonical kinds: kind and attributes of a call."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from relay_passes.relax.lrn import emit_lrn
 from relay_passes.relax.merge import emit_merged
 from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
 from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
-from tvm_ios.merge_rule import MergePlan
-from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.graph.merge_rule import MergePlan
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
 class Outliner(UnitOutliner[UnitFunction]):

@@ -9,8 +9,8 @@ import tvm_ffi
 from tvm.ir import GenericConst
 
 from relay_passes.relax.fold_constants import constant
-from runtime_ext.buffers import content_key
 from runtime_ext.bundle.weights import Draw
+from runtime_ext.execution.buffers import content_key
 
 
 def redraw_weights(module: tvm.IRModule, seed: int) -> tuple[tvm.IRModule, dict[str, Draw]]:

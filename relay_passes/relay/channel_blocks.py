@@ -28,7 +28,7 @@ from relay_passes.relay.blocked_convolutions import (
 from relay_passes.relay.expressions import arguments, operator_name, post_order, static_shape
 from relay_passes.relay.transforms import transform_of
 from runtime_ext.relay.tuning_log import AutotvmLog
-from tvm_ios.search.pbqp import ChoiceProblem, Costs, cheapest
+from tvm_ios.solvers.pbqp import ChoiceProblem, Costs, cheapest
 
 #: What a transform costs on one thread: seconds to begin, and bytes a second that are read and
 #: written, from or to whole channels and between blocks. TVM's took 6 to 50 and 17 to 80 GB/s.

@@ -36,7 +36,7 @@ def _measured_search() -> Any:
 
 
 def _tune(*arguments: Any, **options: Any) -> Any:
-    from relay_passes.relay.tuning import tune_model
+    from tvm_ios.api.tuning.relay import tune_model
 
     return tune_model(*arguments, **options)
 

@@ -22,7 +22,7 @@ from relay_passes.relay.expressions import (
 )
 from relay_passes.relay.extract import Extraction
 from relay_passes.relay.merge import stacked
-from tvm_ios.merge_rule import MergePlan
+from tvm_ios.graph.merge_rule import MergePlan
 
 #: What pads, and which of its attributes are kept.
 _WINDOW = ("strides", "dilation", "layout", "out_layout", "ceil_mode", "pool_size")

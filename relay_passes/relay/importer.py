@@ -24,7 +24,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     Parameters
     ----------
     model
-        What :func:`tvm_ios.onnx_simplify.simplify` returned.
+        What :func:`tvm_ios.onnx.simplify.simplify` returned.
 
     Raises
     ------

@@ -17,22 +17,22 @@ from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
 from runtime_ext.backend import cuda_arch, cuda_device
-from runtime_ext.built_model import BuiltModel
-from runtime_ext.cpu_device import CpuDevice
-from runtime_ext.log_use import LogUse
+from runtime_ext.cpu.device import CpuDevice
+from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.relay.build import build
 from runtime_ext.relay.in_place import Arrangement, arrange
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
-from tvm_ios.cost.log import MeasurementLog
+from runtime_ext.tuning.log_use import LogUse
+from tvm_ios.costs.log import MeasurementLog
 from tvm_ios.errors import UserError
+from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.ios.lazy import LazyStatistics
+from tvm_ios.ios.network import SearchStatistics
+from tvm_ios.ios.strategies import POLICIES
 from tvm_ios.progress import Progress, Steps
-from tvm_ios.schedule import Schedule, Strategy
-from tvm_ios.search.down_sets import SearchError
-from tvm_ios.search.lazy import LazyStatistics
-from tvm_ios.search.network import SearchStatistics
-from tvm_ios.search.policies import POLICIES
-from tvm_ios.search.rammer import RAMMER
+from tvm_ios.rammer.wavefront import RAMMER
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
 class MeasuredRelaySearch(ModuleSearch):
@@ -75,7 +75,7 @@ class MeasuredRelaySearch(ModuleSearch):
     def recorded_schedule(
         self, policy: str, known: MeasurementLog, memory_budget: int | None = None
     ) -> tuple[Schedule, SearchStatistics | None]:
-        """As of :class:`runtime_ext.stage_search.StageSearch`; refuses what :meth:`schedule` does.
+        """As of the base class; refuses what :meth:`schedule` does.
 
         Raises
         ------

@@ -14,9 +14,9 @@ from relay_passes.prepare import apply_schedule, prepare_canonical
 from relay_passes.relay.expressions import arguments, shape_of_type, with_main
 from relay_passes.reordering import Reordering
 from runtime_ext.ir_form import CALLS, ModuleError
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 
 def operators_of(module: tvm.IRModule) -> Reordering:

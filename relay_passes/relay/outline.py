@@ -20,9 +20,9 @@ from relay_passes.relay.merge import merged_function
 from relay_passes.relay.transforms import Border, Transform
 from relay_passes.unit_outliner import Array, UnitOutliner
 from runtime_ext.ir_form import CALLS
-from tvm_ios.graph import OpGraph
-from tvm_ios.merge_rule import MergePlan
-from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.graph.merge_rule import MergePlan
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
 class Outliner(UnitOutliner[RelayUnitFunction]):

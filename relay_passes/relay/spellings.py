@@ -17,7 +17,7 @@ from relay_passes.relay.expressions import (
     static_shape,
 )
 from relay_passes.same_attributes import ints
-from tvm_ios.graph import AttrValue
+from tvm_ios.graph.op_graph import AttrValue
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Spelling:
     Attributes
     ----------
     kind, attrs
-        As in :mod:`tvm_ios.operators`.
+        As in :mod:`tvm_ios.graph.operators`.
     reads
         The expressions that are its inputs.
     calls

@@ -13,20 +13,20 @@ from tvm import relay
 
 from relay_passes.relay.kernels import RelayUnitFunction
 from relay_passes.relay.outline import bind_kernels
-from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
-from runtime_ext.kernels.transform import ParamTransform
 from runtime_ext.relay.executor_graph import read_executor_graph
 from runtime_ext.relay.in_place import code_in_place
 from runtime_ext.relay.library import RelayLibrary, Sliced, build_library
 from runtime_ext.relay.tuning_log import AutotvmLog
-from tvm_ios.program import UnitCode
+from tvm_ios.program.compiled_unit import CompiledUnit, ConstantUse
+from tvm_ios.program.constant_transform import ParamTransform
+from tvm_ios.program.program import UnitCode
 from tvm_ios.progress import Steps
 
 _COMMENT = re.compile(r"/\*.*?\*/")
 
 
 class RelayKernels:
-    """Builds units, each once; see :class:`runtime_ext.device.Kernels`.
+    """Builds units, each once; see :class:`tvm_ios.measuring.device.Kernels`.
 
     Parameters
     ----------

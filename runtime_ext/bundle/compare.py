@@ -14,13 +14,8 @@ from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.place import Place, RunningSession
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.contest import Rules, hold_contest
-from runtime_ext.device import UnfusedError
-from runtime_ext.measure import StageTimer
-from tvm_ios.errors import UserError
-from tvm_ios.paired import PairedRatio
-from tvm_ios.progress import Progress
-from tvm_ios.schedule import Schedule
-from tvm_ios.verdict import (
+from tvm_ios.contest.paired import PairedRatio
+from tvm_ios.contest.verdict import (
     PolicyResult,
     compare_outputs,
     first_with_equal_schedule,
@@ -28,6 +23,11 @@ from tvm_ios.verdict import (
     most_promising,
     policy_results,
 )
+from tvm_ios.errors import UserError
+from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.progress import Progress
+from tvm_ios.schedule.schedule import Schedule
 
 _RULES = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
 _ELSEWHERE = Rules(rounds=40, seconds=6.0, warm_up=1)

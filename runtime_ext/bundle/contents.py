@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import FILE as WEIGHTS
 from runtime_ext.bundle.weights import Weights, load_weights
-from tvm_ios.array_files import Array, read_arrays
 from tvm_ios.errors import UserError
-from tvm_ios.graph import OpGraph
-from tvm_ios.json_text import json_object, natural, naturals
-from tvm_ios.program import Part
+from tvm_ios.files.array_files import Array, read_arrays
+from tvm_ios.files.json_text import json_object, natural, naturals
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.program import Part
 
 if TYPE_CHECKING:
     from runtime_ext.bundle.rtasks import BundledRTasks

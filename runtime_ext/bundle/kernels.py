@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.contents import Bundle, BundleError
-from runtime_ext.kernels.compiled_unit import CompiledUnit
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.progress import Steps
 
 if TYPE_CHECKING:
-    from runtime_ext.cuda.stage_fuser import StageFuser
+    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
 
 
 class BundledKernels:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 
 #: For a GPU its provider's options, by the names of peers.
 OPTIONS: Mapping[str, Mapping[str, str]] = {

@@ -18,13 +18,13 @@ from runtime_ext.bundle.place import Place
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.bundle.tvm_peer import tvm_runner
 from runtime_ext.contest import Rules, hold_contest
-from runtime_ext.measure import StageTimer
+from tvm_ios.contest.verdict import output_errors, ratio_of
 from tvm_ios.errors import UserError
-from tvm_ios.graph import OpGraph
-from tvm_ios.json_text import json_object
+from tvm_ios.files.json_text import json_object
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
-from tvm_ios.schedule import Schedule
-from tvm_ios.verdict import output_errors, ratio_of
+from tvm_ios.schedule.schedule import Schedule
 
 #: TVM's own build, on its virtual machine.
 TVM = "tvm"
@@ -112,7 +112,7 @@ def _peer(bundle: Bundle, name: str, lanes: int) -> _Runner:
     given = [torch.from_numpy(value) for value in bundle.reference_inputs.values()]
     if name == TVM:
         return tvm_runner(bundle, given)
-    from runtime_ext.torch_import.graph_network import graph_network
+    from runtime_ext.peers.torch_import.graph_network import graph_network
 
     data = json_object((bundle.folder / OPERATORS).read_bytes())
     constants = {int(t): bundle.weights[key] for t, key in data["constants"]}

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime_ext.bundle.contents import KERNELS, Bundle, BundleError
-from runtime_ext.device import Device
-from tvm_ios.array_files import Array
-from tvm_ios.memory_plan import MemoryPlan
-from tvm_ios.program import Program
+from tvm_ios.files.array_files import Array
+from tvm_ios.measuring.device import Device
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Program
 
 if TYPE_CHECKING:
-    from runtime_ext.cuda.stage_fuser import StageFuser
-    from runtime_ext.ports import Port
+    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+    from runtime_ext.execution.ports import Port
 
 
 class RunningSession(Protocol):
@@ -110,10 +110,10 @@ def _open_cpu(bundle: Bundle, lanes: int | None) -> Place:
         raise BundleError(
             f"running this bundle needs the Python package apache-tvm-ffi=={wanted}: install it"
         ) from error
-    from runtime_ext.cpu_device import CpuDevice
-    from runtime_ext.cpu_features import missing_features
-    from runtime_ext.machine import available_lanes
-    from runtime_ext.session import Session
+    from runtime_ext.cpu.device import CpuDevice
+    from runtime_ext.execution.session import Session
+    from runtime_ext.machine.cpu_features import missing_features
+    from runtime_ext.machine.this_machine import available_lanes
 
     missing = missing_features(tuple(bundle.about["features"]))
     if missing:
@@ -150,12 +150,12 @@ def _open_cpu(bundle: Bundle, lanes: int | None) -> Place:
 
 def _open_cuda(bundle: Bundle, streams: int, cache: Path, with_cudnn: bool) -> Place:
     from runtime_ext.bundle.rtasks import bundle_fuser, compiler_here
-    from runtime_ext.cuda import cudnn
-    from runtime_ext.cuda.clocks import clocks
-    from runtime_ext.cuda.driver import call, open_device
     from runtime_ext.cuda.launchable import read_kernels
     from runtime_ext.cuda.measure import Gpu
-    from runtime_ext.session import Session
+    from runtime_ext.cuda.nvidia import cudnn
+    from runtime_ext.cuda.nvidia.clocks import clocks
+    from runtime_ext.cuda.nvidia.driver import call, open_device
+    from runtime_ext.execution.session import Session
 
     arch, kernels = read_kernels(bundle.folder / KERNELS)
     device = open_device()

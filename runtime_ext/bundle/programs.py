@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runtime_ext.buffers import content_key
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.place import Place, RunningSession
-from runtime_ext.kernels.compiled_unit import CompiledUnit
-from runtime_ext.measure import StageTimer
-from runtime_ext.ports import Port, ports
-from tvm_ios.arena.planner import plan_quickly
-from tvm_ios.array_files import Array
+from runtime_ext.execution.buffers import content_key
+from runtime_ext.execution.ports import Port, ports
 from tvm_ios.errors import UserError
-from tvm_ios.happens_before import check_races
-from tvm_ios.lower import lower
-from tvm_ios.merge_rule import plan_merge
-from tvm_ios.merged_weights import merged_weights
-from tvm_ios.program import Program
-from tvm_ios.program_builder import ConstantName
-from tvm_ios.schedule import Schedule, Strategy
+from tvm_ios.files.array_files import Array
+from tvm_ios.graph.merge_rule import plan_merge
+from tvm_ios.graph.merged_weights import merged_weights
+from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.program.arena.planner import plan_quickly
+from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import Program
+from tvm_ios.program.program_builder import ConstantName
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from runtime_ext.cuda.cubin_cache import CubinCache
-from runtime_ext.cuda.driver import Device as OpenedDevice
 from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvrtc import Cubin, compiler_version, has_compiler
-from runtime_ext.cuda.rtask_function import RTaskFunction
-from runtime_ext.cuda.stage_fuser import StageFuser
-from runtime_ext.device import UnfusedError
-from tvm_ios.devices import Device, device_text, load_device
-from tvm_ios.json_text import json_object, naturals
-from tvm_ios.occupancy import Footprint
+from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
+from runtime_ext.cuda.nvidia.driver import Device as OpenedDevice
+from runtime_ext.cuda.nvidia.nvrtc import Cubin, compiler_version, has_compiler
+from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
+from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from tvm_ios.devices.device import Device, device_text, load_device
+from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.files.json_text import json_object, naturals
+from tvm_ios.measuring.device import UnfusedError
 
 FILE, GPU = "rtasks.json.gz", "gpu.json"
 
@@ -108,7 +108,7 @@ def compiler_here(rtasks: BundledRTasks) -> str:
 
 
 class _Library:
-    """See :class:`runtime_ext.cuda.rtask_library.RTaskLibrary`."""
+    """See :class:`runtime_ext.cuda.persistent.rtask_library.RTaskLibrary`."""
 
     def __init__(
         self, rtasks: BundledRTasks, kernels: dict[str, Launchable], cache: CubinCache

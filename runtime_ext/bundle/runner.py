@@ -22,11 +22,11 @@ from runtime_ext.bundle.place import Place, open_place
 from runtime_ext.bundle.search import Found, bundle_search, limits_of, search_policies
 from runtime_ext.kernels.library_convolution import CUDNN
 from tvm_ios import interrupts
+from tvm_ios.contest.paired import PairedRatio
+from tvm_ios.contest.verdict import PolicyResult
 from tvm_ios.errors import UserError
-from tvm_ios.files import make_folder, write_atomically
-from tvm_ios.paired import PairedRatio
-from tvm_ios.schedule import Schedule
-from tvm_ios.verdict import PolicyResult
+from tvm_ios.files.atomic import make_folder, write_atomically
+from tvm_ios.schedule.schedule import Schedule
 
 
 def main(folder: Path, arguments: Sequence[str]) -> int:

@@ -9,16 +9,16 @@ from pathlib import Path
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.place import Place
-from runtime_ext.device import UnfusedError
-from runtime_ext.measure import StageTimer
-from runtime_ext.measured_units import MeasuredUnits
-from runtime_ext.stage_search import SearchLimits, StageSearch
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.cost.log import LogHeader, MeasurementLog
+from tvm_ios.costs.log import LogHeader, MeasurementLog
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.lazy import Budget, LazyStatistics
+from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
+from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
-from tvm_ios.schedule import Schedule
-from tvm_ios.search.endings import Pruning
-from tvm_ios.search.lazy import Budget, LazyStatistics
+from tvm_ios.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)

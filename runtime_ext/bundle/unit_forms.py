@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runtime_ext.kernels.compiled_unit import CompiledUnit, ConstantUse
-from runtime_ext.kernels.transform import ParamTransform
-from tvm_ios.json_text import natural, naturals
-from tvm_ios.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.program.compiled_unit import CompiledUnit, ConstantUse
+from tvm_ios.program.constant_transform import ParamTransform
+from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ from typing import Any
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.place import Place
 from runtime_ext.bundle.programs import bundled_program
-from runtime_ext.cuda.driver import open_device
-from runtime_ext.measure import StageTimer
+from runtime_ext.cuda.nvidia.driver import open_device
+from tvm_ios.devices.occupancy import WARP
 from tvm_ios.errors import UserError
-from tvm_ios.files import temporary_folder
-from tvm_ios.json_text import json_object
-from tvm_ios.occupancy import WARP
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.files.json_text import json_object
+from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule
 
 #: Points of a timeline.
 _POINTS = 100

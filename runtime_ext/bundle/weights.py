@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.buffers import content_key
+from runtime_ext.execution.buffers import content_key
 from tvm_ios.errors import UserError
-from tvm_ios.json_text import json_object, natural, naturals
+from tvm_ios.files.json_text import json_object, natural, naturals
 
 Array = np.ndarray[Any, Any]
 

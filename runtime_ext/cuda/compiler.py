@@ -11,34 +11,34 @@ from typing import Any, Literal
 
 import tvm
 
-from runtime_ext.cuda import gemm_tile
-from runtime_ext.cuda.build import kernels_of
-from runtime_ext.cuda.cubin_cache import CubinCache
+from runtime_ext.cpu.tilings import finer
 from runtime_ext.cuda.device import gpu_of
 from runtime_ext.cuda.gemm_space import GemmSpace
-from runtime_ext.cuda.generic import dlight_schedule, no_cuda_code
 from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.kernels import gemm_tile
+from runtime_ext.cuda.kernels.build import kernels_of
+from runtime_ext.cuda.kernels.generic import dlight_schedule, no_cuda_code
+from runtime_ext.cuda.kernels.source import cuda_target, generate
 from runtime_ext.cuda.launchable import Launchable, Work, write_kernels
-from runtime_ext.cuda.nvrtc import Cubin, compile_cubin, compiler_version, has_compiler
-from runtime_ext.cuda.rtask import rtask_function
-from runtime_ext.cuda.rtask_function import RTaskFunction
-from runtime_ext.cuda.source import cuda_target, generate
-from runtime_ext.cuda.stage_fuser import StageFuser
-from runtime_ext.device import UnfusedError
+from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
+from runtime_ext.cuda.nvidia.nvrtc import Cubin, compile_cubin, compiler_version, has_compiler
+from runtime_ext.cuda.persistent.rtask import rtask_function
+from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
+from runtime_ext.cuda.persistent.stage_fuser import StageFuser
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
-from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.kernels.tilings import finer
-from runtime_ext.kernels.transform import ParamTransform
-from runtime_ext.kernels.tuning_log import TuningLog
-from runtime_ext.kernels.unit import UnitPlan, UnitSource, different, library_plan, plan_unit
-from runtime_ext.kernels.unit_compiler import UnitCompiler, Workload
-from tvm_ios.devices import Device, largest_gpu
+from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.units.generic import Generic, Scheduled
+from runtime_ext.units.unit import UnitPlan, UnitSource, different, library_plan, plan_unit
+from runtime_ext.units.unit_compiler import UnitCompiler, Workload
+from tvm_ios.devices.device import Device, largest_gpu
+from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UserError
-from tvm_ios.json_text import json_object, natural
-from tvm_ios.occupancy import Footprint
-from tvm_ios.program import BufferType
+from tvm_ios.files.json_text import json_object, natural
+from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.program.constant_transform import ParamTransform
+from tvm_ios.program.program import BufferType
 
 #: How to store, and multiply, what the model has as float32.
 Precision = Literal["float32", "tf32", "float16"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from runtime_ext.cuda.kernel import CudaKernel
-from tvm_ios.devices import Multiprocessor, described_archs, largest_gpu
+from tvm_ios.devices.device import Multiprocessor, described_archs, largest_gpu
+from tvm_ios.devices.occupancy import resident_blocks
 from tvm_ios.errors import UserError
-from tvm_ios.occupancy import resident_blocks
 
 
 @dataclass(frozen=True, slots=True)

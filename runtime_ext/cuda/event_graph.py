@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tvm_ios.happens_before import ordered_launches
-from tvm_ios.program import Launch, Program
+from tvm_ios.program.happens_before import ordered_launches
+from tvm_ios.program.program import Launch, Program
 
 
 @dataclass(frozen=True, slots=True)

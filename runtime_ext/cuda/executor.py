@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.cudnn_convolution import BoundConvolution, CudnnLanes
-from runtime_ext.cuda.driver import CudaError, Device, call, driver, open_device
 from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
 from runtime_ext.cuda.launchable import Launchable, Work
-from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.cuda.resources import Held, Module, event, shared_module, stream
-from runtime_ext.executor import BusyError, KernelError, Span
-from tvm_ios.memory_plan import MemoryPlan
-from tvm_ios.program import Program, ProgramError
+from runtime_ext.cuda.nvidia.cudnn_convolution import BoundConvolution, CudnnLanes
+from runtime_ext.cuda.nvidia.driver import CudaError, Device, call, driver, open_device
+from runtime_ext.cuda.nvidia.memory import DeviceMemory
+from runtime_ext.cuda.nvidia.resources import Held, Module, event, shared_module, stream
+from runtime_ext.execution.executor import BusyError, KernelError, Span
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Program, ProgramError
 
 
 class CudaExecutor:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import s_tir
 
-from runtime_ext.cuda.gemm_tile import (
+from runtime_ext.cuda.kernels.gemm_tile import (
     GemmTile,
     best_tile,
     depth_of,
@@ -19,17 +19,17 @@ from runtime_ext.cuda.gemm_tile import (
     rows_of,
     tile_count,
 )
-from runtime_ext.cuda.threads import THREADS
-from runtime_ext.kernels.contraction_space import note
-from runtime_ext.kernels.contraction_workload import contraction_workload
+from runtime_ext.cuda.kernels.threads import THREADS
 from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.tuning.contraction_space import note
+from runtime_ext.tuning.contraction_workload import contraction_workload
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class GemmSpace:
-    """See :class:`runtime_ext.kernels.contraction_space.Space`; a vector is one channel.
+    """See :class:`runtime_ext.tuning.contraction_space.Space`; a vector is one channel.
 
     Parameters
     ----------

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tvm_ios.json_text import natural, naturals
-from tvm_ios.occupancy import Footprint
-from tvm_ios.program import BufferType
+from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.program.program import BufferType
 
 #: Threads, or blocks, along x, y and z.
 Extent = tuple[int, int, int]

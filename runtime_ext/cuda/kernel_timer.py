@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.device import Device
 from runtime_ext.kernels.artefact import Artefact
 from runtime_ext.kernels.spec import Contraction
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role
+from tvm_ios.measuring.device import Device
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 
 #: Kernels take turns: what the clocks do meanwhile then spoils no one alone.
 _ROUNDS = 3

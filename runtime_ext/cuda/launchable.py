@@ -20,7 +20,7 @@ import numpy as np
 
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tvm_ios.errors import UserError
-from tvm_ios.json_text import json_object, natural, naturals
+from tvm_ios.files.json_text import json_object, natural, naturals
 
 _FORMAT = "tvm-ios cuda kernels"
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.driver import call, open_device
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.cuda.resources import DeviceBytes, event, upload
-from runtime_ext.device import NO_CONSTANTS
-from tvm_ios.array_files import Array
-from tvm_ios.program import Launch, Program
+from runtime_ext.cuda.nvidia.driver import call, open_device
+from runtime_ext.cuda.nvidia.memory import DeviceMemory
+from runtime_ext.cuda.nvidia.resources import DeviceBytes, event, upload
+from tvm_ios.files.array_files import Array
+from tvm_ios.measuring.device import NO_CONSTANTS
+from tvm_ios.program.program import Launch, Program
 
 #: Gives the kernel of a symbol.
 Function = Callable[[str], Launchable]

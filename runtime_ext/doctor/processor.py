@@ -6,9 +6,15 @@ import ctypes
 import os
 from collections.abc import Iterator
 
-from runtime_ext.cpu_features import host_flags
 from runtime_ext.doctor.check import Check, Status
-from runtime_ext.machine import LEVELS, available_lanes, cpu_quota, instruction_level, processor
+from runtime_ext.machine.cpu_features import host_flags
+from runtime_ext.machine.this_machine import (
+    LEVELS,
+    available_lanes,
+    cpu_quota,
+    instruction_level,
+    processor,
+)
 from tvm_ios.errors import UserError
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runtime_ext.doctor.check import Check, Status
-from runtime_ext.machine import available_lanes, cache_folder
+from runtime_ext.machine.this_machine import available_lanes, cache_folder
 
 _SCARCE = 1 << 30
 _NUMBERS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS")

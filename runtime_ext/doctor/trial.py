@@ -36,7 +36,7 @@ def _tvm() -> str:
 
 
 def _executor() -> str:
-    from runtime_ext.native_executor import load_native_library
+    from runtime_ext.execution.native_executor import load_native_library
 
     return f"loads (interface {load_native_library()['interface_version']()})"
 
@@ -46,13 +46,13 @@ def _kernel() -> str:
     import numpy as np
     from tvm import relax
 
-    from runtime_ext.kernels.library import KernelCompiler
-    from runtime_ext.kernels.unit import UnitSource
-    from runtime_ext.machine import available_lanes, host_target
-    from runtime_ext.session import Session
-    from tvm_ios.graph import Operator, OpGraph, Tensor
-    from tvm_ios.lower import lower
-    from tvm_ios.schedule import Schedule, sequential_stages
+    from runtime_ext.cpu.compiler import KernelCompiler
+    from runtime_ext.execution.session import Session
+    from runtime_ext.machine.this_machine import available_lanes, host_target
+    from runtime_ext.units.unit import UnitSource
+    from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+    from tvm_ios.program.lower import lower
+    from tvm_ios.schedule.schedule import Schedule, sequential_stages
 
     shape = (32, 32)
     builder = relax.BlockBuilder()

@@ -1,1 +1,1 @@
-"""From the Relax function of a unit to kernels, each a function of a range of its tiles."""
+"""What kernels of all devices share: descriptions, expressions, and a vocabulary for TIR."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
-from tvm_ios.files import make_folder, temporary_folder
-from tvm_ios.json_text import json_object, natural, naturals
+from tvm_ios.files.atomic import make_folder, temporary_folder
+from tvm_ios.files.json_text import json_object, natural, naturals
 
 #: Counts up whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 4

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tvm_ios.json_text import natural, naturals
+from tvm_ios.files.json_text import natural, naturals
 
 #: The rKernel of units whose convolutions cuDNN computes.
 CUDNN = "cudnn"

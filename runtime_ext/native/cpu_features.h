@@ -8,7 +8,7 @@
 namespace tvm_ios {
 
 // Linux's name of a CPU feature that LLVM names so; empty if the name is unknown. The same as
-// in runtime_ext/cpu_features.py.
+// in runtime_ext/machine/cpu_features.py.
 std::string LinuxNameOfFeature(const std::string& llvm_name);
 
 // The flags in /proc/cpuinfo; empty if there are none.

@@ -40,9 +40,9 @@ struct Executable {
   std::vector<Port> outputs;
 };
 
-// Opens a folder that runtime_ext/executable.py wrote; `path` is the folder, or the file
+// Opens a folder that runtime_ext/execution/executable.py wrote; `path` is the folder, or the file
 // model.tvm_ios in it. Throws an ffi::Error of kind ExecutableError: one sentence that names the
-// first thing that does not fit, as runtime_ext/executable.py does.
+// first thing that does not fit, as runtime_ext/execution/executable.py does.
 Executable OpenExecutable(const std::string& path);
 
 }  // namespace tvm_ios

@@ -54,7 +54,7 @@ struct MemoryPlan {
 };
 
 // What a launch may do is checked against what the file says of its kernel. That no two launches
-// race was proven when the file was written, by tvm_ios/happens_before.py. Throws a Misfit.
+// race was proven when the file was written, by tvm_ios/program/happens_before.py. Throws a Misfit.
 Program ReadProgram(const JsonObject& file);
 
 // Throws a Misfit if a planned buffer has no bytes of the arena, or another one has.

@@ -13,7 +13,7 @@ from tvm import relay
 from tvm.contrib import graph_executor as executor
 
 from runtime_ext.relay.tuning_log import AutotvmLog
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 
 
 def compile_baseline(

@@ -10,20 +10,20 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.buffers import content_key
 from runtime_ext.build import require_lanes
-from runtime_ext.built_model import BuiltModel
-from runtime_ext.executable import PACKAGES
+from runtime_ext.execution.buffers import content_key
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.executable import PACKAGES
+from runtime_ext.execution.ports import ports
 from runtime_ext.ir_form import CALLS, OUTPUT_NAMES, SCHEDULE, ModuleError
-from runtime_ext.machine import available_lanes
-from runtime_ext.ports import ports
+from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
 from runtime_ext.relay.in_place import concatenations, lay_in_place
 from runtime_ext.relay.library import RelayLibrary, build_library, host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
-from tvm_ios.arena.planner import plan_lane_memory, plan_memory
-from tvm_ios.lower import lower_stages, recorded_latency
-from tvm_ios.schedule import UNROLLED_FROM, Schedule, Stage, Strategy
+from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
+from tvm_ios.program.lower import lower_stages, recorded_latency
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, Stage, Strategy
 
 
 def build(

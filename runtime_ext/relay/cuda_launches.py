@@ -11,7 +11,7 @@ import tvm
 
 from runtime_ext.cuda.kernel import Extent, grid_and_block
 from tvm_ios.errors import UserError
-from tvm_ios.program import BufferType, PhaseCall
+from tvm_ios.program.program import BufferType, PhaseCall
 
 
 class RelayKernelError(UserError):

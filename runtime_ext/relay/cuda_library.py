@@ -15,10 +15,10 @@ from typing import Any
 import tvm
 
 from runtime_ext.backend import cuda_arch
-from runtime_ext.cuda.cubin_cache import CubinCache
+from runtime_ext.cuda.kernels.prelude import PRELUDE
 from runtime_ext.cuda.launchable import Launchable, write_kernels
-from runtime_ext.cuda.prelude import PRELUDE
-from runtime_ext.machine import cache_folder
+from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
+from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.relay.cuda_launches import (
     KernelLaunch,
     KernelLaunches,

@@ -19,9 +19,9 @@ from tvm import relay
 
 from runtime_ext.relay.executor_graph import UnitGraph
 from runtime_ext.relay.library import Slice, Sliced
-from tvm_ios.graph import OpGraph
-from tvm_ios.joins import Join, Place, Places, join_priority, place_joined
-from tvm_ios.program import ALIGNMENT, BufferType, Part, PhaseCall, UnitCode
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.joins import Join, Place, Places, join_priority, place_joined
+from tvm_ios.program.program import ALIGNMENT, BufferType, Part, PhaseCall, UnitCode
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import tvm_ffi
 import tvm_ffi.libinfo
 
 from runtime_ext.backend import cuda_arch
-from runtime_ext.machine import instruction_level
+from runtime_ext.machine.this_machine import instruction_level
 from runtime_ext.relay.cuda_library import CudaLibrary, build_cuda_library
 from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.loops import KernelLoops, loops_of
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.errors import UserError
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 
 #: Processors of each level: LLVM of older TVMs does not know the levels by name.
 _PROCESSOR = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}

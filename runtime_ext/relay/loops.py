@@ -9,7 +9,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.program import ALIGNMENT, BufferType, PhaseCall
+from tvm_ios.program.program import ALIGNMENT, BufferType, PhaseCall
 
 #: More would not balance lanes better. Each costs a call, and loops may be over single elements.
 MOST_TILES = 128

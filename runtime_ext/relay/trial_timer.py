@@ -12,7 +12,7 @@ from typing import Any
 from tvm import autotvm
 
 from runtime_ext.relay.tuning_file import Record
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 
 #: Seconds that building one kernel may take, and running it.
 _BUILD_SECONDS, _RUN_SECONDS = 30, 20

@@ -12,7 +12,7 @@ from typing import Any
 from tvm import autotvm
 
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
-from tvm_ios.line_files import only_writer
+from tvm_ios.files.line_files import only_writer
 
 #: What AutoTVM makes of a trial: its ``MeasureInput`` and ``MeasureResult``.
 Record = tuple[Any, Any]

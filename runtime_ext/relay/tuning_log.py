@@ -15,7 +15,7 @@ import tvm
 from tvm import autotvm
 
 from tvm_ios.errors import UserError
-from tvm_ios.json_text import JsonError, json_object
+from tvm_ios.files.json_text import JsonError, json_object
 
 #: The only format that AutoTVM has written since TVM 0.7; the one before held pickles.
 _FORMAT = 0.2

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.kernels.contraction import plan_tiles
+from runtime_ext.cpu.contraction import plan_tiles
+from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.kernels.vector_unit import VectorUnit
 from tvm_ios.errors import UserError
 
 Array = np.ndarray[Any, Any]

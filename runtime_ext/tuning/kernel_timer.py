@@ -14,14 +14,14 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.cpu_device import random_buffers
-from runtime_ext.kernels.build import build_kernel
-from runtime_ext.kernels.machine_code import link, object_code
+from runtime_ext.cpu.build import build_kernel
+from runtime_ext.cpu.device import random_buffers
+from runtime_ext.cpu.machine_code import link, object_code
+from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.vector_unit import VectorUnit
-from runtime_ext.native_executor import NativeExecutor
-from tvm_ios.files import temporary_folder
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 
 _ROUNDS = 11
 #: Seconds of one sample: long enough that the clock and the start of the lanes do not count.

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 from tvm.s_tir import meta_schedule
 
-from runtime_ext.kernels.contraction_space import Space, blocked, blocking_of
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.kernels.tuning_folder import OpenLog, recorded, workload_name
+from runtime_ext.tuning.contraction_space import Space, blocked, blocking_of
 from runtime_ext.tuning.cost_model import CostModel
 from runtime_ext.tuning.task import Task
+from runtime_ext.tuning.tuning_folder import OpenLog, recorded, workload_name
 
 #: Trials a round, and how many of them are drawn at random and not by the cost model; after
 #: short rounds the model knows more when it chooses the next ones.

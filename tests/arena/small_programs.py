@@ -7,8 +7,8 @@ import itertools
 import networkx as nx
 from hypothesis import strategies as st
 
-from tvm_ios.memory_plan import planned_buffers
-from tvm_ios.program import ALIGNMENT, Buffer, BufferType, Launch, Part, Program, Role, Wait
+from tvm_ios.program.memory_plan import planned_buffers
+from tvm_ios.program.program import ALIGNMENT, Buffer, BufferType, Launch, Part, Program, Role, Wait
 
 
 def rounded(program: Program, buffer: int) -> int:

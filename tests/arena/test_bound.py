@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from small_programs import conflicting, heaviest, programs
 
-from tvm_ios.arena.bound import heaviest_antichain, sweep
-from tvm_ios.arena.lifetimes import lifetimes
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role, Wait
+from tvm_ios.program.arena.bound import heaviest_antichain, sweep
+from tvm_ios.program.arena.lifetimes import lifetimes
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role, Wait
 
 
 @given(programs())

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from small_programs import programs, rounded
 
-from tvm_ios.arena.check import check_arena, check_regions
-from tvm_ios.arena.planner import plan_lane_memory, plan_memory
-from tvm_ios.memory_plan import MemoryPlan
-from tvm_ios.program import Buffer, BufferType, Launch, Program, ProgramError, Role
+from tvm_ios.program.arena.check import check_arena, check_regions
+from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, ProgramError, Role
 
 
 @settings(deadline=None, max_examples=60)

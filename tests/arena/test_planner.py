@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from random_units import Case, cases
 from small_programs import conflicting, heaviest, programs, rounded, smallest_arena
 
-from tvm_ios.arena.check import check_arena
-from tvm_ios.arena.lifetimes import lifetimes
-from tvm_ios.arena.planner import plan_memory
-from tvm_ios.arena.solver import solve
-from tvm_ios.happens_before import RaceError
-from tvm_ios.lower import lower
-from tvm_ios.memory_plan import MemoryPlan, planned_buffers
-from tvm_ios.program import Buffer, BufferType, Launch, Program, ProgramError, Role
+from tvm_ios.program.arena.check import check_arena
+from tvm_ios.program.arena.lifetimes import lifetimes
+from tvm_ios.program.arena.planner import plan_memory
+from tvm_ios.program.arena.solver import solve
+from tvm_ios.program.happens_before import RaceError
+from tvm_ios.program.lower import lower
+from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, ProgramError, Role
 
 few = settings(deadline=None, max_examples=60)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from relay_passes.bundle import redrawn, write_bundle
 from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
-from tvm_ios.search.endings import Pruning
+from tvm_ios.api.bundle.write import redrawn, write_bundle
+from tvm_ios.ios.endings import Pruning
 
 
 @pytest.fixture(scope="session")

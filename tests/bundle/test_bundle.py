@@ -22,9 +22,9 @@ from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
 from runtime_ext.bundle.contents import BundleError, read_bundle
-from tvm_ios.cost.log import MeasurementLog, read_header
-from tvm_ios.schedule import Schedule, Strategy
-from tvm_ios.search.endings import Pruning
+from tvm_ios.costs.log import MeasurementLog, read_header
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
 def command(folder: Path, *arguments: object) -> list[str]:
@@ -122,14 +122,14 @@ from pathlib import Path
 
 folder, output = map(Path, sys.argv[1:])
 sys.path.insert(0, str(folder / "packages"))
-import runtime_ext.cpu_device
+import runtime_ext.cpu.device
 from runtime_ext.bundle.compare import verified
 from runtime_ext.bundle.contents import read_bundle
 from runtime_ext.bundle.place import open_place
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.bundle.search import bundle_search, limits_of
 
-runtime_ext.cpu_device.time_program = lambda *_: [1e-3]
+runtime_ext.cpu.device.time_program = lambda *_: [1e-3]
 bundle = read_bundle(folder)
 place = open_place(bundle, None, output)
 search = bundle_search(bundle, place, output, limits_of(bundle, None, None), lambda *_: None)

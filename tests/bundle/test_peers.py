@@ -14,16 +14,16 @@ from runtime_ext.bundle.peers import compare_peers, for_this_batch
 from runtime_ext.bundle.place import open_place
 from runtime_ext.bundle.search import bundle_search, limits_of
 from tvm_ios.errors import UserError
-from tvm_ios.graph import OpGraph, Tensor
-from tvm_ios.json_text import json_object
-from tvm_ios.schedule import ScheduleError
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.files.json_text import json_object
+from tvm_ios.graph.op_graph import OpGraph, Tensor
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.schedule.schedule import ScheduleError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
 
 
 def test_torch_computes_what_the_bundle_does(folder: Path) -> None:
-    from runtime_ext.torch_import.graph_network import graph_network
+    from runtime_ext.peers.torch_import.graph_network import graph_network
 
     bundle = read_bundle(folder)
     data = json_object((folder / OPERATORS).read_bytes())

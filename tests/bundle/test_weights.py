@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from runtime_ext.buffers import content_key
 from runtime_ext.bundle.weights import Draw, load_weights, save_weights
+from runtime_ext.execution.buffers import content_key
 from tvm_ios.errors import UserError
 
 LARGE = (64, 3, 7, 7)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from onnx_sketch import Sketch
 
-from runtime_ext.executable import load
-from tvm_ios.schedule import Schedule
+from runtime_ext.execution.executable import load
+from tvm_ios.schedule.schedule import Schedule
 
 LIMITS = ["--lanes", "2", "--max-measurements", "12", "-r", "2", "-s", "3"]
 

@@ -15,8 +15,8 @@ from graph_sketch import GraphSketch
 
 from tvm_ios import zoo
 from tvm_ios.api import POLICIES
-from tvm_ios.models import load_graph
-from tvm_ios.schedule import Schedule
+from tvm_ios.models.load import load_graph
+from tvm_ios.schedule.schedule import Schedule
 
 BARE = {"name": "bare", "blocks": [{"operators": 3, "edges": [[0, 1]]}, {"operators": 1}]}
 

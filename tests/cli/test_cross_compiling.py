@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import tvm_ios
 
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 
 pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[cuda]")
 

@@ -12,9 +12,9 @@ from onnx_sketch import Sketch
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 from tvm_ios.explain.bounds import Bound
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from place import Place, make_place
 
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 
 INTERRUPTED = "tvm-ios: interrupted; what was measured so far is kept"
 TERMINATED = "tvm-ios: terminated; what was measured so far is kept"
@@ -127,11 +127,11 @@ module.{name} = killed
 @pytest.mark.parametrize(
     "accident",
     [
-        ("runtime_ext.package", "_seal", "before(*arguments, **options)"),
-        ("runtime_ext.package", "_sync", ""),
-        ("runtime_ext.kernels.library", "object_code", ""),
-        ("runtime_ext.kernels.library", "link", "before(*arguments, **options)"),
-        ("tvm_ios.cost.log", "_write", 'os.write(arguments[0], b\'{"key": "ha\')'),
+        ("runtime_ext.execution.package", "_seal", "before(*arguments, **options)"),
+        ("runtime_ext.execution.package", "_sync", ""),
+        ("runtime_ext.cpu.compiler", "object_code", ""),
+        ("runtime_ext.cpu.compiler", "link", "before(*arguments, **options)"),
+        ("tvm_ios.costs.log", "_write", 'os.write(arguments[0], b\'{"key": "ha\')'),
     ],
     ids=lambda accident: accident[1],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_line import tvm_ios
 
-from runtime_ext import machine
+from runtime_ext.machine import this_machine as machine
 from tvm_ios.cli.search_options import TargetKind, measuring_options
 
 

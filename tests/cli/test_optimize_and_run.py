@@ -16,7 +16,7 @@ from onnx_sketch import Sketch, relative_error
 from onnx_sketch import run as run_onnxruntime
 
 from tvm_ios.api import MEASURED_POLICIES
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule
 
 SHAPE = (1, 3, 12, 11)
 

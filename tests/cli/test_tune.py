@@ -12,8 +12,8 @@ import pytest
 from command_line import tvm_ios, tvm_ios_process
 from onnx_sketch import Sketch
 
-from runtime_ext.kernels.tuning_folder import RECORDS, WORKLOADS, open_log, recorded
-from runtime_ext.machine import host_target
+from runtime_ext.machine.this_machine import host_target
+from runtime_ext.tuning.tuning_folder import RECORDS, WORKLOADS, open_log, recorded
 
 pytest.importorskip("xgboost")
 SCRIPT = "from tvm_ios.__main__ import main; main()"

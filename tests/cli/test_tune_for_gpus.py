@@ -10,8 +10,9 @@ import pytest
 from command_line import tvm_ios
 from onnx_sketch import Sketch
 
-from runtime_ext.cuda import driver, measure
-from tvm_ios.program import Program
+from runtime_ext.cuda import measure
+from runtime_ext.cuda.nvidia import driver
+from tvm_ios.program.program import Program
 
 pytest.importorskip("xgboost")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from place import make_place
 
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule
 
 
 @pytest.mark.slow

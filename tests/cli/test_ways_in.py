@@ -13,7 +13,7 @@ from command_line import tvm_ios, tvm_ios_process
 from onnx_sketch import Sketch, relative_error, run_on
 
 from relay_passes.relax.importer import import_onnx
-from tvm_ios.models import load_onnx
+from tvm_ios.models.load import load_onnx
 
 
 def flexible() -> Any:

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_dags import dags, graph_of
 
-from tvm_ios.cost.composed import ComposedCost, CostError
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.lanes import allocate_lanes
-from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.rammer import co_schedule
+from tvm_ios.costs.composed import ComposedCost, CostError
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.program.lanes import allocate_lanes
+from tvm_ios.rammer.wavefront import co_schedule
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 
 def independent(units: int) -> OpGraph:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.devices import DeviceError, device_names, load_device
+from tvm_ios.devices.device import DeviceError, device_names, load_device
 
 FIGURES = {
     "peak_flops": "FLOP/s",

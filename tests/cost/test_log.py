@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_ios.cost.log import (
+from tvm_ios.costs.log import (
     LogError,
     LogHeader,
     MeasurementLog,
@@ -223,7 +223,7 @@ _WRITER = """
 import sys
 import threading
 from pathlib import Path
-from tvm_ios.cost.log import LogHeader, MeasurementLog
+from tvm_ios.costs.log import LogHeader, MeasurementLog
 log = MeasurementLog(Path(sys.argv[1]), LogHeader("a processor, 2 lanes", "llvm", "0.27"))
 sys.stdin.readline()
 for number in range(40):

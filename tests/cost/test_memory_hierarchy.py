@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.devices import DeviceError
-from tvm_ios.memory_hierarchy import hierarchy_names, load_hierarchy
+from tvm_ios.devices.device import DeviceError
+from tvm_ios.devices.memory_hierarchy import hierarchy_names, load_hierarchy
 
 
 def description() -> dict[str, Any]:

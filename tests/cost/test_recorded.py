@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import math
 
-from tvm_ios.cost.recorded import RecordedCost
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.costs.recorded import RecordedCost
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 TENSORS = (Tensor("x", (1,)), Tensor("y", (1,)), Tensor("z", (1,)))
 GRAPH = OpGraph(

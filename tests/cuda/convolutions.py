@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
-from tvm_ios.program import BufferType
+from tvm_ios.program.program import BufferType
 
 Array = np.ndarray[Any, Any]
 #: Of the largest result.

@@ -10,12 +10,12 @@ import numpy as np
 from random_units import VECTOR
 
 from runtime_ext.cuda.launchable import Launchable, write_kernels
-from runtime_ext.executable import Executable
-from runtime_ext.ports import Port
-from tvm_ios.arena.planner import plan_memory
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role, Wait
-from tvm_ios.schedule import Schedule, sequential_stages
+from runtime_ext.execution.executable import Executable
+from runtime_ext.execution.ports import Port
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.program.arena.planner import plan_memory
+from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
+from tvm_ios.schedule.schedule import Schedule, sequential_stages
 
 #: The executable's own is not asked for when it is run.
 _TENSORS = (Tensor("a", (1,)), Tensor("b", (1,)))

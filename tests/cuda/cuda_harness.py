@@ -21,10 +21,10 @@ from kernel_harness import (
 )
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
-from runtime_ext.kernels.compiled_unit import CompiledUnit
 from runtime_ext.kernels.library_convolution import LibraryConvolution
-from runtime_ext.kernels.unit import UnitSource
-from runtime_ext.kernels.values import Layout
+from runtime_ext.units.unit import UnitSource
+from runtime_ext.units.values import Layout
+from tvm_ios.program.compiled_unit import CompiledUnit
 
 #: Of the largest result; float16 rounds what is stored, tf32 what is multiplied.
 TOLERANCE = {"float32": 2e-5, "tf32": 2e-3, "float16": 4e-3}

@@ -19,8 +19,8 @@ import numpy as np
 from cpp_compiler import compiler
 
 from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.kernels.prelude import PRELUDE
 from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.prelude import PRELUDE
 
 Array = np.ndarray[Any, Any]
 

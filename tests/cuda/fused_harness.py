@@ -15,17 +15,17 @@ import tvm
 from cpp_compiler import compile_cpp
 from tvm.s_tir import dlight
 
-from runtime_ext.cuda.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.nvrtc import compile_cubin
-from runtime_ext.cuda.rtask import rtask_function
-from runtime_ext.cuda.source import cuda_target, launch_extents, written_parameters
-from tvm_ios.devices import Device
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.persistent import PersistentProgram
-from tvm_ios.placement import Placement, Share
-from tvm_ios.program import BufferType, PhaseCall, UnitCode
-from tvm_ios.schedule import Stage, Strategy
+from runtime_ext.cuda.kernels.source import cuda_target, launch_extents, written_parameters
+from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
+from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
+from runtime_ext.cuda.persistent.rtask import rtask_function
+from tvm_ios.devices.device import Device
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.program.persistent import PersistentProgram
+from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.schedule.placement import Placement, Share
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 # TVM's own types do not say what its functions take.
 relax: Any = tvm.relax

@@ -22,7 +22,7 @@ def main() -> None:
     from test_tuning_log import convolution, fused
     from tvm.s_tir import meta_schedule
 
-    from runtime_ext.cuda.source import cuda_target
+    from runtime_ext.cuda.kernels.source import cuda_target
 
     target = cuda_target("sm_90")
     normalise = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.rtask_function import BARRIER, RTaskFunction
-from tvm_ios.persistent import PersistentProgram, ROperator, RTasks
-from tvm_ios.program import Buffer, BufferType, KernelUse, Role
+from runtime_ext.cuda.persistent.rtask_function import BARRIER, RTaskFunction
+from tvm_ios.program.persistent import PersistentProgram, ROperator, RTasks
+from tvm_ios.program.program import Buffer, BufferType, KernelUse, Role
 
 LENGTH = 24
 # Each kernel dawdles by what it has computed, so that streams overtake each other.

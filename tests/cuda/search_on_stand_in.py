@@ -19,15 +19,15 @@ MODE, FOLDER = sys.argv[1], Path(sys.argv[2])
 sys.path.insert(0, str(FOLDER / "packages"))
 
 import runtime_ext.bundle.rtasks  # noqa: E402
-import runtime_ext.cuda.cubin_cache  # noqa: E402
 import runtime_ext.cuda.measure  # noqa: E402
+import runtime_ext.cuda.nvidia.cubin_cache  # noqa: E402
 from runtime_ext.bundle.compare import verified  # noqa: E402
 from runtime_ext.bundle.contents import read_bundle  # noqa: E402
 from runtime_ext.bundle.place import open_place  # noqa: E402
 from runtime_ext.bundle.programs import bundled_program  # noqa: E402
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies  # noqa: E402
-from runtime_ext.cuda.nvrtc import Cubin  # noqa: E402
-from runtime_ext.cuda.stage_fuser import StageFuser  # noqa: E402
+from runtime_ext.cuda.nvidia.nvrtc import Cubin  # noqa: E402
+from runtime_ext.cuda.persistent.stage_fuser import StageFuser  # noqa: E402
 from tvm_ios.errors import UserError  # noqa: E402
 
 SHIM = Path(__file__).with_name("veu_shim.h")
@@ -76,10 +76,10 @@ extern "C" int {entry}(void** buffers, const unsigned* grid) {{
 
 
 def main() -> None:
-    assert "runtime_ext.native_executor" not in sys.modules
+    assert "runtime_ext.execution.native_executor" not in sys.modules
     measure: Any = runtime_ext.cuda.measure
     measure.time_program = lambda program, *_, **__: [1e-3 * launches(program)]
-    cubins: Any = runtime_ext.cuda.cubin_cache
+    cubins: Any = runtime_ext.cuda.nvidia.cubin_cache
     cubins.compile_cubin = compile_for_cpu
     rtasks: Any = runtime_ext.bundle.rtasks
     rtasks.has_compiler = lambda: MODE != "no compiler"

@@ -18,7 +18,6 @@ import pytest
 from emulator import for_stand_in
 from test_on_stand_in import build_stand_in
 
-from relay_passes.bundle import redrawn, write_bundle
 from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
@@ -27,10 +26,11 @@ from runtime_ext.build import build
 from runtime_ext.bundle.contents import KERNELS, digest, read_bundle
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 from runtime_ext.kernels.library_convolution import LibraryConvolution
-from tvm_ios.schedule import Schedule
-from tvm_ios.search.endings import Pruning
+from tvm_ios.api.bundle.write import redrawn, write_bundle
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.schedule.schedule import Schedule
 
 SCRIPT = Path(__file__).with_name("search_on_stand_in.py")
 

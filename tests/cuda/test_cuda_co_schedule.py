@@ -15,25 +15,25 @@ from persistent_lanes import program_of
 from tvm import relax
 
 from relay_passes.prepare import Prepared, apply_schedule, prepare
-from runtime_ext.buffers import content_key
 from runtime_ext.build import build
-from runtime_ext.cuda.co_schedule import CoScheduledStage, co_scheduled, rtask_code
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.launchable import read_kernels
-from runtime_ext.cuda.rtask_times import estimated_rkernel, profiled_rkernel
-from runtime_ext.in_place import arrange
-from runtime_ext.session import Session
-from tvm_ios.devices import load_device
-from tvm_ios.graph import OpGraph
-from tvm_ios.happens_before import check_races
-from tvm_ios.lower import lower
-from tvm_ios.occupancy import Footprint
-from tvm_ios.persistent_lowering import lower_persistent
-from tvm_ios.placement import Placement
-from tvm_ios.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
-from tvm_ios.schedule import Schedule, Stage, Strategy
-from tvm_ios.search.rammer import co_schedule
+from runtime_ext.cuda.persistent.co_schedule import CoScheduledStage, co_scheduled, rtask_code
+from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel, profiled_rkernel
+from runtime_ext.execution.buffers import content_key
+from runtime_ext.execution.session import Session
+from runtime_ext.units.in_place import arrange
+from tvm_ios.devices.device import load_device
+from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.lower import lower
+from tvm_ios.program.persistent_lowering import lower_persistent
+from tvm_ios.program.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
+from tvm_ios.rammer.wavefront import co_schedule
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 op = relax.op
 VEUS = 6

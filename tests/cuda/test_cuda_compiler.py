@@ -16,14 +16,14 @@ from tvm import relax
 from relay_passes.load import load_model
 from relay_passes.prepare import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.gemm_tile import best_tile, coarse_tile, fine_tile, tile_count
 from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.kernels.gemm_tile import best_tile, coarse_tile, fine_tile, tile_count
 from runtime_ext.cuda.launchable import read_kernels
-from runtime_ext.cuda.nvrtc import compile_cubin
-from runtime_ext.in_place import arrange
+from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import Blocking, Contraction, Window
-from runtime_ext.kernels.unit import UnitSource
+from runtime_ext.units.in_place import arrange
+from runtime_ext.units.unit import UnitSource
 from tvm_ios import zoo
 from tvm_ios.errors import UserError
 

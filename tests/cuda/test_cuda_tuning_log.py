@@ -15,12 +15,12 @@ from test_tuning_log import convolution, tuned_database
 from tvm import s_tir
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.source import cuda_target
-from runtime_ext.kernels.contraction_space import blocking_of
-from runtime_ext.kernels.tuning_folder import RECORDS, WORKLOADS, recorded
-from runtime_ext.kernels.tuning_log import TuningLog
-from runtime_ext.kernels.unit import UnitSource
-from runtime_ext.kernels.unit_compiler import LogUse
+from runtime_ext.cuda.kernels.source import cuda_target
+from runtime_ext.tuning.contraction_space import blocking_of
+from runtime_ext.tuning.tuning_folder import RECORDS, WORKLOADS, recorded
+from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.units.unit import UnitSource
+from runtime_ext.units.unit_compiler import LogUse
 from tvm_ios.errors import UserError
 
 TARGET = cuda_target("sm_90")

@@ -10,7 +10,7 @@ from test_cuda_kernels import ARRANGED, UNITS
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
 from runtime_ext.kernels.library_convolution import CUDNN
-from runtime_ext.kernels.unit import UnitSource
+from runtime_ext.units.unit import UnitSource
 
 #: What is left to a kernel: an activation that is not fused, phases, several outputs.
 FUSED = (

@@ -14,11 +14,11 @@ from small_programs import programs
 
 from runtime_ext.cuda.event_graph import EventGraph, event_graph
 from tests.stress.programs import random_program
-from tvm_ios.arena.planner import plan_memory
-from tvm_ios.happens_before import check_races, ordered_launches
-from tvm_ios.lower import lower
-from tvm_ios.memory_plan import pieces
-from tvm_ios.program import Launch, Program, Wait
+from tvm_ios.program.arena.planner import plan_memory
+from tvm_ios.program.happens_before import check_races, ordered_launches
+from tvm_ios.program.lower import lower
+from tvm_ios.program.memory_plan import pieces
+from tvm_ios.program.program import Launch, Program, Wait
 
 
 def any_program() -> st.SearchStrategy[Program]:

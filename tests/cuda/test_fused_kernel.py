@@ -15,17 +15,17 @@ from graph_sketch import GraphSketch
 from nvrtc_kernels import RING, ring_functions, ring_program, run_ring
 from tvm import tirx
 
-from runtime_ext.cuda.fused_kernel import FusedKernel, fuse, vdevice
-from runtime_ext.cuda.nvrtc import compile_cubin
-from runtime_ext.cuda.rtask import rtask_function
-from runtime_ext.cuda.threads import ThreadCode
-from tvm_ios.devices import load_device
-from tvm_ios.occupancy import OccupancyError, multiprocessor_of, resident_blocks
-from tvm_ios.persistent import PersistentProgram
-from tvm_ios.persistent_lowering import lower_persistent
-from tvm_ios.placement import Share
-from tvm_ios.program import BufferType, PhaseCall, Role, UnitCode
-from tvm_ios.schedule import Stage, Strategy
+from runtime_ext.cuda.kernels.threads import ThreadCode
+from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
+from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
+from runtime_ext.cuda.persistent.rtask import rtask_function
+from tvm_ios.devices.device import load_device
+from tvm_ios.devices.occupancy import OccupancyError, multiprocessor_of, resident_blocks
+from tvm_ios.program.persistent import PersistentProgram
+from tvm_ios.program.persistent_lowering import lower_persistent
+from tvm_ios.program.program import BufferType, PhaseCall, Role, UnitCode
+from tvm_ios.schedule.placement import Share
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 op = relax.op
 VEUS = 5

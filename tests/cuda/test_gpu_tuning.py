@@ -17,19 +17,19 @@ from test_convolution import convolution
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.gemm_space import GemmSpace
-from runtime_ext.cuda.generic import bound_kernels
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.kernel_timer import GpuKernelTimer
-from runtime_ext.cuda.source import generate
-from runtime_ext.kernels.contraction_space import blocked, blocking_of
+from runtime_ext.cuda.kernels.generic import bound_kernels
+from runtime_ext.cuda.kernels.source import generate
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.tuning_folder import open_log, workload_name
-from runtime_ext.kernels.unit import UnitSource, plan_unit
-from runtime_ext.kernels.unit_compiler import LogUse
+from runtime_ext.tuning.contraction_space import blocked, blocking_of
 from runtime_ext.tuning.cost_model import CostModel
 from runtime_ext.tuning.task import Task
 from runtime_ext.tuning.tuner import Limits, tune
-from tvm_ios.program import Program
+from runtime_ext.tuning.tuning_folder import open_log, workload_name
+from runtime_ext.units.unit import UnitSource, plan_unit
+from runtime_ext.units.unit_compiler import LogUse
+from tvm_ios.program.program import Program
 
 SPACE = GemmSpace(132, "float32")
 SHAPES: dict[str, Any] = {

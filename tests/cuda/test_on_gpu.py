@@ -22,20 +22,20 @@ from nvrtc_kernels import (
     run_ring,
 )
 
-from runtime_ext.cuda import cudnn
-from runtime_ext.cuda.driver import CudaError, open_device
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
-from runtime_ext.cuda.fused_kernel import fuse, vdevice
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.measure import time_program
-from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.cuda.nvrtc import compile_cubin
+from runtime_ext.cuda.nvidia import cudnn
+from runtime_ext.cuda.nvidia.driver import CudaError, open_device
+from runtime_ext.cuda.nvidia.memory import DeviceMemory
+from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
+from runtime_ext.cuda.persistent.fused_kernel import fuse, vdevice
 from runtime_ext.kernels.library_convolution import LibraryConvolution
-from tvm_ios.devices import Device, Multiprocessor, largest_gpu
-from tvm_ios.happens_before import ordered_launches
-from tvm_ios.lane_writer import LaneWriter
-from tvm_ios.occupancy import Footprint
-from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role
+from tvm_ios.devices.device import Device, Multiprocessor, largest_gpu
+from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.program.happens_before import ordered_launches
+from tvm_ios.program.lane_writer import LaneWriter
+from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 
 pytestmark = pytest.mark.gpu
 
@@ -200,7 +200,7 @@ def test_a_persistent_kernel_computes_a_network() -> None:
     pytest.importorskip("tvm")
     from fused_harness import ARCH, fused, network, relax
 
-    from tvm_ios.persistent_lowering import lower_persistent
+    from tvm_ios.program.persistent_lowering import lower_persistent
 
     opened, op = open_device(), relax.op
     if opened.compute_capability != (9, 0):

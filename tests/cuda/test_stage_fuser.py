@@ -11,22 +11,22 @@ import pytest
 from graph_sketch import GraphSketch
 
 from runtime_ext.bundle.rtasks import BundledRTasks, read_rtasks
-from runtime_ext.cuda import cubin_cache
-from runtime_ext.cuda.cubin_cache import CubinCache
 from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvrtc import Cubin
-from runtime_ext.cuda.rtask_function import RTaskFunction
-from runtime_ext.cuda.stage_fuser import StageFuser
-from runtime_ext.device import UnfusedError
-from tvm_ios.cost.composed import ComposedCost
-from tvm_ios.devices import described_archs, largest_gpu, load_device
-from tvm_ios.occupancy import Footprint
-from tvm_ios.program import BufferType, PhaseCall, UnitCode
-from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.lazy import Budget
-from tvm_ios.search.rprogram import RProgram
-from tvm_ios.search.rprogram_profile import RProgramProfile
+from runtime_ext.cuda.nvidia import cubin_cache
+from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
+from runtime_ext.cuda.nvidia.nvrtc import Cubin
+from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
+from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from tvm_ios.costs.composed import ComposedCost
+from tvm_ios.devices.device import described_archs, largest_gpu, load_device
+from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.rammer.rprogram import RProgram
+from tvm_ios.rammer.rprogram_profile import RProgramProfile
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 VECTOR = BufferType((8,))
 SMALL, LARGE = Footprint(128, 32, 0), Footprint(1024, 32, 0)

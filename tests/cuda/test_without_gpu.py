@@ -12,10 +12,10 @@ import pytest
 from cuda_executables import add_two
 from nvrtc_kernels import compile_kernels
 
-from runtime_ext.cuda.driver import CudaError, runs_on
 from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
-from runtime_ext.executable import load
-from runtime_ext.package import ExecutableError
+from runtime_ext.cuda.nvidia.driver import CudaError, runs_on
+from runtime_ext.execution.executable import load
+from runtime_ext.execution.package import ExecutableError
 from tvm_ios.errors import UserError
 
 
@@ -45,7 +45,8 @@ def test_without_the_package_all_but_a_gpu_can_be_used() -> None:
     code = (
         "import sys\n"
         "sys.modules['cuda'] = None\n"
-        "import runtime_ext.executable, runtime_ext.cuda.executor, runtime_ext.cuda.driver as d\n"
+        "import runtime_ext.execution.executable, runtime_ext.cuda.executor\n"
+        "import runtime_ext.cuda.nvidia.driver as d\n"
         "try: d.open_device()\n"
         "except d.CudaError as error: print(error)"
     )

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from runtime_ext import machine
 from runtime_ext.doctor import processor, surroundings
 from runtime_ext.doctor.check import Check, Status
 from runtime_ext.doctor.compiler import check_compiler
 from runtime_ext.doctor.examine import examine
 from runtime_ext.doctor.processor import check_gpu, check_lanes, check_processor
 from runtime_ext.doctor.surroundings import check_cache, check_environment
-from runtime_ext.native_executor import load_native_library
+from runtime_ext.execution.native_executor import load_native_library
+from runtime_ext.machine import this_machine as machine
 from tvm_ios.errors import UserError
 
 Patch = pytest.MonkeyPatch

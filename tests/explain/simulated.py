@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from random_units import Case, cases
 
 from tvm_ios.explain.timeline import Timeline, read_timeline
-from tvm_ios.happens_before import ordered_launches
-from tvm_ios.lower import lower
-from tvm_ios.program import Launch, Program, Wait
+from tvm_ios.program.happens_before import ordered_launches
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import Launch, Program, Wait
 
 #: Seconds of a launch, and seconds that its lane needs before it.
 Seconds = Callable[[Launch], tuple[float, float]]

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from random_units import Case, cases
 from simulated import simulate, simulations
 
-from tvm_ios.arena.planner import plan_memory
 from tvm_ios.explain.bounds import Bound, Peaks, critical_path, measure_region, split_blocks
 from tvm_ios.explain.hot_units import hot_units
 from tvm_ios.explain.intervals import length, union
 from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work, find_work
 from tvm_ios.explain.timeline import Timeline
-from tvm_ios.lower import lower
-from tvm_ios.memory_plan import MemoryPlan, planned_buffers
-from tvm_ios.program import Launch, Program
+from tvm_ios.program.arena.planner import plan_memory
+from tvm_ios.program.lower import lower
+from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
+from tvm_ios.program.program import Launch, Program
 
 PEAKS = Peaks(flops=1.0, bandwidth=50.0, cache=300)
 Simulation = tuple[Case, Program, list[Timeline]]
@@ -183,7 +183,7 @@ def test_equal_code_is_one_entry() -> None:
     """Two units of one kernel, one after another on both lanes."""
     from random_units import VECTOR
 
-    from tvm_ios.program import Buffer, Role
+    from tvm_ios.program.program import Buffer, Role
 
     buffers = tuple(
         Buffer(name, VECTOR, role)

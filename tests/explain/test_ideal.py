@@ -6,7 +6,7 @@ import pytest
 
 from tvm_ios.explain.ideal import Ideal, OneLaneError, ideal, one_lane_seconds
 from tvm_ios.explain.tasks import find_work
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 
 TYPE = BufferType((4,))
 BUFFERS = (

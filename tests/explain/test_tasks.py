@@ -8,11 +8,11 @@ from random_units import Case, cases
 
 from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work, find_work
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.happens_before import ordered_launches
-from tvm_ios.lower import lower
-from tvm_ios.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
-from tvm_ios.schedule import Schedule, sequential_stages
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.program.happens_before import ordered_launches
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
+from tvm_ios.schedule.schedule import Schedule, sequential_stages
 
 
 def closure(work: Work) -> list[set[int]]:
@@ -131,7 +131,7 @@ def test_units_without_launches_join_what_others_wrote() -> None:
 def test_a_kernel_that_runs_twice_on_the_same_buffers_is_two_tasks() -> None:
     from random_units import VECTOR
 
-    from tvm_ios.program import Buffer
+    from tvm_ios.program.program import Buffer
 
     launches = [Launch(0, (0, 1), begin, begin + 1, 0) for begin in (0, 1)]
     lanes = ((launches[0], launches[0]), (launches[1], launches[1]))

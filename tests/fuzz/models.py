@@ -64,7 +64,7 @@ def write_sound_files(folder: Path) -> None:
     from relay_passes.ios_schedule import IOSSchedule
     from relay_passes.relax.importer import import_onnx
     from runtime_ext.build import build
-    from tvm_ios.models import load_graph, load_onnx
+    from tvm_ios.models.load import load_graph, load_onnx
 
     path = folder / "model.onnx"
     onnx.save(small_network(), path)

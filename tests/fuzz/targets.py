@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import onnx
 
-from runtime_ext.executable import load
-from runtime_ext.package import meta_checksum
-from tvm_ios.bare_graph import load_bare_graph
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.cost.analytic import AnalyticCost
-from tvm_ios.cost.log import MeasurementLog, read_header
-from tvm_ios.devices import load_device
-from tvm_ios.graph import OpGraph
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.models import load_graph
-from tvm_ios.schedule import Schedule
-from tvm_ios.search.endings import Pruning
-from tvm_ios.search.network import search_graph
+from runtime_ext.execution.executable import load
+from runtime_ext.execution.package import meta_checksum
+from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.costs.log import MeasurementLog, read_header
+from tvm_ios.devices.device import load_device
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.network import search_graph
+from tvm_ios.models.bare_graph import load_bare_graph
+from tvm_ios.models.load import load_graph
+from tvm_ios.schedule.schedule import Schedule
 
 from .mutators import (
     Random,
@@ -108,7 +108,7 @@ def executable(sound: Path, room: Path, random: Random) -> None:
 
 def module(sound: Path, room: Path, random: Random) -> None:
     """A folder whose checksums are right again, read by the C++ loader."""
-    from runtime_ext.runtime_module import load_module
+    from runtime_ext.execution.runtime_module import load_module
 
     folder = room / "executable"
     shutil.copytree(sound / "executable", folder)
@@ -128,7 +128,7 @@ def module(sound: Path, room: Path, random: Random) -> None:
 
 def log_file(sound: Path, room: Path, random: Random) -> None:
     """A measurement log, read and appended to."""
-    from tvm_ios.cost.log import LogHeader
+    from tvm_ios.costs.log import LogHeader
 
     path = room / "log.jsonl"
     log = MeasurementLog(path, LogHeader("device", "target", "tvm"))
@@ -205,7 +205,7 @@ def _build_and_run(path: Path) -> None:
     from relay_passes.load import load_model
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
-    from tvm_ios.search.baselines import baseline_schedule
+    from tvm_ios.policies.baselines import baseline_schedule
 
     prepared = prepare(load_model(str(path)).module)
     schedule = baseline_schedule("greedy", prepared.units)

@@ -16,8 +16,8 @@ import pytest
 from test_on_stand_in import build_stand_in
 
 from runtime_ext.bundle.contents import ABOUT, REFERENCE, digest
-from runtime_ext.cuda.nvrtc import find_nvcc
-from tvm_ios.array_files import read_arrays, write_arrays
+from runtime_ext.cuda.nvidia.nvrtc import find_nvcc
+from tvm_ios.files.array_files import read_arrays, write_arrays
 
 pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[cuda]")
 KEY = "inception_block,1"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.box import Box
-from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.onnx.graph import graph_from_onnx
 
 
 class Sketch:

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, Sketch
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.operators import ELEMENT_WISE
 from tvm_ios.graphturbo.access import needed
 from tvm_ios.graphturbo.box import Box
 from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import part_of
 from tvm_ios.graphturbo.layers import form_layers
 from tvm_ios.graphturbo.rows import cuts_rows
-from tvm_ios.operators import ELEMENT_WISE
 
 IMAGE = (2, 4, 6, 5)
 WORDS = (2, 3, 8)

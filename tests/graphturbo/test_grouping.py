@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from onnx_networks import Runner, Sketch, networks
 
 from tvm_ios import zoo
-from tvm_ios.graph import GraphError, OpGraph, bits
+from tvm_ios.graph.op_graph import GraphError, OpGraph, bits
+from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.graphturbo.footprint import exits, part_of, whole_part
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import split_into_instances
 from tvm_ios.graphturbo.layers import Layers, form_layers
 from tvm_ios.graphturbo.orders import order_instances
 from tvm_ios.graphturbo.split_info import Splitter
-from tvm_ios.graphturbo.workload import in_half_precision, with_batch
-from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.onnx.graph import graph_from_onnx
 
 
 @pytest.fixture(scope="module")

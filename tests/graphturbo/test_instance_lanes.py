@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, networks
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.lanes import place_instances

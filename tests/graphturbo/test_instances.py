@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, networks, slices
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.footprint import part_of
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances

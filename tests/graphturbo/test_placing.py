@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, Sketch, networks
 
-from tvm_ios.graphturbo.binding import Scope, infer_bindings, plain_binding
 from tvm_ios.graphturbo.box import volume
+from tvm_ios.graphturbo.cluster.binding import Scope, infer_bindings, plain_binding
+from tvm_ios.graphturbo.cluster.movements import Movement, insert_movements
+from tvm_ios.graphturbo.cluster.spilling import Live, largest, longest_lived, place_tensors
+from tvm_ios.graphturbo.cluster.tiling import anchor_of, tile_layer
 from tvm_ios.graphturbo.footprint import whole_part
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.layers import form_layers
-from tvm_ios.graphturbo.movements import Movement, insert_movements
 from tvm_ios.graphturbo.orders import order_instances
-from tvm_ios.graphturbo.spilling import Live, largest, longest_lived, place_tensors
 from tvm_ios.graphturbo.split_info import Splitter
-from tvm_ios.graphturbo.tiling import anchor_of, tile_layer
 
 
 def scheduled(model: Any, capacity: int) -> tuple[Instances, Splitter, tuple[int, ...]]:

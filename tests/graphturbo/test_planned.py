@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, networks
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.planned import planned_instances
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
-from tvm_ios.schedule import Schedule
-from tvm_ios.search.mixing import by_sub_graph, segments_of
-from tvm_ios.units import form_units
+from tvm_ios.policies.mixing import by_sub_graph, segments_of
+from tvm_ios.schedule.schedule import Schedule
 
 
 @settings(max_examples=40, deadline=None)

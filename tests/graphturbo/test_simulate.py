@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, Sketch, networks
 
-from tvm_ios.graphturbo.binding import Scope
-from tvm_ios.graphturbo.simulate import Rules, simulate
-from tvm_ios.graphturbo.tasks import INPUT, Task, tasks_of
-from tvm_ios.graphturbo.variants import VARIANTS, partition, simulate_variants, tune_batch
-from tvm_ios.memory_hierarchy import MemoryHierarchy
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+from tvm_ios.graphturbo.cluster.binding import Scope
+from tvm_ios.graphturbo.cluster.simulate import Rules, simulate
+from tvm_ios.graphturbo.cluster.tasks import INPUT, Task, tasks_of
+from tvm_ios.graphturbo.cluster.variants import VARIANTS, partition, simulate_variants, tune_batch
 
 #: One byte a second from memory, 10 and 100 from the buffers; a hundred operations.
 DEVICE = MemoryHierarchy("toy", "", 1, 4, 1, 500, 4000, 1.0, 10.0, 100.0, 100.0, 0.5, {})

@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx_networks import Runner, Sketch, networks
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.grouping import SubGraph
 from tvm_ios.graphturbo.instances import split_into_instances
 from tvm_ios.graphturbo.layers import form_layers
 from tvm_ios.graphturbo.split_info import Split, Splitter
 from tvm_ios.graphturbo.worth import Choice, Worth, choose_subgraphs, lane_capacities
-from tvm_ios.memory_hierarchy import MemoryHierarchy
 
 #: Two lanes. Half of a cache counts; a byte takes 1, 4 and 16 ns of both from their own caches,
 #: the shared one and memory.

@@ -13,10 +13,10 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from runtime_ext.kernels.compiled_unit import CompiledUnit
-from runtime_ext.kernels.library import KernelCompiler
-from runtime_ext.kernels.unit import UnitSource
-from runtime_ext.kernels.values import Layout, Slice
+from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.units.unit import UnitSource
+from runtime_ext.units.values import Layout, Slice
+from tvm_ios.program.compiled_unit import CompiledUnit
 
 AVX512 = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
 SSE = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 2}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kernel_harness import check, compiler, make_unit, run_unit
 from tvm import relax
 
-from runtime_ext.kernels.unit import UnitSource, plan_unit
-from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.units.unit import UnitSource, plan_unit
 
 op = relax.op
 TARGETS = ("host", "avx2", "sse")

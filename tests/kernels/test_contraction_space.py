@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from kernel_harness import Array, host_target, make_unit, random_tensors
 from tvm import relax
 
-from runtime_ext.kernels.build import build_kernel
-from runtime_ext.kernels.contraction_space import (
+from runtime_ext.cpu.build import build_kernel
+from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning.contraction_space import (
     blocked,
     blocking_of,
     design_space,
@@ -25,12 +27,10 @@ from runtime_ext.kernels.contraction_space import (
     sampled,
     scheduled,
 )
-from runtime_ext.kernels.contraction_workload import contraction_workload
-from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.transform import packing
-from runtime_ext.kernels.tuning_folder import workload_name
-from runtime_ext.kernels.unit import UnitSource, plan_unit
-from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.tuning.contraction_workload import contraction_workload
+from runtime_ext.tuning.tuning_folder import workload_name
+from runtime_ext.units.unit import UnitSource, plan_unit
+from tvm_ios.program.constant_transform import packing
 
 op = relax.op
 TARGET = tvm.target.Target(host_target())

@@ -15,10 +15,10 @@ import tvm
 from kernel_harness import AVX2, AVX512, host_target, make_unit, random_tensors, run_unit
 from tvm import relax
 
-from runtime_ext.kernels.build import tir_of
-from runtime_ext.kernels.library import KernelCompiler
-from runtime_ext.kernels.unit import UnitSource, plan_unit
-from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.build import tir_of
+from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.units.unit import UnitSource, plan_unit
 from tvm_ios.errors import UserError
 
 op = relax.op

@@ -10,14 +10,14 @@ from kernel_harness import check, make_unit, shape_of
 from test_other_kernels import CASES, OTHERS
 from tvm import relax
 
-from runtime_ext.kernels.contraction_space import VectorSpace
-from runtime_ext.kernels.contraction_workload import contraction_workload
-from runtime_ext.kernels.relax_function import tensor_types
+from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.kernels.tuning_folder import workload_name
-from runtime_ext.kernels.unit import UnitSource, plan_unit, tuned_plans
-from runtime_ext.kernels.values import Layout, Slice
-from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.tuning.contraction_space import VectorSpace
+from runtime_ext.tuning.contraction_workload import contraction_workload
+from runtime_ext.tuning.tuning_folder import workload_name
+from runtime_ext.units.relax_function import tensor_types
+from runtime_ext.units.unit import UnitSource, plan_unit, tuned_plans
+from runtime_ext.units.values import Layout, Slice
 
 op = relax.op
 UNIT = VectorUnit(16, 32)

@@ -21,13 +21,13 @@ from kernel_harness import (
 )
 from tvm import relax
 
-from runtime_ext.kernels.compiled_unit import CompiledUnit
-from runtime_ext.kernels.contraction import plan_tiles
-from runtime_ext.kernels.library import KernelCompiler
+from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.cpu.contraction import plan_tiles
+from runtime_ext.cpu.tilings import coarse, fine
+from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.tilings import coarse, fine
-from runtime_ext.kernels.unit import UnitSource, other_plans, plan_unit
-from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.units.unit import UnitSource, other_plans, plan_unit
+from tvm_ios.program.compiled_unit import CompiledUnit
 
 op = relax.op
 

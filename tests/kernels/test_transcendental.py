@@ -12,7 +12,7 @@ import pytest
 from kernel_harness import compiler, make_unit, run_unit
 from tvm import relax
 
-from runtime_ext.kernels.unit import UnitSource
+from runtime_ext.units.unit import UnitSource
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[Any], Any]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_ext.kernels.transform import ParamTransform, packing
+from tvm_ios.program.constant_transform import ParamTransform, packing
 
 
 @given(

@@ -12,7 +12,7 @@ from kernel_harness import AVX2, AVX512
 from tvm.s_tir import meta_schedule
 from tvm.script import tirx as T
 
-from runtime_ext.kernels.tuning_folder import (
+from runtime_ext.tuning.tuning_folder import (
     RECORDS,
     WORKLOADS,
     OpenLog,

@@ -23,9 +23,9 @@ from kernel_harness import (
 from tvm import relax, s_tir
 from tvm.s_tir import meta_schedule
 
-from runtime_ext.kernels.library import KernelCompiler
-from runtime_ext.kernels.unit import UnitSource
-from runtime_ext.log_use import LogUse
+from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.units.unit import UnitSource
 from tvm_ios.errors import UserError
 
 op = relax.op

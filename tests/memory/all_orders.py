@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.problem import MemoryProblem
 
 

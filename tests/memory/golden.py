@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.files import write_atomically
+from tvm_ios.files.atomic import write_atomically
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.operators import with_biases
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
-from tvm_ios.models import load_operators
+from tvm_ios.models.load import load_operators
 from tvm_ios.zoo import MEMORY_NETWORKS
 
 GOLDEN = Path(__file__).with_name("golden.json")

@@ -6,7 +6,7 @@ import random
 
 from hypothesis import strategies as st
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.problem import MemoryProblem, memory_problem
 

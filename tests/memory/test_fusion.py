@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_graphs import problems
 
+from tvm_ios.memory.exact.fusion import fuse
+from tvm_ios.memory.exact.least_peak import least_peak
 from tvm_ios.memory.footprint import check_order
-from tvm_ios.memory.fusion import fuse
-from tvm_ios.memory.least_peak import least_peak
 from tvm_ios.memory.problem import MemoryProblem
 
 

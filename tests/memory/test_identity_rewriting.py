@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.memory.footprint import Counting
-from tvm_ios.memory.identity_rewriting import rewrite_concatenations
 from tvm_ios.memory.problem import memory_problem
+from tvm_ios.memory.published.identity_rewriting import rewrite_concatenations
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 
 CONV = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}

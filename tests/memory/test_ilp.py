@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from random_graphs import problems
 
 from tvm_ios.memory.buffers import Buffers
+from tvm_ios.memory.exact.fusion import fuse
 from tvm_ios.memory.footprint import check_order
 from tvm_ios.memory.fused_graph import FusedGraph, unfused
-from tvm_ios.memory.fusion import fuse
-from tvm_ios.memory.ilp import SOLVERS, SolverError, solve_order
 from tvm_ios.memory.problem import MemoryProblem
+from tvm_ios.memory.published.ilp import SOLVERS, SolverError, solve_order
 
 
 def check_solvers(problem: MemoryProblem, graph: FusedGraph) -> None:

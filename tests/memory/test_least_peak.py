@@ -9,11 +9,11 @@ from all_orders import best_peak, orders, stable, states
 from hypothesis import given, settings
 from random_graphs import problems
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.memory.exact.least_peak import least_peak
+from tvm_ios.memory.exact.minimum_cut import fewest_live
 from tvm_ios.memory.footprint import check_order
 from tvm_ios.memory.fused_graph import unfused
-from tvm_ios.memory.least_peak import least_peak
-from tvm_ios.memory.minimum_cut import fewest_live
 from tvm_ios.memory.orders import largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 from hypothesis import given, settings
 from random_graphs import problems
 
-from tvm_ios.arena.planner import PlannedMemory
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.arena import plan_order
 from tvm_ios.memory.operators import with_biases
 from tvm_ios.memory.orders import reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
-from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.zoo.nasnet_a import build_nasnet_cell
 from tvm_ios.zoo.ports import build_several_outputs
 

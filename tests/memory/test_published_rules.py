@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 from all_orders import best_peak
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.memory.exact.fusion import fuse
+from tvm_ios.memory.exact.least_peak import least_peak
 from tvm_ios.memory.fused_graph import FusedGraph, fused
-from tvm_ios.memory.fusion import fuse
-from tvm_ios.memory.least_peak import least_peak
 from tvm_ios.memory.problem import MemoryProblem, memory_problem
 
 

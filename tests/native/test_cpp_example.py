@@ -15,12 +15,12 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
-from runtime_ext.cpu_features import required_features
-from runtime_ext.executable import Executable
-from runtime_ext.native_executor import native_library_path
-from runtime_ext.ports import Port
-from tvm_ios.memory_plan import MemoryPlan
-from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
+from runtime_ext.execution.executable import Executable
+from runtime_ext.execution.native_executor import native_library_path
+from runtime_ext.execution.ports import Port
+from runtime_ext.machine.cpu_features import required_features
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cpp"
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v2"}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime_ext.cpu_features import _LINUX_NAME
-from runtime_ext.native_executor import load_native_library
+from runtime_ext.execution.native_executor import load_native_library
+from runtime_ext.machine.cpu_features import _LINUX_NAME
 
 NATIVE = load_native_library()
 

@@ -23,17 +23,17 @@ from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
-from runtime_ext.built_model import BuiltModel
-from runtime_ext.kernels.generic import NoKernelError
-from runtime_ext.kernels.library import KernelCompiler
-from runtime_ext.machine import host_target
+from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.machine.this_machine import host_target
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
-from tvm_ios.models import load_onnx
+from runtime_ext.units.generic import NoKernelError
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.models.load import load_onnx
 from tvm_ios.plot import plot_profile
-from tvm_ios.program import Launch
-from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
-from tvm_ios.search.lazy import Budget
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.program.program import Launch
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
 op = relax.op
 Array = np.ndarray[Any, Any]
@@ -286,7 +286,7 @@ def test_weights_as_parameters_become_inputs() -> None:
 
 _ELSEWHERE = """
 import sys, numpy as np
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 session = load(sys.argv[1]).session()
 session.run(**np.load(sys.argv[2]))
 np.savez(sys.argv[3], *(session.get_output(i) for i in range(len(session.outputs))))

@@ -19,21 +19,21 @@ from relay_passes import IOSSchedule, schedule_of
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
-from runtime_ext import cpu_device
 from runtime_ext.build import build
+from runtime_ext.cpu import device as cpu_device
 from runtime_ext.ir_form import SCHEDULE
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
-from tvm_ios.cost.log import LogError
-from tvm_ios.happens_before import check_races
-from tvm_ios.program import Program
-from tvm_ios.program_builder import LoweringError
-from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy
-from tvm_ios.search.down_sets import SearchError
-from tvm_ios.search.lazy import Budget
-from tvm_ios.search.rammer import with_placements
-from tvm_ios.search.rprogram import RProgram
-from tvm_ios.search.rprogram_profile import RProgramProfile
-from tvm_ios.search.waves import waves
+from tvm_ios.costs.log import LogError
+from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.program import Program
+from tvm_ios.program.program_builder import LoweringError
+from tvm_ios.rammer.rprogram import RProgram
+from tvm_ios.rammer.rprogram_profile import RProgramProfile
+from tvm_ios.rammer.wavefront import with_placements
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.waves import waves
 
 op = relax.op
 

@@ -19,9 +19,9 @@ from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from tvm_ios import zoo
-from tvm_ios.models import load_onnx
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.units import form_units
+from tvm_ios.graph.units import form_units
+from tvm_ios.models.load import load_onnx
+from tvm_ios.onnx.graph import graph_from_onnx
 
 op = relax.op
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"

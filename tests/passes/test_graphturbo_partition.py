@@ -11,9 +11,9 @@ from relax_sketch import RelaxSketch, module_of, pyramid, run
 from tvm import relax
 
 from relay_passes.graphturbo_partition import GraphTurboPartition
-from relay_passes.subgraph_functions import PARTITION, SUBGRAPH
+from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
+from tvm_ios.devices.memory_hierarchy import load_hierarchy
 from tvm_ios.errors import UserError
-from tvm_ios.memory_hierarchy import load_hierarchy
 
 
 @pytest.fixture(scope="module")

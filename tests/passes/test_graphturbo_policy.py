@@ -10,9 +10,9 @@ from tvm import relax
 
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
-from runtime_ext.in_place import arrange
 from runtime_ext.scheduled_module import read_scheduled_module
-from tvm_ios.schedule import Strategy
+from runtime_ext.units.in_place import arrange
+from tvm_ios.schedule.schedule import Strategy
 
 
 def unrolled(module: Any, capacity: int, lanes: int = LANES) -> Unrolled:

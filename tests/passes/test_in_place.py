@@ -18,17 +18,17 @@ from relay_passes.measured import MeasuredSearch
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
-from runtime_ext.built_model import BuiltModel
-from runtime_ext.in_place import arrange
-from runtime_ext.kernels.values import Slice
+from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.scheduled_module import read_scheduled_module
-from tvm_ios.happens_before import check_races
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.models import load_onnx
-from tvm_ios.program import Launch
-from tvm_ios.schedule import Schedule, Stage, Strategy
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
-from tvm_ios.search.lazy import Budget
+from runtime_ext.units.in_place import arrange
+from runtime_ext.units.values import Slice
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.program import Launch
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 op = relax.op
 IMAGE = (1, 6, 8, 8)

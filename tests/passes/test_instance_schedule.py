@@ -17,8 +17,13 @@ from relay_passes import IOSSchedule
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.build import build
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
-from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, subgraph_outputs
-from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.instance_plan import (
+    InstancePlan,
+    PlacedInstance,
+    SplitSubGraph,
+    subgraph_outputs,
+)
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
 
 
 def graphturbo(prepared: Prepared, capacity: int = 7000, lanes: int = LANES) -> Schedule:

@@ -25,16 +25,16 @@ from relay_passes.dialect import DialectError
 from relay_passes.prepare import prepare
 from relay_passes.relax.importer import import_onnx
 from tvm_ios.api import POLICIES
-from tvm_ios.cost.analytic import AnalyticCost
-from tvm_ios.cost.composed import CostError
-from tvm_ios.devices import load_device
+from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.costs.composed import CostError
+from tvm_ios.devices.device import load_device
 from tvm_ios.errors import UserError
-from tvm_ios.graph import GraphError, OpGraph
-from tvm_ios.models import load_onnx
-from tvm_ios.program import ProgramError
-from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy
-from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.search.down_sets import SearchError
+from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.program.program import ProgramError
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
 
 op = relax.op
 

@@ -15,8 +15,8 @@ from tvm import relax
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from tvm_ios.models import load_onnx
-from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
+from tvm_ios.models.load import load_onnx
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
 
 op = relax.op
 MERGE, CONCURRENT = Strategy.MERGE, Strategy.CONCURRENT

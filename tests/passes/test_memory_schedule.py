@@ -14,17 +14,17 @@ from relax_sketch import RelaxSketch, inputs_of, module_of, run
 from test_build import outputs_of
 from tvm import relax
 
-import runtime_ext.host_memory
+import runtime_ext.execution.host_memory
 from relay_passes import IOSSchedule, MemorySchedule, apply_schedule, prepare, schedule_of
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
-from runtime_ext.built_model import BuiltModel
+from runtime_ext.execution.built_model import BuiltModel
 from tvm_ios.errors import UserError
+from tvm_ios.ios.stage_memory import MemoryBudgetError
 from tvm_ios.memory.footprint import Counting
-from tvm_ios.models import load_onnx
-from tvm_ios.schedule import Schedule, Stage, Strategy
-from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.search.stage_memory import MemoryBudgetError
+from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 op = relax.op
 
@@ -199,13 +199,13 @@ def test_the_measured_arena_is_the_planned_one(
 def highest_byte_written(built: BuiltModel, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of the one arena that a session allocates, rounded up to 64."""
     taken: list[Any] = []
-    allocate = runtime_ext.host_memory.allocate_bytes
+    allocate = runtime_ext.execution.host_memory.allocate_bytes
 
     def recording(nbytes: int) -> Any:
         taken.append(allocate(nbytes))
         return taken[-1]
 
-    monkeypatch.setattr(runtime_ext.host_memory, "allocate_bytes", recording)
+    monkeypatch.setattr(runtime_ext.execution.host_memory, "allocate_bytes", recording)
     session = built.session()
     (arena,) = taken
     arena[:] = 0xA5

@@ -14,7 +14,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.policies.baselines import sequential_schedule
 
 op = relax.op
 Array = np.ndarray[Any, Any]

@@ -17,8 +17,8 @@ from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.raise_clip import RaiseClip
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
 
 SHAPE = (1, 3, 8, 8)
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64

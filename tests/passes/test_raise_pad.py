@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.raise_pad import RaisePad
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.policies.baselines import sequential_schedule
 
 SHAPE = (1, 3, 8, 8)
 

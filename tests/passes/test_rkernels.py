@@ -15,17 +15,17 @@ from tvm import relax
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
-from runtime_ext import cpu_device
 from runtime_ext.build import build
-from runtime_ext.built_model import BuiltModel
-from runtime_ext.executable import Executable, load
+from runtime_ext.cpu import device as cpu_device
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.executable import Executable, load
 from runtime_ext.ir_form import KERNEL, UNIT
 from runtime_ext.scheduled_module import read_scheduled_module
 from tvm_ios.errors import UserError
-from tvm_ios.program import Launch
-from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Schedule
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.program.program import Launch
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
+from relay_passes.instances.unroll import unroll_instances
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
-from relay_passes.unroll import unroll_instances
 from runtime_ext.build import build
-from tvm_ios.arena.check import check_regions
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.layers import unit_layers
 from tvm_ios.graphturbo.split_info import Split, Splitter
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.program.arena.check import check_regions
 
 
 def bottlenecks(sketch: RelaxSketch, x: Any) -> Any:

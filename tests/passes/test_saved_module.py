@@ -18,8 +18,8 @@ from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tvm_ios.errors import UserError
-from tvm_ios.models import ModelError, read_json
-from tvm_ios.search.baselines import baseline_schedule
+from tvm_ios.models.load import ModelError, read_json
+from tvm_ios.policies.baselines import baseline_schedule
 
 
 def small() -> tvm.IRModule:

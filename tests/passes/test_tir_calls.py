@@ -18,13 +18,13 @@ from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.contest import machine_outputs, virtual_machine
-from runtime_ext.kernels.generic import NoKernelError
-from runtime_ext.machine import host_target
-from runtime_ext.tvm_baseline import compile_baseline
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.program import Launch
-from tvm_ios.search.baselines import greedy_schedule
-from tvm_ios.search.lazy import Budget
+from runtime_ext.machine.this_machine import host_target
+from runtime_ext.peers.tvm_baseline import compile_baseline
+from runtime_ext.units.generic import NoKernelError
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.baselines import greedy_schedule
+from tvm_ios.program.program import Launch
 
 Array = np.ndarray[Any, Any]
 

@@ -11,10 +11,10 @@ from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.merge_candidates import merge_candidates
 from relay_passes.prepare import prepare
-from relay_passes.tuning_tasks import tuning_tasks
 from runtime_ext.kernels.spec import Contraction
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.search.endings import Pruning
+from tvm_ios.api.tuning.relax_tasks import tuning_tasks
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.ios.endings import Pruning
 
 
 def search(cache: Path, model: str, pruning: Pruning) -> MeasuredSearch:

@@ -8,8 +8,8 @@ import pytest
 from relax_sketch import module_of
 from tvm import relax, topi
 
-from runtime_ext import tvm_baseline
-from runtime_ext.machine import host_target
+from runtime_ext.machine.this_machine import host_target
+from runtime_ext.peers import tvm_baseline
 from tvm_ios.errors import UserError
 
 

@@ -14,8 +14,8 @@ from relay_passes.relax.bindings import bindings_of, operator_name
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.baselines import greedy_schedule
 
 #: What each takes besides data and indices, what it makes, and the extents that are indexed.
 OPERATORS = {

@@ -19,15 +19,15 @@ from tvm import autotvm, relay
 from relay_passes import MeasuringOptions
 from relay_passes.prepare import prepare
 from relay_passes.relay.measured import MeasuredRelaySearch
-from relay_passes.relay.tuning import tune_module
-from relay_passes.relay.tuning_tasks import tuning_tasks
 from runtime_ext.relay import trial_timer
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
 from runtime_ext.relay.autotvm_tuner import tune
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_file import Record, open_autotvm_log
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
-from tvm_ios.search.endings import Pruning
+from tvm_ios.api.tuning.relay import tune_module
+from tvm_ios.api.tuning.relay_tasks import tuning_tasks
+from tvm_ios.ios.endings import Pruning
 
 TARGET = host_target(2)
 

@@ -24,12 +24,12 @@ from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
 from runtime_ext.relay.library import RelayBuildError
-from tvm_ios.happens_before import check_races
-from tvm_ios.program import Launch
-from tvm_ios.schedule import Schedule, Stage, Strategy
-from tvm_ios.search.baselines import greedy_schedule
-from tvm_ios.search.down_sets import SearchError
-from tvm_ios.search.lazy import Budget
+from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.policies.baselines import greedy_schedule
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.program import Launch
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 
 def mixed(s: RelaySketch, x: Any) -> Any:
@@ -109,7 +109,7 @@ _FOREIGN = """
 import importlib.util, sys
 import numpy as np
 from pathlib import Path
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 
 assert importlib.util.find_spec("tvm") is None
 session = load(Path(sys.argv[1])).session()

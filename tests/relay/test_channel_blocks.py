@@ -25,7 +25,7 @@ from relay_passes.relay.transforms import transform_of
 from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log
-from tvm_ios.search.pbqp import ChoiceProblem, Choices, cheapest
+from tvm_ios.solvers.pbqp import ChoiceProblem, Choices, cheapest
 
 TARGET = tvm.target.Target("llvm -mcpu=skylake-avx512 -num-cores=2")
 

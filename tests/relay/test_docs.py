@@ -11,7 +11,7 @@ import tvm
 from tvm import relay
 from uncompiled import leave_uncompiled
 
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 

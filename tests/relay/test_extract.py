@@ -16,7 +16,7 @@ from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
 from tvm_ios import zoo
-from tvm_ios.models import load_onnx
+from tvm_ios.models.load import load_onnx
 
 #: Read by the fast tests; TVM takes seconds to import one of the others.
 SMALL = ("inception_block", "several_outputs", "two_inputs", "unet")

@@ -21,9 +21,9 @@ from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.fold_constants import folded
 from relay_passes.relay.frontend import visiting_once
 from relay_passes.relay.importer import import_onnx
-from tvm_ios.graph import GraphError
-from tvm_ios.models import load_onnx
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.models.load import load_onnx
+from tvm_ios.onnx.simplify import simplify
 
 
 def _gathered(sketch: Sketch) -> str:

@@ -25,11 +25,11 @@ from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.build import build
 from tvm_ios.api import POLICIES
-from tvm_ios.models import load_onnx
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.schedule import Schedule, ScheduleError
-from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.units import form_units
+from tvm_ios.graph.units import form_units
+from tvm_ios.models.load import load_onnx
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
 
 
 def small(s: RelaySketch, x: Any) -> Any:

@@ -16,9 +16,9 @@ from tvm import relay
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relay.importer import import_onnx
-from tvm_ios.models import load_onnx
-from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
-from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.baselines import greedy_schedule
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
 MERGE, CONCURRENT = Strategy.MERGE, Strategy.CONCURRENT
 

@@ -11,8 +11,8 @@ from relay_text import filecheck
 from shared_graphs import PARTITION_CAPACITY, PARTITIONED_MODEL, SHARED_GRAPHS, SPLIT_GRAPH
 
 from relay_passes import GraphTurboPartition
+from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
 from relay_passes.relay.importer import import_onnx
-from relay_passes.subgraph_functions import PARTITION, SUBGRAPH
 from runtime_ext.ir_form import CALLS, SCHEDULE
 
 

@@ -18,8 +18,8 @@ from relay_passes import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
 from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.relay.library import host_target
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 AVX512 = tvm.target.Target("llvm -mcpu=skylake-avx512")
 

@@ -17,10 +17,10 @@ from relay_passes.prepare import prepare
 from relay_passes.relay.memory_order import stages_of
 from runtime_ext.ir_form import CALLS, ModuleError
 from runtime_ext.relay.build import build as build_program
+from tvm_ios.ios.stage_memory import MemoryBudgetError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.stage_order import stage_problem
-from tvm_ios.search.stage_memory import MemoryBudgetError
 
 
 def wide_then_narrow(s: RelaySketch, x: Any) -> Any:

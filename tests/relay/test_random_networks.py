@@ -11,8 +11,8 @@ from relay_passes.relay.importer import import_onnx
 from runtime_ext.relay.build import build
 from tests.fuzz.networks import feeds_of, random_network
 from tvm_ios.errors import UserError
-from tvm_ios.onnx_simplify import simplify
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 
 def computes_the_same(seed: int) -> bool:

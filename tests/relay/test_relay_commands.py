@@ -12,7 +12,7 @@ from small_models import write_small_model
 from typer.testing import CliRunner
 from uncompiled import leave_uncompiled
 
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 from runtime_ext.relay.library import host_target
 from tvm_ios.cli import app
 

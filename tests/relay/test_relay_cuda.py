@@ -25,18 +25,18 @@ from uncompiled import leave_uncompiled
 
 from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import apply_schedule, for_target, prepare
-from runtime_ext.built_model import BuiltModel
 from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.nvrtc import has_compiler
-from runtime_ext.executable import load
+from runtime_ext.cuda.nvidia.nvrtc import has_compiler
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.executable import load
+from runtime_ext.execution.session import Session
 from runtime_ext.relay import cuda_library
 from runtime_ext.relay.build import build
 from runtime_ext.relay.cuda_launches import KernelLaunch, RelayKernelError, launches_of
 from runtime_ext.relay.tuning_log import read_autotvm_log
-from runtime_ext.session import Session
-from tvm_ios.happens_before import check_races
-from tvm_ios.program import BufferType, Launch
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.program import BufferType, Launch
 
 CUDA_TESTS = Path(__file__).parents[1] / "cuda"
 sys.path.append(str(CUDA_TESTS))
@@ -206,7 +206,7 @@ def test_an_executable_runs_on_streams_without_this_tvm(built: Any, tmp_path: Pa
 import ctypes, importlib.util, sys
 import numpy as np
 from pathlib import Path
-from runtime_ext.runtime_module import load_module
+from runtime_ext.execution.runtime_module import load_module
 
 assert importlib.util.find_spec("tvm") is None
 driver, folder, found = ctypes.CDLL("libcuda.so.1"), Path(sys.argv[1]), []

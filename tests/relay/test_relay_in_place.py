@@ -20,14 +20,14 @@ from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.build import build
-from runtime_ext.built_model import BuiltModel
-from runtime_ext.executable import load
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.executable import load
 from runtime_ext.relay import build as relay_build
 from runtime_ext.relay.in_place import InPlace
-from tvm_ios.happens_before import check_races
-from tvm_ios.merge_rule import mergeable
-from tvm_ios.program import Launch
-from tvm_ios.schedule import Stage, Strategy
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.program import Launch
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 
 def silent(s: RelaySketch, x: Any) -> Any:

@@ -14,16 +14,21 @@ from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import relay
 
 from relay_passes import GraphTurboPartition, MeasuringOptions, instance_search
+from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
 from relay_passes.relay.measured import MeasuredRelaySearch
-from relay_passes.subgraph_functions import PARTITION, SUBGRAPH
 from runtime_ext.build import build
-from tvm_ios.arena.check import check_regions
 from tvm_ios.errors import UserError
-from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, subgraph_outputs
-from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy
-from tvm_ios.search.endings import Pruning
-from tvm_ios.search.lazy import Budget
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.program.arena.check import check_regions
+from tvm_ios.schedule.instance_plan import (
+    InstancePlan,
+    PlacedInstance,
+    SplitSubGraph,
+    subgraph_outputs,
+)
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
 
 LANES = 2
 

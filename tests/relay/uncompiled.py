@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_ext.cuda import cubin_cache
-from runtime_ext.cuda.nvrtc import Cubin
+from runtime_ext.cuda.nvidia import cubin_cache
+from runtime_ext.cuda.nvidia.nvrtc import Cubin
 
 
 def leave_uncompiled(patch: pytest.MonkeyPatch) -> None:

@@ -14,17 +14,17 @@ from random_units import Case, cases, random_inputs
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
-from runtime_ext.session import Session
-from tvm_ios.arena.check import check_arena
-from tvm_ios.arena.planner import plan_memory
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.happens_before import RaceError
-from tvm_ios.lower import lower
-from tvm_ios.memory_plan import MemoryPlan, planned_buffers
-from tvm_ios.models import load_onnx
-from tvm_ios.program import BufferType, Part, PhaseCall, Program, Role, UnitCode
-from tvm_ios.schedule import Schedule, Stage, Strategy
-from tvm_ios.search.baselines import baseline_schedule
+from runtime_ext.execution.session import Session
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.baselines import baseline_schedule
+from tvm_ios.program.arena.check import check_arena
+from tvm_ios.program.arena.planner import plan_memory
+from tvm_ios.program.happens_before import RaceError
+from tvm_ios.program.lower import lower
+from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
+from tvm_ios.program.program import BufferType, Part, PhaseCall, Program, Role, UnitCode
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 Array = np.ndarray[Any, Any]
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from runtime_ext import cpu_device
-from runtime_ext.cpu_device import undisturbed
+from runtime_ext.cpu import device as cpu_device
+from runtime_ext.cpu.device import undisturbed
 
 
 def stop_threads(monkeypatch: pytest.MonkeyPatch, stops: list[int]) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from runtime_ext.cpu_hierarchy import cpu_hierarchy
-from runtime_ext.hardware import caches
+from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from runtime_ext.machine.hardware import caches
 
 
 def test_this_machine() -> None:

@@ -15,17 +15,18 @@ import tvm
 from safetensors.numpy import load_file
 from tvm.script import tirx as T
 
-from runtime_ext import cpu_features, package
-from runtime_ext.cpu_features import host_flags, missing_features, required_features
-from runtime_ext.executable import Executable, load
-from runtime_ext.package import ExecutableError, meta_checksum
-from runtime_ext.ports import Port
-from tvm_ios.arena.planner import plan_memory
+from runtime_ext.execution import package
+from runtime_ext.execution.executable import Executable, load
+from runtime_ext.execution.package import ExecutableError, meta_checksum
+from runtime_ext.execution.ports import Port
+from runtime_ext.machine import cpu_features
+from runtime_ext.machine.cpu_features import host_flags, missing_features, required_features
 from tvm_ios.errors import UserError
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.lower import lower
-from tvm_ios.program import BufferType, PhaseCall, UnitCode
-from tvm_ios.schedule import Schedule, sequential_stages
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.program.arena.planner import plan_memory
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.schedule.schedule import Schedule, sequential_stages
 
 FILES = [
     "kernels.so",
@@ -120,7 +121,7 @@ def test_a_new_process_gives_equal_outputs(
     script = """
 import sys
 import numpy as np
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 session = load(sys.argv[1]).session()
 session.set_input(None, np.load(sys.argv[2]))
 session.run()
@@ -386,7 +387,7 @@ def test_there_is_always_one_whole_executable(
 
 _SAVER = """
 import sys
-from runtime_ext.executable import load
+from runtime_ext.execution.executable import load
 executable = load(sys.argv[1])
 for _ in range(30):
     executable.save(sys.argv[2])

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_units import VECTOR, Case, cases, random_inputs
 
-from runtime_ext.executor import BusyError, Executor, KernelError
-from runtime_ext.native_executor import NativeExecutor
-from runtime_ext.reference import ReferenceExecutor
-from runtime_ext.session import Session
-from tvm_ios.lower import lower
-from tvm_ios.program import Buffer, Launch, Program, Role, Wait
+from runtime_ext.execution.executor import BusyError, Executor, KernelError
+from runtime_ext.execution.native_executor import NativeExecutor
+from runtime_ext.execution.reference import ReferenceExecutor
+from runtime_ext.execution.session import Session
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import Buffer, Launch, Program, Role, Wait
 
 Make = Callable[[Program, dict[str, Callable[..., Any]], list[Any]], Executor]
 BOTH = pytest.mark.parametrize("make", [NativeExecutor, ReferenceExecutor])

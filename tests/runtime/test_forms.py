@@ -14,18 +14,18 @@ from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
-from relay_passes.tuning_tasks import tuning_tasks
-from runtime_ext import cpu_device
 from runtime_ext.build import build
-from runtime_ext.kernels.contraction_space import explicit, points, scheduled
-from runtime_ext.kernels.contraction_workload import contraction_workload
-from runtime_ext.kernels.tuning_folder import open_log
-from runtime_ext.kernels.vector_unit import VectorUnit
-from runtime_ext.log_use import LogUse
-from runtime_ext.machine import host_target
+from runtime_ext.cpu import device as cpu_device
+from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.machine.this_machine import host_target
+from runtime_ext.tuning.contraction_space import explicit, points, scheduled
+from runtime_ext.tuning.contraction_workload import contraction_workload
+from runtime_ext.tuning.log_use import LogUse
 from runtime_ext.tuning.task import Task
-from tvm_ios.program import Program
-from tvm_ios.search.endings import Pruning
+from runtime_ext.tuning.tuning_folder import open_log
+from tvm_ios.api.tuning.relax_tasks import tuning_tasks
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.program.program import Program
 
 
 @pytest.fixture(scope="module")

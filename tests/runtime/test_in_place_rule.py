@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from runtime_ext.in_place import Arrangement, arrange
-from tvm_ios.graph import Operator, OpGraph, Tensor
+from runtime_ext.units.in_place import Arrangement, arrange
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -6,8 +6,8 @@ import pytest
 
 from relay_passes.prepare import prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.layouts import AS_IS, NHWC, tensor_layouts
-from tvm_ios.models import load_onnx
+from runtime_ext.units.layouts import AS_IS, NHWC, tensor_layouts
+from tvm_ios.models.load import load_onnx
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tvm_ffi
 
-from runtime_ext.executor import BusyError, ForkError, KernelError
-from runtime_ext.native_executor import NativeExecutor
-from runtime_ext.session import Session
+from runtime_ext.execution.executor import BusyError, ForkError, KernelError
+from runtime_ext.execution.native_executor import NativeExecutor
+from runtime_ext.execution.session import Session
 from tvm_ios.errors import UserError
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role, Wait
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role, Wait
 
 VECTOR = BufferType((16,), "int64")
 TWO_LANES = Program(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tvm
 
-from runtime_ext import hardware, peak
+from runtime_ext.machine import hardware, peak
 
 
 def test_both_peaks_are_measured() -> None:

@@ -22,15 +22,15 @@ import tvm_ffi
 from cpp_compiler import compiler
 from tvm.script import tirx as T
 
-from runtime_ext import runtime_module
-from runtime_ext.cpu_features import required_features
-from runtime_ext.executable import Executable
-from runtime_ext.executor import ForkError
-from runtime_ext.package import ExecutableError, meta_checksum
-from runtime_ext.ports import Port, SessionError
-from tvm_ios.happens_before import check_races
-from tvm_ios.memory_plan import MemoryPlan
-from tvm_ios.program import (
+from runtime_ext.execution import runtime_module
+from runtime_ext.execution.executable import Executable
+from runtime_ext.execution.executor import ForkError
+from runtime_ext.execution.package import ExecutableError, meta_checksum
+from runtime_ext.execution.ports import Port, SessionError
+from runtime_ext.machine.cpu_features import required_features
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import (
     Buffer,
     BufferType,
     KernelUse,

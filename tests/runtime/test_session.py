@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import tvm_ffi
 
-from runtime_ext.buffers import ALIGNMENT, allocate, content_key, share_constant
-from runtime_ext.executor import KernelError
-from runtime_ext.ports import Port, SessionError
-from runtime_ext.session import Session
+from runtime_ext.execution.buffers import ALIGNMENT, allocate, content_key, share_constant
+from runtime_ext.execution.executor import KernelError
+from runtime_ext.execution.ports import Port, SessionError
+from runtime_ext.execution.session import Session
 from tvm_ios.errors import UserError
-from tvm_ios.memory_plan import MemoryPlan
-from tvm_ios.program import (
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import (
     Buffer,
     BufferType,
     Launch,

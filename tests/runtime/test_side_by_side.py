@@ -12,10 +12,10 @@ from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.contest import Rules, hold_contest
-from runtime_ext.runners import EXECUTABLE, RunnerError, opponents
-from runtime_ext.side_by_side import Contestant, hold_side_by_side
+from runtime_ext.peers import EXECUTABLE, RunnerError, opponents
+from runtime_ext.peers.side_by_side import Contestant, hold_side_by_side
 from tvm_ios.errors import UserError
-from tvm_ios.models import load_onnx
+from tvm_ios.models.load import load_onnx
 
 RULES = Rules(rounds=3, seconds=1.0, minimum=3)
 

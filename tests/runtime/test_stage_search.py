@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 from random_dags import graph_of
 
-from runtime_ext.measure import StageTimer
-from runtime_ext.stage_search import SearchLimits, StageSearch
-from tvm_ios.cost.log import LogHeader, MeasurementLog
-from tvm_ios.graph import OpGraph
-from tvm_ios.schedule import Schedule, Stage
-from tvm_ios.search.lazy import Budget
+from tvm_ios.costs.log import LogHeader, MeasurementLog
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
+from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.schedule.schedule import Schedule, Stage
 
 SIDE_BY_SIDE = graph_of((0, 0, 0, 0b111))
 

@@ -12,12 +12,12 @@ import pytest
 from onnx_sketch import Sketch, relative_error
 from onnx_sketch import run as run_onnxruntime
 
-from tvm_ios.models import load_onnx
-from tvm_ios.onnx_simplify import simplify
+from tvm_ios.models.load import load_onnx
+from tvm_ios.onnx.simplify import simplify
 
 torch: Any = pytest.importorskip("torch")
 
-from runtime_ext.torch_import.network import UnsupportedOperator, torch_network  # noqa: E402
+from runtime_ext.peers.torch_import.network import UnsupportedOperator, torch_network  # noqa: E402
 
 Body = Callable[[Sketch, str], Any]
 

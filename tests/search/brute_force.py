@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import networkx as nx
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 
 
 def is_down_set(predecessors: Sequence[int], mask: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.bare_graph import BareGraph, load_bare_graph
+from tvm_ios.models.bare_graph import BareGraph, load_bare_graph
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.bare_graph import BareGraph, is_bare_graph, load_bare_graph
-from tvm_ios.graph import GraphError
+from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.models.bare_graph import BareGraph, is_bare_graph, load_bare_graph
 
 
 def load(tmp_path: Path, data: Any) -> BareGraph:

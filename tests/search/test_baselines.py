@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from random_dags import dags, graph_of
 
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.baselines import baseline_schedule, greedy_schedule, sequential_schedule
+from tvm_ios.policies.baselines import baseline_schedule, greedy_schedule, sequential_schedule
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 
 class CountUnits:

@@ -8,9 +8,9 @@ from brute_force import all_endings, all_schedules, groups_of
 from hypothesis import assume, given, settings
 from random_dags import dags
 
-from tvm_ios.bare_graph import BareGraph
-from tvm_ios.graph import bits, mask_of
-from tvm_ios.search.counts import BlockCounts, GroupRule, count_block, width
+from tvm_ios.graph.op_graph import bits, mask_of
+from tvm_ios.ios.counts import BlockCounts, GroupRule, count_block, width
+from tvm_ios.models.bare_graph import BareGraph
 
 
 def descends(predecessors: tuple[int, ...], unit: int, root: int) -> bool:

@@ -9,15 +9,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_dags import dags, graph_of
 
-from tvm_ios.graph import bits, mask_of
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.block import Block
-from tvm_ios.search.counts import count_block
-from tvm_ios.search.down_sets import SearchError
-from tvm_ios.search.endings import Pruning
-from tvm_ios.search.ios import Groups, Solution, solve
-from tvm_ios.search.policies import POLICIES
-from tvm_ios.search.priced_block import PricedBlock
+from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.graph.op_graph import bits, mask_of
+from tvm_ios.ios.block import Block
+from tvm_ios.ios.counts import count_block
+from tvm_ios.ios.dynamic_program import Groups, Solution, solve
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.priced_block import PricedBlock
+from tvm_ios.ios.strategies import POLICIES
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 prunings = st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tvm_ios.lanes import allocate_lanes
+from tvm_ios.program.lanes import allocate_lanes
 
 seconds = st.floats(0.01, 100)
 

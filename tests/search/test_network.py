@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_dags import all_on_one_lane, dags, graph_of
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.schedule import Stage
-from tvm_ios.search.block import Block, block_key, cut_into_blocks
-from tvm_ios.search.down_sets import SearchError
-from tvm_ios.search.endings import Pruning
-from tvm_ios.search.network import search_graph
-from tvm_ios.search.policies import POLICIES
+from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.ios.block import Block, block_key, cut_into_blocks
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.network import search_graph
+from tvm_ios.ios.strategies import POLICIES
+from tvm_ios.schedule.schedule import Stage
 
 
 class CostByPlace:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.search.pbqp import ChoiceProblem, Choices, cheapest
+from tvm_ios.solvers.pbqp import ChoiceProblem, Choices, cheapest
 
 _COST = st.one_of(st.integers(0, 9).map(float), st.just(inf))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from random_dags import dags, graph_of
 
-from tvm_ios.devices import load_device
-from tvm_ios.schedule import Strategy
-from tvm_ios.search.endings import Pruning
-from tvm_ios.search.promising import promising_stages
-from tvm_ios.search.waves import waves
+from tvm_ios.devices.device import load_device
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.promising import promising_stages
+from tvm_ios.schedule.schedule import Strategy
+from tvm_ios.schedule.waves import waves
 
 
 @settings(max_examples=25, deadline=None)

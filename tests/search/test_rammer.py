@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_dags import dags, graph_of
 
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.happens_before import check_races, ordered_launches
-from tvm_ios.lower import lower
-from tvm_ios.placement import fault_of
-from tvm_ios.program import BufferType, PhaseCall, UnitCode
-from tvm_ios.rkernel import RKernel
-from tvm_ios.schedule import Schedule, Stage, Strategy
-from tvm_ios.search.rammer import (
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.program.happens_before import check_races, ordered_launches
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.rammer.rprogram import RProgram, select_lanes, simulate, simulated_spans
+from tvm_ios.rammer.wavefront import (
     co_schedule,
     rammer_schedule,
     schedule_wave,
     wavefront_programs,
     with_placements,
 )
-from tvm_ios.search.rprogram import RProgram, select_lanes, simulate, simulated_spans
-from tvm_ios.search.waves import stage_of, waves
+from tvm_ios.schedule.placement import fault_of
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.waves import stage_of, waves
 
 Kernels = dict[int, tuple[RKernel, ...]]
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_dags import dags, graph_of
 
-from tvm_ios.graph import bits
-from tvm_ios.schedule import Schedule, Stage, Strategy, sequential_stages
-from tvm_ios.search.stage_order import in_graph_order
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.stage_order import in_graph_order
 
 
 def alone(*units: int) -> tuple[Stage, ...]:

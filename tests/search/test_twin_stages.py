@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_dags import dags, graph_of
 
-from tvm_ios.cost.stage_key import stage_key
-from tvm_ios.schedule import Stage, Strategy
-from tvm_ios.search.endings import enumerate_endings
-from tvm_ios.search.ios import Groups
-from tvm_ios.search.twin_stages import TwinStages
+from tvm_ios.costs.stage_key import stage_key
+from tvm_ios.ios.dynamic_program import Groups
+from tvm_ios.ios.endings import enumerate_endings
+from tvm_ios.ios.twin_stages import TwinStages
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 
 @given(dags(6), st.data())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from tvm_ios.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
+from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
 
 #: As in tests/native/random_program.h.
 LENGTH = 24

@@ -14,9 +14,9 @@ import numpy as np
 import tvm_ffi
 from cpp_compiler import compile_cpp
 
-from runtime_ext.native_executor import NativeExecutor
-from runtime_ext.reference import ReferenceExecutor
-from tvm_ios.program import Program
+from runtime_ext.execution.native_executor import NativeExecutor
+from runtime_ext.execution.reference import ReferenceExecutor
+from tvm_ios.program.program import Program
 
 from .programs import random_program
 

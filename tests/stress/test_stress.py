@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.program import Launch
+from tvm_ios.program.program import Launch
 
 from . import __main__ as command
 from . import runner

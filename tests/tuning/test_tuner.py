@@ -13,16 +13,16 @@ import tvm
 from kernel_harness import host_target, make_unit
 from tvm import relax
 
-from runtime_ext.kernels.contraction_space import VectorSpace, blocked, explicit, points
+from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.kernels.tuning_folder import compact, open_log, recorded
-from runtime_ext.kernels.tuning_log import TuningLog
-from runtime_ext.kernels.unit import UnitSource, plan_unit
-from runtime_ext.kernels.vector_unit import VectorUnit
+from runtime_ext.tuning.contraction_space import VectorSpace, blocked, explicit, points
 from runtime_ext.tuning.cost_model import CostModel, features_of
 from runtime_ext.tuning.kernel_timer import KernelTimer
 from runtime_ext.tuning.task import Task
 from runtime_ext.tuning.tuner import Limits, Tuned, tune
+from runtime_ext.tuning.tuning_folder import compact, open_log, recorded
+from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.units.unit import UnitSource, plan_unit
 from tvm_ios.errors import UserError
 
 pytest.importorskip("xgboost")

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tvm_ios.graph import OpGraph
-from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.zoo.genotype import CellGenotype, genotype
 from tvm_ios.zoo.network import Network
 

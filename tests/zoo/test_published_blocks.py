@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tvm_ios import zoo
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.onnx_graph import graph_from_onnx
-from tvm_ios.search.counts import BlockCounts, count_block
-from tvm_ios.units import form_units
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.units import form_units
+from tvm_ios.ios.counts import BlockCounts, count_block
+from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.zoo.randwire import Wiring, build_randwire
 
 

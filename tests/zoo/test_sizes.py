@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios import zoo
-from tvm_ios.blocks import cut_blocks
-from tvm_ios.models import load_graph
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.models.load import load_graph
 from tvm_ios.zoo.sizes import SIZES, Size
 
 LARGE = {

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from tvm_ios import zoo
-from tvm_ios.onnx_graph import graph_from_onnx
+from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.zoo.network import Network
 
 SMALL = (

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tvm_ios.byte_sizes import kib
+from tvm_ios.contest.verdict import first_with_equal_schedule
+from tvm_ios.files.byte_sizes import kib
+from tvm_ios.ios.stage_memory import MemoryBudgetError, stages_peak
+from tvm_ios.ios.strategies import POLICIES as SEARCHING
 from tvm_ios.progress import Progress
-from tvm_ios.schedule import Schedule
-from tvm_ios.search.policies import POLICIES as SEARCHING
-from tvm_ios.search.stage_memory import MemoryBudgetError, stages_peak
-from tvm_ios.verdict import first_with_equal_schedule
+from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.module_search import ModuleSearch
-    from runtime_ext.built_model import BuiltModel
+    from runtime_ext.execution.built_model import BuiltModel
 
 #: What a search took.
 Took = TypeVar("Took")

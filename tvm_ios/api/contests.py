@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.api.candidates import Candidates
-from tvm_ios.paired import PairedRatio
-from tvm_ios.progress import Progress
-from tvm_ios.verdict import (
+from tvm_ios.contest.paired import PairedRatio
+from tvm_ios.contest.verdict import (
     PolicyResult,
     compare_outputs,
     kept_policy,
     most_promising,
     policy_results,
 )
+from tvm_ios.progress import Progress
 
 
 def measure(

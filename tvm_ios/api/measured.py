@@ -11,10 +11,10 @@ from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
 from tvm_ios.api.contests import confirm, measure
 from tvm_ios.api.optimized import Optimized
 from tvm_ios.api.policies import measurable
-from tvm_ios.files import temporary_folder
-from tvm_ios.models import Shapes
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.models.load import Shapes
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
@@ -89,7 +89,7 @@ def optimize(
     from relay_passes.load import load_model
     from relay_passes.measuring_options import MeasuringOptions
     from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
-    from runtime_ext.package import require_writable
+    from runtime_ext.execution.package import require_writable
 
     require_writable(output)
     watch = _Watch()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tvm_ios.search.policies import GRAPHTURBO, HOLISTIC
+from tvm_ios.ios.strategies import GRAPHTURBO, HOLISTIC
 
 if TYPE_CHECKING:
     from relay_passes.module_search import ModuleSearch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tvm_ios import models
-from tvm_ios.models import Shapes, form_of, load_graph
+from tvm_ios.models import load as models
+from tvm_ios.models.load import Shapes, form_of, load_graph
 
 if TYPE_CHECKING:
     from relay_passes.prepare import Prepared
-    from tvm_ios.graph import OpGraph
+    from tvm_ios.graph.op_graph import OpGraph
 
 
 def load_units(

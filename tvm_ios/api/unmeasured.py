@@ -10,14 +10,14 @@ from tvm_ios.api.candidates import find_schedules, fitting
 from tvm_ios.api.optimized import Compiled
 from tvm_ios.api.policies import UNPROFILED_POLICIES
 from tvm_ios.errors import UserError
-from tvm_ios.models import Shapes
+from tvm_ios.models.load import Shapes
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
     from relay_passes.module_search import ModuleSearch
-    from tvm_ios.search.network import SearchStatistics
+    from tvm_ios.ios.network import SearchStatistics
 
 
 def compile_unmeasured(
@@ -59,8 +59,8 @@ def compile_unmeasured(
     from relay_passes.load import load_model
     from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
     from runtime_ext.backend import cuda_arch
-    from runtime_ext.package import require_writable
-    from tvm_ios.search.described import described_schedule
+    from runtime_ext.execution.package import require_writable
+    from tvm_ios.policies.described import described_schedule
 
     require_writable(output)
     report = progress or silent

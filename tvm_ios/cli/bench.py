@@ -42,7 +42,7 @@ from tvm_ios.cli.search_options import (
     require_known,
 )
 from tvm_ios.errors import UserError
-from tvm_ios.files import temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 
 
 @reports_errors
@@ -107,11 +107,11 @@ def bench(
         lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
     )
     from runtime_ext.contest import Rules
-    from runtime_ext.machine_description import describe_machine
-    from runtime_ext.runners import RUNNERS, opponents
-    from tvm_ios.bench import bench as run
-    from tvm_ios.bench_document import BenchDocument
-    from tvm_ios.bench_material import log_digest
+    from runtime_ext.machine.description import describe_machine
+    from runtime_ext.peers import RUNNERS, opponents
+    from tvm_ios.bench.bench import bench as run
+    from tvm_ios.bench.document import BenchDocument
+    from tvm_ios.bench.material import log_digest
 
     require_known(against_names, RUNNERS, "--against")
     if resume and output is None:

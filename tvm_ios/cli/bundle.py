@@ -39,7 +39,7 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from relay_passes.bundle import BundleSummary
+    from tvm_ios.api.bundle.write import BundleSummary
 
 
 class Ship(StrEnum):
@@ -132,10 +132,10 @@ def bundle(
         cudnn=target is TargetKind.cuda if cudnn is None else cudnn,
         runs_here=False,
     )
-    from relay_passes.bundle import redrawn, require_replaceable, write_bundle
     from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch
     from relay_passes.prepare import prepare, require_computed_outputs
+    from tvm_ios.api.bundle.write import redrawn, require_replaceable, write_bundle
 
     path = output or Path(f"{Path(model).stem}.bundle")
     require_replaceable(path)

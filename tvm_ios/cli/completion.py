@@ -26,14 +26,14 @@ def complete_policy(incomplete: str) -> list[str]:
 
 def complete_cost(incomplete: str) -> list[str]:
     """``measured``, devices, and logs of measurements."""
-    from tvm_ios.devices import device_names
+    from tvm_ios.devices.device import device_names
 
     return [*_starting(("measured", *device_names()), incomplete), *_files(incomplete, (".jsonl",))]
 
 
 def complete_runners(incomplete: str) -> list[str]:
     """The last of some runners joined by commas."""
-    from runtime_ext.runners import RUNNERS
+    from runtime_ext.peers import RUNNERS
 
     return _joined(RUNNERS, incomplete)
 

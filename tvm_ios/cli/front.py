@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.byte_sizes import kib
 from tvm_ios.cli.output import console, print_json
-from tvm_ios.graph import OpGraph
+from tvm_ios.files.byte_sizes import kib
+from tvm_ios.graph.op_graph import OpGraph
 
 if TYPE_CHECKING:
-    from tvm_ios.search.memory_front import FrontPoint
+    from tvm_ios.ios.memory_front import FrontPoint
 
 
 def print_front(

@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.byte_sizes import kib
 from tvm_ios.cli.completion import complete_memory_schedulers
 from tvm_ios.cli.output import (
     Debug,
@@ -23,9 +22,10 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import bytes_of, names_in, require_known
+from tvm_ios.files.byte_sizes import kib
 
 if TYPE_CHECKING:
-    from tvm_ios.graph import OpGraph
+    from tvm_ios.graph.op_graph import OpGraph
     from tvm_ios.memory.comparison import ScheduledMemory
 
 _BARS = " ▁▂▃▄▅▆▇█"

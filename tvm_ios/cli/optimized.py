@@ -12,8 +12,8 @@ from tvm_ios.cli.output import console, left_out_text, print_json
 
 if TYPE_CHECKING:
     from tvm_ios.api.optimized import Compiled, Optimized
-    from tvm_ios.arena.planner import PlannedMemory
-    from tvm_ios.paired import PairedRatio
+    from tvm_ios.contest.paired import PairedRatio
+    from tvm_ios.program.arena.planner import PlannedMemory
 
 
 def print_optimized(done: Optimized, as_json: bool) -> None:

@@ -12,10 +12,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.array_files import read_arrays, write_arrays
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
-from tvm_ios.files import require_writable
+from tvm_ios.files.array_files import read_arrays, write_arrays
+from tvm_ios.files.atomic import require_writable
 
 
 @reports_errors
@@ -36,7 +36,7 @@ def run(
 
     It runs where the processor, TVM's version and every checksum fit what it was made for.
     """
-    from runtime_ext.executable import load
+    from runtime_ext.execution.executable import load
 
     refuse_models(executable)
     if output is not None:

@@ -40,14 +40,14 @@ from tvm_ios.cli.search_options import (
     measuring_options,
     require_known,
 )
-from tvm_ios.files import require_writable
-from tvm_ios.schedule import Schedule
+from tvm_ios.files.atomic import require_writable
+from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
     from relay_passes.module_search import ModuleSearch
-    from tvm_ios.search.lazy import LazyStatistics
-    from tvm_ios.search.network import SearchStatistics
+    from tvm_ios.ios.lazy import LazyStatistics
+    from tvm_ios.ios.network import SearchStatistics
 
 
 @reports_errors
@@ -102,10 +102,10 @@ def schedule(
     Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time.
     """
     from tvm_ios.api import load_units
+    from tvm_ios.ios.endings import Pruning
+    from tvm_ios.ios.strategies import POLICIES
     from tvm_ios.plot import plot_schedule, require_picture, save_picture
-    from tvm_ios.search.described import described_front, described_schedule
-    from tvm_ios.search.endings import Pruning
-    from tvm_ios.search.policies import POLICIES
+    from tvm_ios.policies.described import described_front, described_schedule
 
     budget = bytes_of(memory_budget, "--memory-budget")
     if budget is not None or pareto:
@@ -213,7 +213,7 @@ def _measured(
 def _statistics(
     took: SearchStatistics | LazyStatistics | None, stages_measured: int
 ) -> dict[str, Any]:
-    from tvm_ios.search.lazy import LazyStatistics
+    from tvm_ios.ios.lazy import LazyStatistics
 
     return {
         "seconds": 0.0 if took is None else took.seconds,

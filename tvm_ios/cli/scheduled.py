@@ -7,12 +7,12 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.byte_sizes import kib
 from tvm_ios.cli.output import console, left_out_text, print_json
-from tvm_ios.graph import OpGraph
-from tvm_ios.instance_plan import InstancePlan
-from tvm_ios.schedule import Schedule, Strategy
-from tvm_ios.search.stage_memory import stages_peak
+from tvm_ios.files.byte_sizes import kib
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.stage_memory import stages_peak
+from tvm_ios.schedule.instance_plan import InstancePlan
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
 def print_schedule(

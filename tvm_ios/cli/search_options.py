@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tvm_ios.byte_sizes import ByteSizeError, parse_bytes
 from tvm_ios.cli.completion import complete_policies
 from tvm_ios.errors import UserError
+from tvm_ios.files.byte_sizes import ByteSizeError, parse_bytes
 
 if TYPE_CHECKING:
     from relay_passes.measuring_options import MeasuringOptions
@@ -158,7 +158,7 @@ def measuring_options(
     runs_here: bool = True,
 ) -> MeasuringOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
-    from runtime_ext.machine import available_lanes
+    from runtime_ext.machine.this_machine import available_lanes
     from runtime_ext.targets import target_of
 
     if target is TargetKind.cuda:
@@ -169,8 +169,8 @@ def measuring_options(
     # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
     os.environ["TVM_NUM_THREADS"] = str(lanes)
     from relay_passes.measuring_options import MeasuringOptions
-    from tvm_ios.search.endings import Pruning
-    from tvm_ios.search.lazy import Budget
+    from tvm_ios.ios.endings import Pruning
+    from tvm_ios.ios.lazy import Budget
 
     return MeasuringOptions(
         lanes=lanes,

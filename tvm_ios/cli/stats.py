@@ -74,12 +74,12 @@ def stats(
     a stage that may come next. Width is the most units of a block that could run side by side.
     With --policy graphturbo the coarse sub-graphs of a batch are shown instead.
     """
-    from runtime_ext.machine import available_lanes
+    from runtime_ext.machine.this_machine import available_lanes
     from tvm_ios.api import load_operators, load_units
     from tvm_ios.cli.sub_graphs import print_sub_graphs
-    from tvm_ios.models import Form, blocks_of, form_of, load_blocks
-    from tvm_ios.search.counts import BlockCounts, count_block
-    from tvm_ios.search.policies import GRAPHTURBO
+    from tvm_ios.ios.counts import BlockCounts, count_block
+    from tvm_ios.ios.strategies import GRAPHTURBO
+    from tvm_ios.models.load import Form, blocks_of, form_of, load_blocks
 
     fixed = input_shapes(shape)
     if policy is not None:

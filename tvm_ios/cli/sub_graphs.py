@@ -5,11 +5,11 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.byte_sizes import kib
 from tvm_ios.cli.output import console, print_json
-from tvm_ios.graph import OpGraph, bits
+from tvm_ios.files.byte_sizes import kib
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.policy import choose_instances
-from tvm_ios.units import form_units
 
 
 def print_sub_graphs(graph: OpGraph, capacity: int, lanes: int, as_json: bool) -> None:

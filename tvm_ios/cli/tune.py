@@ -39,7 +39,7 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from relay_passes.tuning_result import TuningResult
+    from tvm_ios.api.tuning.result import TuningResult
 
 #: A line tells every fall of the model's latency by so much.
 _WORTH_TELLING = 0.01

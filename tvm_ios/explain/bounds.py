@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tvm_ios.blocks import cut_blocks
 from tvm_ios.explain.intervals import common, length, union
 from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work
 from tvm_ios.explain.timeline import Timeline, quietest
-from tvm_ios.graph import bits
-from tvm_ios.memory_plan import MemoryPlan
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.program.memory_plan import MemoryPlan
 
 
 class Bound(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.explain.tasks import Work
-from tvm_ios.program import Launch, Program
+from tvm_ios.program.program import Launch, Program
 
 
 class OneLaneError(ValueError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from tvm_ios.explain.tasks import Work
-from tvm_ios.memory_plan import MemoryPlan, pieces
-from tvm_ios.regions import region_bytes, regions_of
+from tvm_ios.program.memory_plan import MemoryPlan, pieces
+from tvm_ios.program.regions import region_bytes, regions_of
 
 
 def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph import Operator, OpGraph, Tensor
-from tvm_ios.happens_before import ordered_launches
-from tvm_ios.program import Launch, Program, Role
-from tvm_ios.regions import region_bytes, regions_of
+from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.program.happens_before import ordered_launches
+from tvm_ios.program.program import Launch, Program, Role
+from tvm_ios.program.regions import region_bytes, regions_of
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 

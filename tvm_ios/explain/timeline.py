@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Protocol
 
 from tvm_ios.explain.intervals import Interval, gaps, union
-from tvm_ios.program import Program, Wait
+from tvm_ios.program.program import Program, Wait
 
 
 class TimedLaunch(Protocol):
-    """When a launch ran: what :meth:`runtime_ext.session.Session.profile` returns.
+    """When a launch ran: what :meth:`runtime_ext.execution.session.Session.profile` returns.
 
     ``launch`` is its place in its lane, waits not counted; times are seconds since the run began.
     """

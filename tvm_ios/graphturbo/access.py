@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from tvm_ios.graph import Operator, OpGraph
+from tvm_ios.graph.op_graph import Operator, OpGraph
+from tvm_ios.graph.operators import ELEMENT_WISE
 from tvm_ios.graphturbo.box import Box, volume, whole
-from tvm_ios.operators import ELEMENT_WISE
 
 Shapes = Sequence[tuple[int, ...]]
 Range = tuple[int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.access import needed
 from tvm_ios.graphturbo.box import whole
 

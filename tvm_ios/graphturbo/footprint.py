@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.box import Box, hull, volume, whole
 from tvm_ios.graphturbo.layers import Layers
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tvm_ios.graph import GraphError, OpGraph, mask_of
+from tvm_ios.graph.op_graph import GraphError, OpGraph, mask_of
+from tvm_ios.graph.operators import ACTIVATIONS, ANCHORS, ARITHMETIC, RESHAPING
+from tvm_ios.graph.unit_partition import Partition
 from tvm_ios.graphturbo.access import flops_of, needed
 from tvm_ios.graphturbo.box import Box, hull
-from tvm_ios.operators import ACTIVATIONS, ANCHORS, ARITHMETIC, RESHAPING
-from tvm_ios.unit_partition import Partition
 
 #: What follows an operator in its layer.
 _AUXILIARY = ACTIVATIONS | ARITHMETIC | RESHAPING | {"bias_add", "cast", "erf", "softmax"}

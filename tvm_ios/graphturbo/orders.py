@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.instances import Instances
+from tvm_ios.memory.exact.optimal import schedule_optimal
 from tvm_ios.memory.footprint import footprints
-from tvm_ios.memory.optimal import schedule_optimal
 from tvm_ios.memory.problem import memory_problem
 
 #: Seconds that the exact search may take; what it has found by then is an order as well.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph import OpGraph, bits, mask_of
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import exits
 from tvm_ios.graphturbo.grouping import SubGraph
@@ -14,8 +14,8 @@ from tvm_ios.graphturbo.lanes import LanePlace
 from tvm_ios.graphturbo.layers import Layers, unit_layers
 from tvm_ios.graphturbo.rows import cuts_rows
 from tvm_ios.graphturbo.split_info import Split
-from tvm_ios.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, regions
-from tvm_ios.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, regions
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
 
 
 def schedule_instances(

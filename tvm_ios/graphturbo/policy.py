@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.lanes import place_instances
@@ -13,8 +14,7 @@ from tvm_ios.graphturbo.orders import order_instances
 from tvm_ios.graphturbo.planned import schedule_instances
 from tvm_ios.graphturbo.split_info import Splitter
 from tvm_ios.graphturbo.worth import choose_subgraphs, lane_capacities
-from tvm_ios.memory_hierarchy import MemoryHierarchy
-from tvm_ios.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule
 
 
 def choose_instances(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from tvm_ios.graph import Operator
+from tvm_ios.graph.op_graph import Operator
+from tvm_ios.graph.operators import ELEMENT_WISE
 from tvm_ios.graphturbo.dimensions import Dimensions
-from tvm_ios.operators import ELEMENT_WISE
 
 _ROWS = 2
 _ALONG_AN_AXIS = frozenset({"concat", "split", "softmax"})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tvm_ios.graph import OpGraph, bits
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graphturbo.box import Box, share
 from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import Part, exits, part_of, whole_part

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tvm_ios.graph import OpGraph
-from tvm_ios.unit_partition import Partition
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.unit_partition import Partition
 
 _NAME = re.compile(r"instance(\d+)_(?:unit(\d+)_|(own))?")
 

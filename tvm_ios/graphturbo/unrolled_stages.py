@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.lanes import LanePlace, place_after
 from tvm_ios.graphturbo.planned import Planned
 from tvm_ios.graphturbo.unrolled_names import Origin
-from tvm_ios.placement import Placement
-from tvm_ios.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 
 def unrolled_schedule(

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tvm_ios.graph import bits
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.box import Box
 from tvm_ios.graphturbo.footprint import Part, entries, exits, nbytes, part_of, whole_part
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.layers import Layers
 from tvm_ios.graphturbo.split_info import Splitter
-from tvm_ios.memory_hierarchy import MemoryHierarchy
 
 #: All lanes begin a layer that they share, and wait for each other after it.
 _STARTS = 2

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tvm_ios.arena.lifetimes import Lifetimes
-from tvm_ios.arena.planner import PlannedMemory, plan_lifetimes
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.problem import MemoryProblem
-from tvm_ios.program import ALIGNMENT
+from tvm_ios.program.arena.lifetimes import Lifetimes
+from tvm_ios.program.arena.planner import PlannedMemory, plan_lifetimes
+from tvm_ios.program.program import ALIGNMENT
 
 
 def plan_order(problem: MemoryProblem, order: Sequence[int]) -> PlannedMemory:

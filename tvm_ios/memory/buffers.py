@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tvm_ios.graph import OpGraph, mask_of
-from tvm_ios.operators import ELEMENT_WISE
+from tvm_ios.graph.op_graph import OpGraph, mask_of
+from tvm_ios.graph.operators import ELEMENT_WISE
 
 #: Operators whose result may take the place of an input of its size.
 _OVER_AN_INPUT = ELEMENT_WISE | {

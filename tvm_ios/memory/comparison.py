@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.arena.planner import PlannedMemory
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.arena import plan_order
 from tvm_ios.memory.footprint import Counting, Footprints
 from tvm_ios.memory.orders import MemoryOrder
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
+from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.progress import Progress
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tvm_ios.arena.planner import PlannedMemory
-from tvm_ios.byte_sizes import kib
-from tvm_ios.search.stage_memory import MemoryBudgetError
+from tvm_ios.files.byte_sizes import kib
+from tvm_ios.ios.stage_memory import MemoryBudgetError
+from tvm_ios.program.arena.planner import PlannedMemory
 
 
 def require_fit(name: str, arena: PlannedMemory, bound: int, budget: int | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph import OpGraph, bits
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.memory.buffers import Buffers, buffers_of
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph import bits, mask_of
+from tvm_ios.graph.op_graph import bits, mask_of
 from tvm_ios.memory.buffers import Buffer
 from tvm_ios.memory.precedence import Precedence
 from tvm_ios.memory.problem import MemoryProblem, is_live

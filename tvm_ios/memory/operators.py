@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tvm_ios.graph import OpGraph, bits
-from tvm_ios.operators import ANCHORS
-from tvm_ios.units import form_units
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.operators import ANCHORS
+from tvm_ios.graph.units import form_units
 
 
 def with_biases(graph: OpGraph) -> OpGraph:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tvm_ios.graph import bits
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.problem import MemoryProblem
 
 if TYPE_CHECKING:
-    from tvm_ios.memory.hierarchy import Hierarchy
+    from tvm_ios.memory.published.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True, slots=True)

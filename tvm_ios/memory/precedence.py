@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from tvm_ios.graph import bits
-from tvm_ios.search.down_sets import successors_of
+from tvm_ios.graph.down_sets import successors_of
+from tvm_ios.graph.op_graph import bits
 
 
 class Precedence:

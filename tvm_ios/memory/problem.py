@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph import OpGraph, bits
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.memory.buffers import Buffer, Buffers, buffers_of
 from tvm_ios.memory.footprint import Counting, Footprints, count
 from tvm_ios.memory.precedence import Precedence

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tvm_ios.memory.fusion_ilp import schedule_fusion_ilp
-from tvm_ios.memory.hmcos import schedule_hmcos
-from tvm_ios.memory.optimal import schedule_optimal
+from tvm_ios.memory.exact.optimal import schedule_optimal
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
-from tvm_ios.memory.serenity import schedule_serenity
+from tvm_ios.memory.published.fusion_ilp import schedule_fusion_ilp
+from tvm_ios.memory.published.hmcos import schedule_hmcos
+from tvm_ios.memory.published.serenity import schedule_serenity
 
 #: Finds an order of a problem within about so many seconds.
 MemoryScheduler = Callable[[MemoryProblem, float], MemoryOrder]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tvm_ios.graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.units import form_units
 from tvm_ios.memory.orders import MemoryOrder
 from tvm_ios.memory.problem import MemoryProblem, memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
-from tvm_ios.schedule import Stage
-from tvm_ios.units import form_units
+from tvm_ios.schedule.schedule import Stage
 
 
 def stage_problem(graph: OpGraph, stages: Sequence[Stage]) -> tuple[MemoryProblem, tuple[int, ...]]:

@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 from random_convolutions import convolutions
 from stand_in import calls, live, seed
 
-from runtime_ext.cuda import cudnn
-from runtime_ext.cuda.cudnn import CudnnRefusal
-from runtime_ext.cuda.cudnn_convolution import CudnnLanes
-from runtime_ext.cuda.driver import open_device
 from runtime_ext.cuda.executor import CudaExecutor
 from runtime_ext.cuda.launchable import read_kernels, write_kernels
-from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.cuda.resources import stream
-from runtime_ext.executor import KernelError
+from runtime_ext.cuda.nvidia import cudnn
+from runtime_ext.cuda.nvidia.cudnn import CudnnRefusal
+from runtime_ext.cuda.nvidia.cudnn_convolution import CudnnLanes
+from runtime_ext.cuda.nvidia.driver import open_device
+from runtime_ext.cuda.nvidia.memory import DeviceMemory
+from runtime_ext.cuda.nvidia.resources import stream
+from runtime_ext.execution.executor import KernelError
 from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
-from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role, Wait
+from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 
 
 class Running:

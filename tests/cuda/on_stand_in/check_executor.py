@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from random_units import VECTOR, Case, cases, random_inputs
 from stand_in import calls, kernel, kernels_of, live, recover, seed
 
-from runtime_ext.cuda.driver import CudaError, call, open_device
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.memory import DeviceMemory
-from runtime_ext.executor import BusyError, ForkError
-from tvm_ios.arena.planner import plan_memory
-from tvm_ios.lower import lower
-from tvm_ios.memory_plan import MemoryPlan
-from tvm_ios.program import Buffer, Launch, Program, ProgramError, Role, Wait
+from runtime_ext.cuda.nvidia.driver import CudaError, call, open_device
+from runtime_ext.cuda.nvidia.memory import DeviceMemory
+from runtime_ext.execution.executor import BusyError, ForkError
+from tvm_ios.program.arena.planner import plan_memory
+from tvm_ios.program.lower import lower
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Buffer, Launch, Program, ProgramError, Role, Wait
 
 BUFFERS = (Buffer("x", VECTOR, Role.INPUT), Buffer("y", VECTOR, Role.OUTPUT))
 

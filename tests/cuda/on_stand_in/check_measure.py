@@ -11,12 +11,12 @@ from random_units import VECTOR, Case, cases
 from stand_in import calls, kernel, kernels_of
 
 from runtime_ext.cuda import measure
-from runtime_ext.cuda.clocks import clocks
-from runtime_ext.cuda.driver import open_device
 from runtime_ext.cuda.executor import run_on_device
 from runtime_ext.cuda.measure import Gpu, time_program
-from tvm_ios.lower import lower
-from tvm_ios.program import Buffer, BufferType, Launch, Program, Role
+from runtime_ext.cuda.nvidia.clocks import clocks
+from runtime_ext.cuda.nvidia.driver import open_device
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 
 
 @settings(deadline=None, max_examples=10)

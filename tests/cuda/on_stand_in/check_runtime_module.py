@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from random_units import VECTOR, Case, cases, random_inputs
 from stand_in import KERNELS, calls, kernel, kernels_of, live, seed
 
-from runtime_ext.executor import BusyError, KernelError
-from runtime_ext.package import ExecutableError
-from runtime_ext.runtime_module import load_module
-from tvm_ios.lower import lower
-from tvm_ios.program import Buffer, KernelUse, Launch, Program, Role, Wait
+from runtime_ext.execution.executor import BusyError, KernelError
+from runtime_ext.execution.package import ExecutableError
+from runtime_ext.execution.runtime_module import load_module
+from tvm_ios.program.lower import lower
+from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 
 
 @settings(deadline=None, max_examples=60)

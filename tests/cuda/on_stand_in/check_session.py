@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from random_units import Case, cases, random_inputs
 from stand_in import KERNELS, kernels_of, seed
 
-from runtime_ext.cuda.driver import CudaError
-from runtime_ext.executable import load
-from runtime_ext.package import ExecutableError
-from runtime_ext.ports import SessionError
-from runtime_ext.session import Session
-from tvm_ios.arena.planner import plan_memory
-from tvm_ios.lower import lower
+from runtime_ext.cuda.nvidia.driver import CudaError
+from runtime_ext.execution.executable import load
+from runtime_ext.execution.package import ExecutableError
+from runtime_ext.execution.ports import SessionError
+from runtime_ext.execution.session import Session
+from tvm_ios.program.arena.planner import plan_memory
+from tvm_ios.program.lower import lower
 
 
 def results(session: Session, runs: int = 3) -> list[bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random_units import Case
 
 from runtime_ext.cuda.launchable import Launchable
-from tvm_ios.program import Program
+from tvm_ios.program.program import Program
 
 LIBRARY = ctypes.CDLL("libcuda.so.1")
 KERNELS = (Path(os.environ["LD_LIBRARY_PATH"].split(os.pathsep)[0]) / "kernels.so").read_bytes()

@@ -1,0 +1,1 @@
+"""Instances of sub-graphs written into a module: operators on parts, pieces, calls."""

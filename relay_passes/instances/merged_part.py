@@ -1,0 +1,114 @@
+"""Merged units of an instance: one convolution for the same part of all their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay_passes.emitter import Emitter
+from relay_passes.instances.part import cut, pads_of
+from relay_passes.unit_outliner import UnitOutliner
+from tvm_ios.graph.merge_rule import MergePlan
+from tvm_ios.graphturbo.box import Box, hull, whole
+from tvm_ios.graphturbo.footprint import tensor_boxes
+from tvm_ios.graphturbo.instances import Instances
+from tvm_ios.graphturbo.layers import Layers
+from tvm_ios.schedule.schedule import ScheduleError
+
+
+@dataclass(frozen=True)
+class MergedUnits:
+    """Units that every instance of their sub-graph computes as one convolution.
+
+    Attributes
+    ----------
+    plan
+        Of the units.
+    data, outputs
+        Tensors of the extraction: what all read, and what each makes.
+    weights
+        The stacked kernel and bias, of which instances share one copy.
+    """
+
+    plan: MergePlan
+    data: int
+    outputs: tuple[int, ...]
+    weights: tuple[Any, Any]
+
+
+def merged_units(outliner: UnitOutliner[Any], members: Sequence[int]) -> MergedUnits:
+    """The units of a merge stage.
+
+    Raises
+    ------
+    ScheduleError
+        If they cannot be merged.
+    """
+    plan = outliner.merge_plan(members)
+    operators = [outliner.units.operators[unit] for unit in plan.units]
+    number = outliner.extraction.number
+    return MergedUnits(
+        plan,
+        number[outliner.value(operators[0].inputs[0])],
+        tuple(number[outliner.value(op.outputs[0])] for op in operators),
+        outliner.stacked_weights(plan),
+    )
+
+
+def require_same_rows(instances: Instances, merged: MergedUnits) -> None:
+    """Refuse units of which instances need different parts.
+
+    Raises
+    ------
+    ScheduleError
+        If one does.
+    """
+    layers = instances.layers
+    for instance in instances.instances:
+        mask = instances.subgraphs[instance.subgraph].layers
+        if not mask >> merged.plan.units[0] & 1:
+            continue
+        boxes = tensor_boxes(layers, mask, instance.owned)
+        held = [boxes.get(tensor, ()) for tensor in merged.outputs]
+        if len({(box[:1], box[2:]) for box in held}) > 1:
+            names = ", ".join(layers.graph.tensors[tensor].name for tensor in merged.outputs)
+            raise ScheduleError(
+                f"what makes {names} cannot be merged into one convolution, because instances "
+                "need different rows of them: let stages run these units one by one, or split "
+                "the batch"
+            )
+
+
+def emit_merged_part(
+    emitter: Emitter,
+    layers: Layers,
+    merged: MergedUnits,
+    made: dict[int, Any],
+    boxes: Mapping[int, Box],
+    prefix: str,
+) -> None:
+    """Emit merged units for boxes of their results, the same rows of all.
+
+    Parameters
+    ----------
+    emitter, made, boxes, prefix
+        As of :func:`relay_passes.instances.part.emit_part`.
+    layers, merged
+        Of the graph, and which units.
+    """
+    plan, tensors = merged.plan, layers.graph.tensors
+    held = [boxes[tensor] for tensor in merged.outputs if tensor in boxes]
+    if not held:
+        return
+    need: Box | None = None
+    for unit, tensor, box in zip(plan.units, merged.outputs, held, strict=True):
+        need = hull(need, layers.needs(unit, {tensor: box})[0][merged.data])
+    assert need is not None
+    data = cut(emitter, made[merged.data], boxes[merged.data], need, f"{prefix}cut")
+    pads = None
+    if held[0][2:] != whole(tensors[merged.outputs[0]].shape)[2:]:
+        extents = tensors[merged.data].shape[2:]
+        pads = pads_of(held[0], extents, plan.kernel, plan.strides, plan.pads, plan.dilations)
+    outputs = emitter.stacked(plan, data, merged.weights, pads, f"{prefix}merged")
+    made.update(zip(merged.outputs, outputs, strict=True))

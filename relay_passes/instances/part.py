@@ -1,0 +1,203 @@
+"""An operator for a part of its results: fewer images, or some rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, cast
+
+from relay_passes.dialect import DialectError
+from relay_passes.emitter import Emitter
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graphturbo.access import needed
+from tvm_ios.graphturbo.box import Box, extents, hull, whole
+
+
+def emit_part(
+    emitter: Emitter,
+    graph: OpGraph,
+    op: int,
+    made: dict[int, Any],
+    boxes: Mapping[int, Box],
+    prefix: str = "",
+) -> None:
+    """Emit an operator for boxes of its results, from what of its inputs is there.
+
+    Of what is there it reads what it needs; a window gets padding only where it reaches over the
+    border of the whole image.
+
+    Parameters
+    ----------
+    emitter
+        Where to.
+    graph, op
+        Which operator, of the extraction.
+    made
+        Maps tensors to the emitter's values; gets the operator's results.
+    boxes
+        What of each tensor these values are, and the results are to be; a constant is whole,
+        and if it is a parameter it cannot be cut.
+    prefix
+        Of the names of the results.
+
+    Raises
+    ------
+    DialectError
+        If the operator has extents written down that this cannot change.
+    """
+    operator = graph.operators[op]
+    wanted = {t: boxes[t] for t in operator.outputs if t in boxes}
+    if not wanted:
+        return
+    if operator.kind == "slice":
+        # What is there is cut and sliced at once.
+        (read,), (tensor,) = operator.inputs, operator.outputs
+        box = reads(graph, op, wanted)[read]
+        axes, along = (cast(tuple[int, ...], operator.attrs[name]) for name in ("axes", "steps"))
+        name, steps = f"{prefix}{operator.name}", dict(zip(axes, along, strict=True))
+        made[tensor] = cut(emitter, made[read], held_of(graph, boxes, read), box, name, steps)
+        return
+    inputs = dict(made)
+    for tensor, box in reads(graph, op, wanted).items():
+        held = held_of(graph, boxes, tensor)
+        if box == held:
+            continue
+        if graph.tensors[tensor].constant:
+            at = tuple(slice(begin, end) for begin, end in box)
+            inputs[tensor] = emitter.constant_part(made[tensor], at)
+            if inputs[tensor] is None:
+                raise _written_down(graph, next(iter(wanted)))
+        else:
+            inputs[tensor] = cut(emitter, made[tensor], held, box, f"{prefix}cut")
+    shapes = {t: extents(box) for t, box in wanted.items()}
+    pads = None
+    if operator.kind in _WINDOWED:
+        ((tensor, box),) = wanted.items()
+        if box[2:] != whole(graph.tensors[tensor].shape)[2:]:
+            pads = _pads(graph, op, box)
+    if operator.kind == "pad":
+        ((tensor, box),) = wanted.items()
+        pads = _pad_widths(graph, op, box)
+    if operator.kind == "reshape":
+        (tensor,) = wanted
+        if prod(emitter.shape(inputs[operator.inputs[0]])) != prod(shapes[tensor]):
+            raise _written_down(graph, tensor)
+    emitter.operator(op, inputs, shapes, prefix, pads)
+    for tensor, shape in shapes.items():
+        if emitter.shape(inputs[tensor]) != shape:
+            raise _written_down(graph, tensor)
+        made[tensor] = inputs[tensor]
+
+
+def cut(
+    emitter: Emitter,
+    value: Any,
+    held: Box,
+    box: Box,
+    name: str = "",
+    steps: Mapping[int, int] | None = None,
+) -> Any:
+    """A box of a tensor of which a value is another box that contains it.
+
+    Along the axes of ``steps`` every so many elements of the box, the last first where that is
+    negative.
+    """
+    steps = steps or {}
+    axes = [axis for axis in range(len(box)) if held[axis] != box[axis] or axis in steps]
+    if not axes:
+        return value
+    begins, ends = list[int](), list[int]()
+    for axis in axes:
+        (begin, end), (first, last) = box[axis], held[axis]
+        if steps.get(axis, 1) > 0:
+            begins.append(begin - first)
+            ends.append(end - first)
+        else:
+            begins.append(end - 1 - first)
+            # The place before the first one is counted from behind.
+            ends.append(begin - 1 - first if begin > first else first - last - 1)
+    along = [steps.get(axis, 1) for axis in axes]
+    return emitter.sliced(value, axes, begins, ends, along, name)
+
+
+def held_of(graph: OpGraph, boxes: Mapping[int, Box], tensor: int) -> Box:
+    """What is there of a tensor to be read: all of a constant."""
+    described = graph.tensors[tensor]
+    return whole(described.shape) if described.constant else boxes[tensor]
+
+
+_WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
+
+
+def reads(graph: OpGraph, op: int, wanted: Mapping[int, Box]) -> dict[int, Box]:
+    """What an operator reads of its inputs for boxes of its results."""
+    operator = graph.operators[op]
+    found: dict[int, Box] = {}
+    for position, tensor in enumerate(operator.outputs):
+        if tensor not in wanted:
+            continue
+        needs = needed(graph, op, position, wanted[tensor])
+        for read, box in zip(operator.inputs, needs, strict=True):
+            if box is None:
+                raise _written_down(graph, tensor)
+            found[read] = hull(found.get(read), box)
+    return found
+
+
+def _pads(graph: OpGraph, op: int, box: Box) -> list[int]:
+    """What of the padding the windows of a box see: top, left, bottom, right."""
+    operator = graph.operators[op]
+    shapes = [graph.tensors[t].shape for t in operator.inputs]
+    strides, pads, dilations, kernel = (
+        cast(tuple[int, ...], operator.attrs.get(name))
+        for name in ("strides", "pads", "dilations", "kernel")
+    )
+    window = (kernel or shapes[1][2:], strides, pads, dilations or (1, 1))
+    return pads_of(box, shapes[0][2:], *window)
+
+
+def _pad_widths(graph: OpGraph, op: int, box: Box) -> list[int]:
+    """What of a padding lies in a box of its result: before and after, axis by axis."""
+    operator = graph.operators[op]
+    before = cast(tuple[int, ...], operator.attrs["pads"])
+    extents = graph.tensors[operator.inputs[0]].shape
+    return [
+        width
+        for (begin, end), pad, extent in zip(box, before, extents, strict=False)
+        for width in (max(0, pad - begin), max(0, end - pad - extent))
+    ]
+
+
+def pads_of(
+    box: Box,
+    extents: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> list[int]:
+    """What of the padding the windows of a box of a result see: top, left, bottom, right.
+
+    Parameters
+    ----------
+    box
+        Of images.
+    extents
+        Height and width of the whole images that are read.
+    kernel, strides, pads, dilations
+        Of the window.
+    """
+    before, after = [0, 0], [0, 0]
+    for i, (begin, end) in enumerate(box[2:]):
+        reach = (kernel[i] - 1) * dilations[i] + 1
+        before[i] = max(0, pads[i] - begin * strides[i])
+        after[i] = max(0, (end - 1) * strides[i] - pads[i] + reach - extents[i])
+    return [*before, *after]
+
+
+def _written_down(graph: OpGraph, tensor: int) -> DialectError:
+    name = graph.tensors[tensor].name
+    return DialectError(
+        f"the batch of tensor {name!r} is written down in an operator "
+        "before it: export the model with the batch as a dynamic dimension"
+    )

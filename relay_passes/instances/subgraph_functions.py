@@ -1,0 +1,132 @@
+"""Sub-graphs as private functions on a part of the batch, called once for each instance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+
+from relay_passes.dialect import Dialect
+from relay_passes.emitter import Emitter
+from relay_passes.instances.part import cut, emit_part, held_of, reads
+from relay_passes.instances.pieces import Pieces
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.graphturbo.box import Box, extents
+from tvm_ios.graphturbo.footprint import entries, exits, tensor_boxes
+from tvm_ios.graphturbo.instances import Instance, Instances
+
+#: Attributes: of the module, the partition as JSON; of a function, which sub-graph it is.
+PARTITION, SUBGRAPH = "graphturbo.partition", "graphturbo.subgraph"
+
+
+def outline_instances(
+    dialect: Dialect,
+    module: tvm.IRModule,
+    extraction: Any,
+    instances: Instances,
+    order: Sequence[int],
+) -> tvm.IRModule:
+    """The module with functions for the sub-graphs, which ``main`` calls in an instance order.
+
+    A sub-graph has one function, unless its instances read other parts of what they hold: images
+    in another order, say.
+
+    Parameters
+    ----------
+    dialect, module, extraction
+        A canonical module, and what was read from it.
+    instances
+        Split along the batch only.
+    order
+        Of all instances, each after those that it reads from.
+
+    Raises
+    ------
+    DialectError
+        If an operator has its batch written down where this cannot change it.
+    """
+
+    def main(emitter: Emitter, parameters: Sequence[Any]) -> list[Any]:
+        pieces = Pieces(emitter, instances, extraction.values, parameters)
+        subgraphs = [_SubGraph(instances, n) for n in range(len(instances.subgraphs))]
+        for number in order:
+            instance = instances.instances[number]
+            subgraph = subgraphs[instance.subgraph]
+            arguments = [pieces.read(number, tensor) for tensor in subgraph.data]
+            arguments += [extraction.values[tensor] for tensor in subgraph.constants]
+            function = subgraph.function(emitter, instance)
+            values = emitter.call(function, arguments, len(subgraph.results))
+            for tensor, value in zip(subgraph.results, values, strict=True):
+                pieces.put(number, tensor, value, instance.owned[tensor])
+        return pieces.results()
+
+    partition = {
+        "factors": [subgraph.factor for subgraph in instances.subgraphs],
+        "order": [[instances.instances[i].subgraph, instances.instances[i].part] for i in order],
+    }
+    made = dialect.rewrite_main(module, extraction, main)
+    return made.with_attr(PARTITION, dialect.attribute(json.dumps(partition)))
+
+
+class _SubGraph:
+    """A sub-graph, of which usually all instances are the same computation.
+
+    Attributes
+    ----------
+    data, constants, results
+        Tensors that it reads and makes.
+    """
+
+    def __init__(self, instances: Instances, number: int) -> None:
+        self._number = number
+        self._layers = instances.layers
+        self._mask = instances.subgraphs[number].layers
+        self._functions: dict[tuple[Box, ...], Any] = {}
+        graph = self._layers.graph
+        self.data = list(entries(self._layers, self._mask))
+        self.results = list(exits(self._layers, self._mask))
+        read = (tensor for op in self._operators() for tensor in graph.operators[op].inputs)
+        constants = (t for t in read if graph.tensors[t].constant and graph.tensors[t].shape)
+        self.constants = list(dict.fromkeys(constants))
+
+    def function(self, emitter: Emitter, instance: Instance) -> Any:
+        """The private function of the data and the constants that an instance is a call of."""
+        tensors = self._layers.graph.tensors
+        boxes = tensor_boxes(self._layers, self._mask, instance.owned)
+        places = self._places(instance, boxes)
+        if places not in self._functions:
+
+            def body(emitter: Emitter, parameters: Sequence[Any]) -> list[Any]:
+                made = dict(zip((*self.data, *self.constants), parameters, strict=True))
+                for op in self._operators():
+                    emit_part(emitter, self._layers.graph, op, made, boxes)
+                owned = instance.owned
+                return [cut(emitter, made[t], boxes[t], owned[t]) for t in self.results]
+
+            data = [(extents(instance.needs[t]), tensors[t].dtype) for t in self.data]
+            attributes = {"num_input": len(data), SUBGRAPH: self._number}
+            name = f"subgraph_{self._number}"
+            if self._functions:
+                name += f"_{len(self._functions)}"
+            self._functions[places] = emitter.function(name, attributes, data, self.constants, body)
+        return self._functions[places]
+
+    def _places(self, instance: Instance, boxes: Mapping[int, Box]) -> tuple[Box, ...]:
+        """Where in what is there all that lies that is read: it tells computations apart."""
+        graph = self._layers.graph
+        found = [_within(need, need) for need in instance.needs.values()]
+        for op in self._operators():
+            wanted = {t: boxes[t] for t in graph.operators[op].outputs if t in boxes}
+            for tensor, box in reads(graph, op, wanted).items():
+                found.append(_within(held_of(graph, boxes, tensor), box))
+        return (*found, *(_within(boxes[t], instance.owned[t]) for t in self.results))
+
+    def _operators(self) -> list[int]:
+        return [op for layer in bits(self._mask) for op in self._layers.members[layer]]
+
+
+def _within(held: Box, box: Box) -> Box:
+    """A box, counted from the first element of one that contains it."""
+    return tuple((b - first, e - first) for (b, e), (first, _) in zip(box, held, strict=True))

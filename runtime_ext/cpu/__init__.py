@@ -1,0 +1,1 @@
+"""Kernels for CPUs, their compiler, and the CPU as a device."""

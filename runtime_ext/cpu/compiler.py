@@ -1,0 +1,108 @@
+"""Compile units: every kernel once, in parallel, and never again once it is cached on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from runtime_ext.cpu.build import build_kernel
+from runtime_ext.cpu.machine_code import link, object_code
+from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.kernels.artefact import Artefact, ArtefactCache
+from runtime_ext.tuning.contraction_space import VectorSpace
+from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.units.unit import UnitPlan, UnitSource, different, other_plans, plan_unit
+from runtime_ext.units.unit_compiler import UnitCompiler, Workload
+from tvm_ios.files.atomic import temporary_folder
+
+
+class KernelCompiler(UnitCompiler):
+    """Makes and keeps the machine code of units for a CPU.
+
+    Parameters
+    ----------
+    target
+        A ``tvm.target.Target`` of kind llvm, or what makes one.
+    lanes
+        How many lanes will share the kernels' tiles.
+    cache_dir
+        Folder of compiled kernels; several processes may share it.
+    database
+        A MetaSchedule database of tuned kernels, or its folder.
+
+    Raises
+    ------
+    UserError
+        If the target is no CPU, or the database was made for another target.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        lanes: int,
+        cache_dir: str | os.PathLike[str],
+        database: Any | None = None,
+    ) -> None:
+        self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
+        self.lanes = lanes
+        self._unit = VectorUnit.of(self.target)
+        self.space = VectorSpace(self._unit)
+        self._cache = ArtefactCache(cache_dir)
+        self._functions: dict[str, Any] = {}
+        self._loaded: list[Any] = []
+        self._linked: set[str] = set()
+        log = TuningLog(database, self.target) if database is not None else None
+        super().__init__(str(self.target), log)
+
+    def function(self, symbol: str) -> Any:
+        """The callable of a phase: ``function(*buffers, begin, end)``.
+
+        Raises
+        ------
+        KeyError
+            If no unit that was compiled has this symbol.
+        """
+        if symbol not in self._functions:
+            self._load()
+        return self._functions[symbol]
+
+    def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
+        """Write a shared library with these symbols, for ``tvm.runtime.load_module``."""
+        keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
+        link(Path(path), [self._cache.code_file(key) for key in keys])
+
+    def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """What the log has for a unit and, last, the default."""
+        default = plan_unit(source, self._unit)
+        return {**self._as_in_log(source, default, self.space), "default": default}
+
+    def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        plans, others = self._plan(source), other_plans(source, self._unit)
+        return different({"default": plans["default"], **plans, **others})
+
+    def _find(self, key: str) -> Artefact | None:
+        return self._cache.find(key)
+
+    def _build(self, key: str, workload: Workload) -> Artefact:
+        artefact, module = build_kernel(workload, key, self.target, self._unit)
+        self._cache.add(artefact, object_code(module))
+        return artefact
+
+    def _load(self) -> None:
+        """Link what was compiled since the last time, and load it."""
+        keys = sorted(self._artefacts.keys() - self._linked)
+        if not keys:
+            return
+        with temporary_folder() as folder:
+            path = folder / "kernels.so"
+            link(path, [self._cache.code_file(key) for key in keys])
+            module = tvm.runtime.load_module(str(path))
+        self._loaded.append(module)
+        for key in keys:
+            for phase in self._artefacts[key].phases:
+                self._functions[phase.symbol] = module[phase.symbol]
+        self._linked.update(keys)

@@ -1,0 +1,86 @@
+"""Other tilings of kernels than the default, chosen to trade differently (analytic).
+
+On few execution units large rTasks of the best register tile do least work; on many units small
+ones spread more evenly. Which is better where is for a measurement to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from runtime_ext.cpu.blocking import row_cycles
+from runtime_ext.cpu.contraction import plan_tiles
+from runtime_ext.cpu.pointwise import work_a_tile
+from runtime_ext.cpu.pooling import channels_a_tile
+from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.kernels.spec import (
+    USUAL_TILES,
+    Blocking,
+    Contraction,
+    Finer,
+    Pointwise,
+    Pooling,
+    Spec,
+)
+
+#: The blocking that a contraction has in a tiling, if it is another one than its own.
+Tiling = Callable[[Contraction, VectorUnit], Blocking | None]
+
+#: What the estimate may be wrong by: up to so much worse, another shape is the better trial.
+_ANOTHER_SHAPE = 1.1
+#: More work than this, to that of the default, pays on no number of lanes.
+_MOST_WORK = 1.5
+#: Tiles of the coarse and fine tilings over those of the default, and bounds of what is aimed at.
+_FEWER, _FEWEST = 1 / 3, 8
+_MORE, _MANY = 3, 3 * USUAL_TILES
+#: Fewer and more than this do not count as coarser and finer.
+_AT_MOST, _AT_LEAST = 2 / 3, 3 / 2
+
+
+def coarse(spec: Contraction, unit: VectorUnit) -> Blocking | None:
+    """The blocking of least work among those of clearly fewer tiles than the spec's own."""
+    tiles = plan_tiles(spec, unit).tiles
+    aim = max(_FEWEST, int(_FEWER * tiles))
+    for blocking in _by_work(spec, unit, aim):
+        if _FEWEST <= _tiles(spec, blocking, unit) <= _AT_MOST * tiles:
+            return blocking
+    return None
+
+
+def fine(spec: Contraction, unit: VectorUnit) -> Blocking | None:
+    """The blocking of least work among those of clearly more tiles than the spec's own."""
+    tiles = plan_tiles(spec, unit).tiles
+    for blocking in _by_work(spec, unit, max(_MANY, _MORE * tiles)):
+        if _tiles(spec, blocking, unit) >= _AT_LEAST * tiles:
+            return blocking
+    return None
+
+
+def finer(spec: Spec) -> Spec:
+    """A kernel that reduces little or nothing in smaller tiles, if it has any."""
+    if isinstance(spec, Pooling):
+        smaller = channels_a_tile(spec, finer=True) < channels_a_tile(spec, finer=False)
+    elif isinstance(spec, Pointwise):
+        smaller = work_a_tile(spec, finer=True) < work_a_tile(spec, finer=False)
+    else:
+        return spec
+    return Finer(spec) if smaller else spec
+
+
+def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking]:
+    """Register tiles from the least estimated work to the most; the larger of equals first."""
+    own, width = spec.blocking, spec.window.output[1]
+
+    def work(tile: Blocking) -> tuple[float, int]:
+        same = _ANOTHER_SHAPE if tile.vectors == own.vectors else 1.0
+        return same * cycles[tile], -tile.pixels * tile.vectors
+
+    cycles = row_cycles(spec, unit)
+    for tile in sorted(cycles, key=work):
+        if tile.pixels <= width and cycles[tile] <= _MOST_WORK * min(cycles.values()):
+            yield replace(tile, tiles=aim)
+
+
+def _tiles(spec: Contraction, blocking: Blocking, unit: VectorUnit) -> int:
+    return plan_tiles(replace(spec, blocking=blocking), unit).tiles

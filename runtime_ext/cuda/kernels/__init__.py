@@ -1,0 +1,1 @@
+"""CUDA kernels written in TIR, and their translation to CUDA C++."""

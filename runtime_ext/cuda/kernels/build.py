@@ -1,0 +1,70 @@
+"""From a kernel's spec to CUDA kernels bound to threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cuda.device import Gpu
+from runtime_ext.cuda.kernels.contraction import contraction
+from runtime_ext.cuda.kernels.generic import bound_kernels, lower_generic
+from runtime_ext.cuda.kernels.interpolation import interpolation
+from runtime_ext.cuda.kernels.pointwise import interleave, pointwise
+from runtime_ext.cuda.kernels.product import product
+from runtime_ext.cuda.kernels.reduction import mean, normalisation
+from runtime_ext.cuda.kernels.window import pooling
+from runtime_ext.kernels.phases import Phase, Phases
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Finer,
+    Interleave,
+    Interpolation,
+    Mean,
+    Normalisation,
+    Pooling,
+    Product,
+    Spec,
+)
+from runtime_ext.units.generic import Generic, Scheduled
+
+
+def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: Gpu) -> Phases:
+    """The kernels of a spec, one after another: each a phase of one tile.
+
+    Parameters
+    ----------
+    precision
+        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    """
+    dtype = "float16" if precision == "float16" else "float32"
+    if isinstance(spec, Scheduled):
+        return bound_kernels(spec.function)
+    if isinstance(spec, Generic):
+        return lower_generic(spec, dtype, gpu.arch)
+    blocks = gpu.processors
+    if isinstance(spec, Finer):
+        spec, blocks = spec.kernel, _MORE * blocks
+    buffers = [tirx.decl_buffer(s, dtype, f"b{i}") for i, s in enumerate(spec.buffers)]
+    function: Any
+    if isinstance(spec, Contraction):
+        return contraction(spec, buffers, precision)
+    if isinstance(spec, Pooling):
+        function = pooling(spec, buffers, blocks)
+    elif isinstance(spec, Mean):
+        function = mean(spec, buffers)
+    elif isinstance(spec, Product):
+        function = product(spec, buffers, gpu.processors, precision)
+    elif isinstance(spec, Normalisation):
+        function = normalisation(spec, buffers)
+    elif isinstance(spec, Interpolation):
+        function = interpolation(spec, buffers)
+    elif isinstance(spec, Interleave):
+        function = interleave(spec, buffers)
+    else:
+        function = pointwise(spec, buffers)
+    return Phases((Phase(function, 1, tuple(range(len(buffers)))),), ())
+
+
+#: Blocks of the fine form of a kernel that reduces little, over those of the usual one.
+_MORE = 4

@@ -1,0 +1,274 @@
+"""Convolutions and products with constants: an implicit matrix product, in one kernel or two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cuda.kernels.gemm import Results, multiply
+from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels, pixel_of
+from runtime_ext.cuda.kernels.gemm_tile import (
+    GemmTile,
+    depth_of,
+    is_vector_product,
+    rows_of,
+    tile_count,
+)
+from runtime_ext.cuda.kernels.gemv import vector_results
+from runtime_ext.cuda.kernels.statements import (
+    WIDE,
+    Pixel,
+    accesses,
+    fetch_wide,
+    statement_width,
+    store_statement,
+)
+from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
+from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.phases import Phase, Phases
+from runtime_ext.kernels.spec import Contraction, Statement
+from runtime_ext.kernels.statements import divide
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Output channels whose columns begin with a block: of a group, or of a part of a split."""
+
+    first_block: int
+    blocks: int
+    begin: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a block of threads stands: its columns, first row, and range of the reduction."""
+
+    block: Index
+    row: Index
+    split: Index
+
+
+def contraction(spec: Contraction, buffers: list[Any], precision: str) -> Phases:
+    """The kernel of a contraction; or two, where its reduction is split among blocks.
+
+    The second adds the parts up in their order, so that results are the same in every run.
+
+    Parameters
+    ----------
+    precision
+        What is multiplied, by tensor cores unless it is float32; see
+        :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    """
+    tile = GemmTile.of(spec.blocking)
+    reads = {spec.data.buffer, spec.weight}
+    stores = {access.buffer for access in accesses(spec.statements)}
+    if tile.splits == 1:
+        every = tuple(sorted(reads | stores))
+        writer = _Writer(spec, tile, buffers, precision)
+        return Phases((Phase(writer.product([buffers[i] for i in every]), 1, every),), ())
+    width = sum(part.blocks for part in _parts(spec, tile)) * tile.columns
+    shape = (tile.splits, rows_of(spec), width)
+    partial = tirx.decl_buffer(shape, "float32", f"b{len(buffers)}")
+    writer = _Writer(spec, tile, buffers, precision, partial)
+    functions = (writer.product, writer.sum)
+    phases = [
+        Phase(
+            write([*(buffers[i] for i in sorted(used)), partial]),
+            1,
+            (*sorted(used), len(buffers)),
+        )
+        for write, used in zip(functions, (reads, stores), strict=True)
+    ]
+    return Phases(tuple(phases), ((shape, "float32"),))
+
+
+def _parts(spec: Contraction, tile: GemmTile) -> tuple[_Part, ...]:
+    parts: list[_Part] = []
+    block = channel = 0
+    for count in spec.parts:
+        parts.append(_Part(block, ceil(count / tile.columns), channel, count))
+        block += parts[-1].blocks
+        channel += count
+    return tuple(parts)
+
+
+class _Writer:
+    def __init__(
+        self,
+        spec: Contraction,
+        tile: GemmTile,
+        buffers: list[Any],
+        precision: str,
+        partial: Any = None,
+    ) -> None:
+        self.spec, self.tile, self.buffers, self.partial = spec, tile, buffers, partial
+        self.precision = precision
+        self.parts = _parts(spec, tile)
+        self.blocks = sum(part.blocks for part in self.parts)
+        self.rows = rows_of(spec)
+
+    def product(self, parameters: list[Any]) -> Any:
+        """The kernel that multiplies, and stores results or parts of them."""
+        spec, tile = self.spec, self.tile
+        tiles = tile_count(spec, spec.blocking)
+        vectors = is_vector_product(spec)
+        code = ThreadCode(tiles * tile.splits, THREADS if vectors else tile.threads)
+        split, rest = divide(code, "split", code.block, tiles, tile.splits)
+        block, line = divide(code, "columns", rest, tiles // self.blocks, self.blocks)
+        place = _Place(block, code.bind("row", line * tile.rows), split)
+        depth = depth_of(spec)
+        each = ceil(ceil(depth / tile.depth) / tile.splits)
+        first = code.bind("first", split * each)
+        last = code.bind("last", tirx.min(first + each, ceil(depth / tile.depth)))
+        if tile.splits == 1:
+            last = each
+        group: Index = 0
+        if spec.groups > 1:
+            group, _ = divide(code, "group", block, self.blocks // spec.groups, spec.groups)
+        channel = code.bind("channel", group * (spec.channels * spec.data.strides[3]))
+        weights = code.bind("weights", block * (depth * tile.columns))
+        results: Results
+        if vectors:
+            results = vector_results(
+                code, spec, tile, self.buffers, channel, weights, (first, last)
+            )
+        else:
+            a = Pixels(spec, tile, self.buffers, place.row, channel)
+            buffer = self.buffers[spec.weight]
+            b = Columns(tile, depth, buffer, weights, tile.columns, wide=True)
+            results = multiply(code, tile, a, b, (first, last), self.precision)
+        if self.partial is None:
+            self._store(code, place, results)
+        else:
+            self._store_partial(code, place, results)
+        return code.kernel(parameters)
+
+    def sum(self, parameters: list[Any]) -> Any:
+        """The kernel that adds up the parts of a split reduction, four neighbours a thread."""
+        statements = self.spec.statements
+        widths = [self._width(s) for s in statements]
+        items = [self.rows * s.count // w for s, w in zip(statements, widths, strict=True)]
+        blocks = [ceil(n / THREADS) for n in items]
+        code, begin = ThreadCode(sum(blocks)), 0
+        for statement, width, count, own in zip(statements, widths, items, blocks, strict=True):
+            inside = None
+            if len(blocks) > 1:
+                inside = tirx.all(code.block >= begin, code.block < begin + own)
+            with code.branch(inside):
+                item = code.bind("item", (code.block - begin) * THREADS + code.thread)
+                with code.branch(item < count):
+                    across = statement.count // width
+                    row, channel = divide(code, "row", item, across, self.rows)
+                    self._sum(code, statement, row, code.bind("channel", channel * width), width)
+            begin += own
+        return code.kernel(parameters)
+
+    def _sum(
+        self, code: ThreadCode, statement: Statement, row: Index, channel: Index, width: int
+    ) -> None:
+        of = next(p for p in self.parts if p.begin == statement.begin)
+        column: Index = of.first_block * self.tile.columns + channel
+        if self.spec.groups > 1:
+            group, inner = divide(code, "group", channel, of.count, self.spec.groups)
+            column = group * (of.blocks * self.tile.columns) + inner
+        whole = self.blocks * self.tile.columns
+        total = code.registers("total", width)
+        with code.unrolled("j", width) as j:
+            code.store(total, j, constant(0.0, 1), 1)
+        with code.loop("part", 0, self.tile.splits) as part:
+            at = (part * self.rows + row) * whole + column
+            read = fetch_wide(code, "read", self.partial, at, width)
+            with code.unrolled("j", width) as j:
+                code.store(total, j, load(total, j, 1) + load(read, j, 1), 1)
+        pixel = pixel_of(code, self.spec, row)
+        store_statement(
+            code, self.buffers, statement, pixel, channel, lambda j: load(total, j, 1), width
+        )
+
+    def _width(self, statement: Statement) -> int:
+        """How many neighbours fit the statement, and also the groups."""
+        whole = self.spec.groups == 1 or self.parts[0].count % WIDE == 0
+        return statement_width(statement) if whole else 1
+
+    def _store_partial(self, code: ThreadCode, place: _Place, results: Results) -> None:
+        width = self.blocks * self.tile.columns
+
+        def store_row(i: Index, row: Index) -> None:
+            def store(column: Index, value: Any, count: int) -> None:
+                at = (place.split * self.rows + place.row + row) * width
+                at = code.bind("at", at + place.block * self.tile.columns + column)
+                made = code.registers("made", count)
+                with code.unrolled("j", count) as j:
+                    code.store(made, j, value(j), 1)
+                code.store(self.partial, at, load(made, 0, count), count)
+
+            with code.branch(self._exists(place.row + row)):
+                results.each_column(i, store)
+
+        results.each_row(store_row)
+
+    def _exists(self, row: Index) -> Any:
+        return None if self.rows % self.tile.rows == 0 else row < self.rows
+
+    def _store(self, code: ThreadCode, place: _Place, results: Results) -> None:
+        def store_row(i: Index, row: Index) -> None:
+            line = code.bind("line", place.row + row)
+            with code.branch(self._exists(line)):
+                pixel = pixel_of(code, self.spec, line)
+                for part in self.parts[:1] if self.spec.groups > 1 else self.parts:
+                    inside = None
+                    if len(self.parts) > 1 and self.spec.groups == 1:
+                        end = part.first_block + part.blocks
+                        inside = tirx.all(place.block >= part.first_block, place.block < end)
+                    with code.branch(inside):
+                        self._store_part(code, place, results, i, pixel, part)
+
+        results.each_row(store_row)
+
+    def _store_part(
+        self,
+        code: ThreadCode,
+        place: _Place,
+        results: Results,
+        i: Index,
+        pixel: Pixel,
+        part: _Part,
+    ) -> None:
+        spec, columns = self.spec, self.tile.columns
+        group, block = divide(
+            code, "group", place.block - part.first_block, part.blocks, spec.groups
+        )
+
+        def store(column: Index, value: Any, count: int) -> None:
+            own = code.bind("own", block * columns + column)
+            for statement in spec.statements:
+                if not statement.begin <= part.begin < statement.begin + statement.count:
+                    continue
+                shift = group * part.count + (part.begin - statement.begin)
+                if self._width(statement) > 1 and count > 1:
+                    with code.branch(own < part.count):
+                        self._write(code, statement, pixel, own + shift, value, count)
+                else:
+                    with code.unrolled("j", count) as j, code.branch(own + j < part.count):
+                        self._write(
+                            code, statement, pixel, own + j + shift, lambda _, j=j: value(j), 1
+                        )
+
+        results.each_column(i, store)
+
+    def _write(
+        self,
+        code: ThreadCode,
+        statement: Statement,
+        pixel: Pixel,
+        channel: Index,
+        value: Any,
+        count: int,
+    ) -> None:
+        store_statement(
+            code, self.buffers, statement, pixel, code.bind("channel", channel), value, count
+        )

@@ -1,0 +1,134 @@
+"""A block's tile of a matrix product: slabs in shared memory, a tile of results a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tvm import tirx
+
+from runtime_ext.cuda.kernels.gemm_operands import Operand
+from runtime_ext.cuda.kernels.gemm_tile import GemmTile
+from runtime_ext.cuda.kernels.statements import WIDE
+from runtime_ext.cuda.kernels.tensor_cores import WarpTiles
+from runtime_ext.cuda.kernels.threads import ThreadCode
+from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.statements import divide
+
+#: What to do with the first of some neighbouring columns of the block, their values, how many.
+UseColumns = Callable[[Index, Callable[[Index], Any], int], None]
+
+
+class Results(Protocol):
+    """What a block's threads hold of its tile of results."""
+
+    def each_row(self, use: Callable[[Index, Index], None]) -> None:
+        """For each row of this thread: its number in the thread, and in the block."""
+        ...
+
+    def each_column(self, i: Index, use: UseColumns) -> None:
+        """For each run of neighbouring columns of a row of the thread."""
+        ...
+
+
+class ThreadTiles:
+    """A tile of results a thread, in ordinary arithmetic."""
+
+    def __init__(self, code: ThreadCode, tile: GemmTile) -> None:
+        self.code, self.tile = code, tile
+        across = tile.columns // tile.thread_columns
+        self._y, self._x = divide(code, "thread_row", code.thread, across, tile.threads // across)
+        self.held = code.registers("acc", tile.thread_rows * tile.thread_columns)
+
+    def multiply_add(self, a: tuple[Any, Index, int], b: tuple[Any, Index, int]) -> None:
+        """Add the product of a slab of rows and one of columns: (buffer, origin, stride) each."""
+        code, tile = self.code, self.tile
+        rows, columns = tile.thread_rows, tile.thread_columns
+        with code.unrolled("k", tile.depth) as k:
+            left = _fragment(code, a, k, self._y, tile.rows, rows)
+            right = _fragment(code, b, k, self._x, tile.columns, columns)
+            with code.unrolled("i", rows) as i, code.unrolled("j", columns) as j:
+                at = i * columns + j
+                value = load(self.held, at, 1) + load(left, i, 1) * load(right, j, 1)
+                code.store(self.held, at, value, 1)
+
+    def each_row(self, use: Callable[[Index, Index], None]) -> None:
+        """For each row of this thread: its number in the thread, and in the block."""
+        with self.code.unrolled("i", self.tile.thread_rows) as i:
+            use(i, _spread(i, self._y, self.tile.rows, self.tile.thread_rows))
+
+    def each_column(self, i: Index, use: UseColumns) -> None:
+        """For each run of neighbouring columns of a row of the thread."""
+        count = self.tile.thread_columns
+        width = min(WIDE, count)
+        for begin in range(0, count, width):
+
+            def value(j: Index, begin: int = begin) -> Any:
+                return load(self.held, i * count + begin + j, 1)
+
+            use(_spread(begin, self._x, self.tile.columns, count), value, width)
+
+
+def multiply(
+    code: ThreadCode,
+    tile: GemmTile,
+    a: Operand,
+    b: Operand,
+    steps: tuple[Index, Index],
+    precision: str,
+) -> Results:
+    """Sum the products of a range of slabs; while one is multiplied, the next is read."""
+    first, last = steps
+    made = ThreadTiles(code, tile) if precision == "float32" else WarpTiles(code, tile, precision)
+    with code.unrolled("i", int(made.held.ty.shape[0])) as i:
+        code.store(made.held, i, constant(0.0, 1), 1)
+    sizes = [tile.depth * operand.stride for operand in (a, b)]
+    slabs = [code.shared(f"slab{n}", 2 * size) for n, size in enumerate(sizes)]
+    for operand, slab in zip((a, b), slabs, strict=True):
+        operand.prepare(code)
+        operand.fetch(code, first)
+        operand.keep(code, slab, 0)
+    code.synchronise()
+    with code.loop("step", first, last) as step:
+        turn = code.bind("turn", tirx.floormod(step - first, 2))
+        with code.branch(step + 1 < last):
+            a.fetch(code, step + 1)
+            b.fetch(code, step + 1)
+        made.multiply_add(
+            (slabs[0], turn * sizes[0], a.stride), (slabs[1], turn * sizes[1], b.stride)
+        )
+        with code.branch(step + 1 < last):
+            a.keep(code, slabs[0], (1 - turn) * sizes[0])
+            b.keep(code, slabs[1], (1 - turn) * sizes[1])
+        code.synchronise()
+    return made
+
+
+def _fragment(
+    code: ThreadCode, slab: tuple[Any, Index, int], k: Index, at: Index, extent: int, own: int
+) -> Any:
+    """What a thread needs of one depth of a slab, in registers."""
+    shared, origin, stride = slab
+    fragment = code.registers("fragment", own)
+    width = min(WIDE, own)
+    for begin in range(0, own, width):
+        place = origin + k * stride + _spread(begin, at, extent, own)
+        code.store(fragment, begin, load(shared, place, width), width)
+    return fragment
+
+
+def _spread(own: Index, at: Index, extent: int, count: int) -> Index:
+    """Which of a block's rows a thread's own ``own`` is: runs of four, apart from each other.
+
+    So the threads of a warp read shared memory without conflicts of banks.
+    """
+    width = min(WIDE, count)
+    run, rest = (
+        (own // width, own % width)
+        if isinstance(own, int)
+        else (
+            tirx.floordiv(own, width),
+            tirx.floormod(own, width),
+        )
+    )
+    return run * (extent * width // count) + at * width + rest

@@ -1,0 +1,81 @@
+"""Products of two matrices that are both data, as attention has them."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from runtime_ext.cuda.kernels.gemm import multiply
+from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels
+from runtime_ext.cuda.kernels.gemm_tile import GemmTile, best_product_tile
+from runtime_ext.cuda.kernels.statements import WIDE, is_wide, statement_width, store_statement
+from runtime_ext.cuda.kernels.threads import ThreadCode
+from runtime_ext.kernels.code import Index
+from runtime_ext.kernels.expression import ACC, Access
+from runtime_ext.kernels.spec import Blocking, Contraction, Product, Window
+from runtime_ext.kernels.statements import divide
+
+
+def product(spec: Product, buffers: list[Any], processors: int, precision: str) -> Any:
+    """The kernel of a batch of products, a tile of one of them a block."""
+    images, heights, rows = spec.grid
+    one = _as_contraction(spec)
+    tile = _tile(one, images * heights, processors, precision)
+    down, across = ceil(rows / tile.rows), ceil(spec.columns / tile.columns)
+    code = ThreadCode(images * heights * down * across, tile.threads)
+    matrix, rest = divide(code, "matrix", code.block, down * across, images * heights)
+    image, height = divide(code, "image", matrix, heights, images)
+    block, line = divide(code, "block", rest, down, across)
+    row, column = code.bind("row", line * tile.rows), code.bind("column", block * tile.columns)
+
+    def origin(of: Access) -> Index:
+        return image * of.strides[0] + height * of.strides[1]
+
+    a = Pixels(one, tile, buffers, row, code.bind("first", origin(spec.data)))
+    other, step = spec.other, spec.other.strides[2]
+    wide = spec.columns % WIDE == 0 and is_wide(other)
+    begin = code.bind("second", other.offset + origin(other) + column)
+    left = None if spec.columns % tile.columns == 0 else spec.columns - column
+    b = Columns(tile, spec.depth, buffers[other.buffer], begin, step, wide=wide, columns=left)
+    steps = (0, ceil(spec.depth / tile.depth))
+    results = multiply(code, tile, a, b, steps, precision)
+
+    def store_row(i: Index, own: Index) -> None:
+        at = code.bind("at", row + own)
+
+        def store(first: Index, value: Any, count: int) -> None:
+            first = code.bind("first", column + first)
+            for statement in spec.statements:
+                wide = statement_width(statement) > 1
+                width = count if wide else 1
+                with code.unrolled("j", count // width) as j:
+                    place = code.bind("place", first + j * width)
+                    with code.branch(place < spec.columns):
+                        store_statement(
+                            code,
+                            buffers,
+                            statement,
+                            (image, height, at),
+                            place,
+                            lambda k, j=j, width=width: value(j * width + k),
+                            width,
+                        )
+
+        with code.branch(None if rows % tile.rows == 0 else at < rows):
+            results.each_column(i, store)
+
+    results.each_row(store_row)
+    return code.kernel(buffers)
+
+
+def _as_contraction(spec: Product) -> Contraction:
+    """One of the products, as a convolution of a row of pixels."""
+    rows = (1, spec.grid[2])
+    window = Window(rows, rows, (1, 1), (1, 1), (0, 0), (1, 1))
+    parts, blocking = (spec.columns,), Blocking(1, 1)
+    return Contraction((), 1, window, spec.depth, 1, spec.data, ACC, 0, parts, blocking, ())
+
+
+def _tile(one: Contraction, matrices: int, processors: int, precision: str) -> GemmTile:
+    """The tile that is best for one matrix on its share of the device, the reduction whole."""
+    return GemmTile.of(best_product_tile(one, max(1, processors // matrices), precision))

@@ -1,0 +1,175 @@
+"""Means, softmax and layer normalisation: threads of a team reduce together in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cuda.kernels.pointwise import place
+from runtime_ext.cuda.kernels.statements import evaluate, fetch, store_statement
+from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
+from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.spec import Mean, Normalisation
+from runtime_ext.kernels.statements import divide
+
+_LOWEST = -3.4028234663852886e38
+#: Channels of a block of a mean: a transaction of memory.
+_CHANNELS = 32
+#: Elements of a row that a thread may keep in registers; of longer rows it reads them again.
+_KEPT = 32
+
+
+def mean(spec: Mean, buffers: list[Any]) -> Any:
+    """The kernel of a spatial mean: neighbouring channels, pixels shared by four teams."""
+    blocks, teams = ceil(spec.channels / _CHANNELS), THREADS // _CHANNELS
+    code = ThreadCode(spec.batch * blocks)
+    image, part = divide(code, "image", code.block, blocks, spec.batch)
+    team, lane = divide(code, "team", code.thread, _CHANNELS, teams)
+    channel = code.bind("channel", part * _CHANNELS + lane)
+    inside = None if spec.channels % _CHANNELS == 0 else channel < spec.channels
+    sums = code.shared("sums", THREADS)
+    (acc,) = code.accumulators(1, 1)
+    code.store(acc, 0, constant(0.0, 1), 1)
+    sn, sh, sw, sc = spec.data.strides
+    height, width = spec.pixels
+    with code.branch(inside), code.loop("step", 0, ceil(height * width / teams)) as step:
+        pixel = code.bind("pixel", step * teams + team)
+        with code.branch(None if height * width % teams == 0 else pixel < height * width):
+            y, x = divide(code, "y", pixel, width, height)
+            at = spec.data.offset + image * sn + y * sh + x * sw + channel * sc
+            value = fetch(buffers[spec.data.buffer], code.bind("at", at))
+            if spec.prologue != ACC:
+                value = evaluate(code, spec.prologue, value)
+            code.store(acc, 0, load(acc, 0, 1) + value, 1)
+    code.store(sums, code.thread, load(acc, 0, 1), 1)
+    code.synchronise()
+    with code.branch(code.thread < _CHANNELS), code.branch(inside):
+        total = load(sums, lane, 1)
+        for other in range(1, teams):
+            total = total + load(sums, lane + other * _CHANNELS, 1)
+        value = code.bind_vector("value", total / constant(float(height * width), 1), 1)
+        for statement in spec.statements:
+            store_statement(code, buffers, statement, (image, 0, 0), channel, lambda _: value, 1)
+    return code.kernel(buffers)
+
+
+def normalisation(spec: Normalisation, buffers: list[Any]) -> Any:
+    """The kernel of softmax or layer normalisation: a team of 32 or all threads for each row."""
+    return _Normaliser(spec, buffers).kernel()
+
+
+class _Normaliser:
+    def __init__(self, spec: Normalisation, buffers: list[Any]) -> None:
+        self.spec, self.buffers = spec, buffers
+        self.rows = spec.grid[0] * spec.grid[1] * spec.grid[2]
+        self.team = 32 if spec.count <= 64 else THREADS
+        self.teams = THREADS // self.team
+        self.steps = ceil(spec.count / self.team)
+        self.code = ThreadCode(ceil(self.rows / self.teams))
+        self.scratch = self.code.shared("scratch", THREADS)
+
+    def kernel(self) -> Any:
+        """All of it."""
+        spec, code = self.spec, self.code
+        team, self.lane = divide(code, "team", code.thread, self.team, self.teams)
+        self.first = code.bind("first", team * self.team)
+        row = code.bind("row", code.block * self.teams + team)
+        # All threads of a block meet at its barriers: beyond the last row they repeat it.
+        exists = None if self.rows % self.teams == 0 else row < self.rows
+        row = row if exists is None else code.bind("row", tirx.min(row, self.rows - 1))
+        pixel = place(code, row, spec.grid)
+        strides = zip(pixel, spec.data.strides, strict=False)
+        self.origin = code.bind("origin", spec.data.offset + sum(i * s for i, s in strides))
+        self.kept = code.registers("kept", self.steps) if self.steps <= _KEPT else None
+        if self.kept is not None:
+            self._each(lambda step, at: code.store(self.kept, step, self._read(at), 1))
+        change = self._softmax() if spec.kind == "softmax" else self._layer_norm()
+
+        def store(step: Index, at: Index) -> None:
+            value = code.bind_vector("value", change(self._value(step, at)), 1)
+            for statement in spec.statements:
+                store_statement(code, self.buffers, statement, pixel, at, lambda _: value, 1)
+
+        with code.branch(exists):
+            self._each(store)
+        return code.kernel(self.buffers)
+
+    def _softmax(self) -> Callable[[Any], Any]:
+        """``exp(x - largest) / sum``."""
+        largest = self._reduce(tirx.max, _LOWEST, lambda x: x)
+
+        def grown(x: Any) -> Any:
+            return tirx.exp(x - largest)
+
+        total = self._reduce(_add, 0.0, grown)
+        return lambda x: grown(x) / total
+
+    def _layer_norm(self) -> Callable[[Any], Any]:
+        """``(x - mean) / sqrt(variance + epsilon)``, the variance from what is centred."""
+        count = constant(float(self.spec.count), 1)
+        centre = self._number(self._reduce(_add, 0.0, lambda x: x) / count)
+        squares = self._reduce(_add, 0.0, lambda x: (x - centre) * (x - centre))
+        root = tirx.sqrt(squares / count + constant(self.spec.epsilon, 1))
+        factor = self._number(constant(1.0, 1) / root)
+        return lambda x: (x - centre) * factor
+
+    def _reduce(
+        self, combine: Callable[[Any, Any], Any], neutral: float, of: Callable[[Any], Any]
+    ) -> Any:
+        """What the row comes to, known to all threads of the team; always in the same order."""
+        code = self.code
+        (acc,) = code.accumulators(1, 1)
+        code.store(acc, 0, constant(neutral, 1), 1)
+
+        def gather(step: Index, at: Index) -> None:
+            code.store(acc, 0, combine(load(acc, 0, 1), of(self._value(step, at))), 1)
+
+        self._each(gather)
+        code.store(self.scratch, code.thread, load(acc, 0, 1), 1)
+        code.synchronise()
+        half = self.team // 2
+        while half:
+            with code.branch(self.lane < half):
+                both = combine(
+                    load(self.scratch, code.thread, 1), load(self.scratch, code.thread + half, 1)
+                )
+                code.store(self.scratch, code.thread, both, 1)
+            code.synchronise()
+            half //= 2
+        result = self._number(load(self.scratch, self.first, 1))
+        code.synchronise()
+        return result
+
+    def _each(self, use: Callable[[Index, Index], None]) -> None:
+        """This thread's elements of the row: their number in the thread, and in the row."""
+        code, count = self.code, self.spec.count
+        unrolled = self.steps <= _KEPT
+        loop = code.unrolled("step", self.steps) if unrolled else code.loop("step", 0, self.steps)
+        with loop as step:
+            at = code.bind("at", step * self.team + self.lane)
+            with code.branch(None if count % self.team == 0 else at < count):
+                use(step, at)
+
+    def _value(self, step: Index, at: Index) -> Any:
+        return load(self.kept, step, 1) if self.kept is not None else self._read(at)
+
+    def _read(self, at: Index) -> Any:
+        spec, code = self.spec, self.code
+        place = code.bind("place", self.origin + at * spec.data.strides[3])
+        value = fetch(self.buffers[spec.data.buffer], place)
+        if spec.prologue != ACC:
+            value = evaluate(code, spec.prologue, value)
+        return value
+
+    def _number(self, value: Any) -> Any:
+        (register,) = self.code.accumulators(1, 1)
+        self.code.store(register, 0, value, 1)
+        return load(register, 0, 1)
+
+
+def _add(a: Any, b: Any) -> Any:
+    return a + b

@@ -1,0 +1,160 @@
+"""What a thread does with values: reads them, activates them, stores them by statements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cuda.kernels.threads import ThreadCode
+from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.expression import ACC, Access, Expr, emit, loads
+from runtime_ext.kernels.spec import Statement
+from runtime_ext.kernels.statements import element_offset
+
+#: Elements of 16 bytes of float32, the widest access of a thread.
+WIDE = 4
+
+#: A pixel: image, row, column.
+Pixel = tuple[Index, Index, Index]
+
+
+def accesses(statements: Sequence[Statement]) -> list[Access]:
+    """Everything that statements read and write."""
+    return [a for s in statements for a in (*loads(s.value), s.target)]
+
+
+def is_wide(at: Access) -> bool:
+    """Whether channels can be read, or written, four at once from every multiple of four."""
+    *outer, inner = at.strides
+    return inner in (0, 1) and (inner == 0 or not any(x % WIDE for x in (at.offset, *outer)))
+
+
+def statement_width(statement: Statement) -> int:
+    """Channels that a thread can store at once: four, or one."""
+    fit = all(map(is_wide, accesses([statement]))) and statement.target.strides[3] == 1
+    return WIDE if fit and statement.count % WIDE == 0 else 1
+
+
+def fetch(buffer: Any, offset: Index) -> Any:
+    """An element as float32."""
+    value = load(buffer, offset, 1)
+    return value if str(buffer.ty.dtype) == "float32" else tirx.Cast("float32", value)
+
+
+def put(code: ThreadCode, buffer: Any, offset: Index, value: Any) -> None:
+    """Store a float32 as an element."""
+    dtype = str(buffer.ty.dtype)
+    code.store(buffer, offset, value if dtype == "float32" else tirx.Cast(dtype, value), 1)
+
+
+def fetch_wide(code: ThreadCode, name: str, buffer: Any, offset: Index, width: int) -> Any:
+    """Neighbouring elements, in registers of the buffer's type."""
+    held = code.registers(name, width, str(buffer.ty.dtype))
+    code.store(held, 0, load(buffer, offset, width), width)
+    return held
+
+
+def store_statement(
+    code: ThreadCode,
+    buffers: Sequence[Any],
+    statement: Statement,
+    pixel: Pixel,
+    channel: Index,
+    acc: Callable[[Index], Any],
+    width: int,
+) -> None:
+    """Evaluate a statement for neighbouring channels of a pixel, and store them.
+
+    Parameters
+    ----------
+    channel
+        The first, counted from the statement's first.
+    acc
+        Gives the anchor's value for each of the channels.
+    width
+        How many: one, or as many as :func:`statement_width` allows.
+    """
+
+    def place(access: Access) -> Index:
+        return code.bind("at", element_offset(access, pixel, channel))
+
+    target = statement.target
+    if width == 1:
+        value = evaluate(
+            code, statement.value, acc(0), lambda a: fetch(buffers[a.buffer], place(a))
+        )
+        put(code, buffers[target.buffer], place(target), value)
+        return
+    held = {
+        a: fetch_wide(code, "read", buffers[a.buffer], place(a), width if a.strides[3] else 1)
+        for a in dict.fromkeys(loads(statement.value))
+    }
+    made = code.registers("made", width, str(buffers[target.buffer].ty.dtype))
+    with code.unrolled("j", width) as j:
+        value = evaluate(
+            code,
+            statement.value,
+            acc(j),
+            lambda a: fetch(held[a], j if a.strides[3] else 0),
+        )
+        put(code, made, j, value)
+    code.store(buffers[target.buffer], place(target), load(made, 0, width), width)
+
+
+def evaluate(
+    code: ThreadCode, expr: Expr, acc: Any, read: Callable[[Access], Any] | None = None
+) -> Any:
+    """The float32 value of an expression; without ``read`` it must not load anything."""
+    if expr == ACC:
+        return acc
+    uses = Counter(part for whole in _distinct(expr) for part in whole if isinstance(part, tuple))
+
+    def keep(value: Any) -> Any:
+        # TVM writes a binding out wherever it is used.
+        (register,) = code.accumulators(1, 1)
+        code.store(register, 0, value, 1)
+        return load(register, 0, 1)
+
+    def nothing(_access: Access) -> Any:
+        raise AssertionError("a prologue reads nothing but its input")
+
+    return emit(
+        expr,
+        acc,
+        read or nothing,
+        lambda number: constant(number, 1),
+        keep if any(n > 1 for n in uses.values()) else lambda value: value,
+        _FUNCTIONS,
+    )
+
+
+def _distinct(expr: Expr) -> set[Expr]:
+    found: set[Expr] = set()
+
+    def visit(part: Expr) -> None:
+        if part in found or part[0] in ("acc", "const", "load"):
+            return
+        found.add(part)
+        for operand in part[1:]:
+            if isinstance(operand, tuple):
+                visit(operand)
+
+    visit(expr)
+    return found
+
+
+def _sigmoid(x: Any, _constant: Any, _keep: Any) -> Any:
+    one = constant(1.0, 1)
+    return one / (one + tirx.exp(constant(0.0, 1) - x))
+
+
+#: CUDA's own functions; the polynomials of our other kernels serve vectors of a CPU.
+_FUNCTIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "exp": lambda x, _c, _k: tirx.exp(x),
+    "tanh": lambda x, _c, _k: tirx.tanh(x),
+    "erf": lambda x, _c, _k: tirx.erf(x),
+    "sigmoid": _sigmoid,
+}

@@ -1,0 +1,1 @@
+"""NVIDIA's libraries, called so that errors raise: driver, NVRTC, cuDNN."""

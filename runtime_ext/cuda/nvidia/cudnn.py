@@ -1,0 +1,209 @@
+"""cuDNN's own C library, version 9: found, its functions called so that errors raise, handles.
+
+Bound by ctypes: only the library is needed, no header, compiler or other package. It is opened
+when the first program that uses it gets its streams.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.cuda.nvidia.driver import CudaError, Device
+from runtime_ext.cuda.nvidia.resources import stream
+from tvm_ios.measuring.device import UnsupportedError
+
+#: As the loader knows it, and as packages of Python have it beside torch or alone.
+_NAME = "libcudnn.so.9"
+_IN_PACKAGE = Path("nvidia", "cudnn", "lib", _NAME)
+_OPENED = ("cublasLt", "nvrtc")
+#: Statuses of this thousand, and of the one before, say that a call is not for this library.
+_REFUSALS = range(2000, 4000)
+
+
+class CudnnError(CudaError):
+    """cuDNN is not there, or failed: one sentence."""
+
+
+class CudnnRefusal(CudnnError, UnsupportedError):
+    """cuDNN does not compute this, or not so."""
+
+
+class Perf(ctypes.Structure):
+    """``cudnnConvolutionFwdAlgoPerf_t``: an algorithm, and what cuDNN expects of it."""
+
+    _fields_ = (
+        ("algorithm", c_int),
+        ("status", c_int),
+        ("time", c_float),
+        ("memory", c_size_t),
+        ("determinism", c_int),
+        ("math", c_int),
+        ("reserved", c_int * 3),
+    )
+
+
+_INTS = (c_int,) * 4
+_CONVOLUTION = (c_void_p,) * 5  # handle; descriptors of data, weight, convolution, result
+#: What functions take, as cuDNN's headers have it; handles, descriptors and addresses are pointers.
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cudnnCreate": (POINTER(c_void_p),),
+    "cudnnDestroy": (c_void_p,),
+    "cudnnSetStream": (c_void_p, c_void_p),
+    "cudnnSetTensor4dDescriptorEx": (c_void_p, c_int, *_INTS, *_INTS),
+    "cudnnSetFilter4dDescriptor": (c_void_p, c_int, c_int, *_INTS),
+    "cudnnSetConvolution2dDescriptor": (c_void_p, *_INTS, *_INTS),
+    "cudnnSetConvolutionGroupCount": (c_void_p, c_int),
+    "cudnnSetConvolutionMathType": (c_void_p, c_int),
+    "cudnnSetActivationDescriptor": (c_void_p, c_int, c_int, c_double),
+    "cudnnGetConvolutionForwardAlgorithm_v7": (*_CONVOLUTION, c_int, POINTER(c_int), POINTER(Perf)),
+    "cudnnGetConvolutionForwardWorkspaceSize": (*_CONVOLUTION, c_int, POINTER(c_size_t)),
+    "cudnnConvolutionForward": (*(c_void_p,) * 7, c_int, c_void_p, c_size_t, *(c_void_p,) * 3),
+    "cudnnConvolutionBiasActivationForward": (
+        *(*(c_void_p,) * 7, c_int, c_void_p, c_size_t),
+        *(c_void_p,) * 8,
+    ),
+    **{f"cudnnCreate{kind}Descriptor": (POINTER(c_void_p),) for kind in
+       ("Tensor", "Filter", "Convolution", "Activation")},
+    **{f"cudnnDestroy{kind}Descriptor": (c_void_p,) for kind in
+       ("Tensor", "Filter", "Convolution", "Activation")},
+}  # fmt: skip
+
+
+def version() -> str:
+    """Of the library here, such as ``9.28.0``.
+
+    Raises
+    ------
+    CudnnError
+        If there is none.
+    """
+    number = int(_library().cudnnGetVersion())
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def usable_version(device: Device) -> str:
+    """The same of a library that this driver and GPU can use.
+
+    Raises
+    ------
+    CudnnError
+        If there is none, or it makes no handle.
+    """
+    queue = stream(device)
+    Handle(device, queue.handle).close()
+    return version()
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Call a function.
+
+    Raises
+    ------
+    CudnnError
+        With the function's name and cuDNN's own words; a :class:`CudnnRefusal` if it does not
+        compute what it was asked.
+    """
+    library = _library()
+    status = getattr(library, name)(*arguments)
+    if status:
+        words = ctypes.create_string_buffer(512)
+        library.cudnnGetLastErrorString(words, len(words))
+        said = " ".join(words.value.decode(errors="replace").split())
+        what = f"{name} failed with {library.cudnnGetErrorString(status).decode()}"
+        error = CudnnRefusal if status in _REFUSALS else CudnnError
+        raise error(f"{what}: {said}" if said else what)
+
+
+class Handle:
+    """cuDNN on one stream, given back when it is closed or nobody has it.
+
+    Making one takes long, so that those which were given back are used again.
+    """
+
+    def __init__(self, device: Device, queue: Any) -> None:
+        device.use()
+        free = _free(device)
+        with _lock:
+            value = free.pop() if free else None
+        if value is None:
+            made = c_void_p()
+            call("cudnnCreate", ctypes.byref(made))
+            value = made.value
+        self.value = value
+        self.close: Callable[[], Any] = weakref.finalize(self, free.append, value)
+        call("cudnnSetStream", value, int(queue))
+
+
+class Descriptor:
+    """A descriptor of some kind; destroyed when nobody has it."""
+
+    def __init__(self, kind: str) -> None:
+        made = c_void_p()
+        call(f"cudnnCreate{kind}Descriptor", ctypes.byref(made))
+        self.value = made.value
+        destroy = getattr(_library(), f"cudnnDestroy{kind}Descriptor")
+        # At the end of the process the library goes with all of them.
+        weakref.finalize(self, destroy, made.value).atexit = False
+
+
+_lock = threading.Lock()
+_handles: dict[tuple[int, int], list[int | None]] = {}
+
+
+def _free(device: Device) -> list[int | None]:
+    # A forked child has no context, and so none of its parent's handles.
+    with _lock:
+        return _handles.setdefault((os.getpid(), device.number), [])
+
+
+@cache
+def _library() -> Any:
+    _load_what_it_opens()
+    for name in _names():
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        for function, arguments in _SIGNATURES.items():
+            getattr(library, function).argtypes = arguments
+        library.cudnnGetVersion.restype = c_size_t
+        library.cudnnGetErrorString.restype = c_char_p
+        library.cudnnGetLastErrorString.argtypes = (c_char_p, c_size_t)
+        library.cudnnGetLastErrorString.restype = None
+        return library
+    raise CudnnError(
+        f"cuDNN ({_NAME}) is not installed: pip install nvidia-cudnn-cu13, or leave it out by "
+        "--no-cudnn"
+    )
+
+
+def _load_what_it_opens() -> None:
+    """What cuDNN opens by name when it needs it, for packages have that in folders of their own.
+
+    Without, it may end the process.
+    """
+    with suppress(ImportError):
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        for name in _OPENED:
+            with suppress(RuntimeError):
+                pathfinder.load_nvidia_dynamic_lib(name)
+
+
+def _names() -> Iterator[str]:
+    """The loader's first: if torch has opened one already, that one is found by its name."""
+    yield _NAME
+    for folder in sys.path:
+        path = Path(folder) / _IN_PACKAGE
+        if path.is_file():
+            yield str(path)

@@ -1,0 +1,244 @@
+"""Convolutions by cuDNN, on the streams of an executor."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from runtime_ext.cuda.nvidia import cudnn
+from runtime_ext.cuda.nvidia.cudnn import CudnnRefusal, Descriptor, Handle, Perf
+from runtime_ext.cuda.nvidia.driver import Device
+from runtime_ext.cuda.nvidia.driver import call as drive
+from runtime_ext.cuda.nvidia.resources import DeviceBytes
+from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
+
+# As in cuDNN's headers.
+_DTYPE = {"float32": 0, "float16": 2}
+_SUM = _DTYPE["float32"]
+_NCHW, _NHWC = 0, 1
+_CROSS_CORRELATION = 1
+_DETERMINISTIC = 1
+_RELU, _IDENTITY = 1, 5
+_NANS = 0
+_DEFAULT_MATH, _TENSOR_OP_MATH, _FMA_MATH = 0, 1, 3
+#: What products may be rounded to; as asked for, float32 is multiplied exactly.
+_MATH = {"float32": _FMA_MATH, "tf32": _DEFAULT_MATH, "float16": _TENSOR_OP_MATH}
+#: The only algorithm whose results cuDNN adds a bias to without an activation.
+_PRECOMPUTED = 1
+_ALGORITHMS = 8
+#: Of a stream, in bytes.
+_MOST_WORKSPACE = 256 << 20
+
+_ONE, _ZERO = ctypes.c_float(1.0), ctypes.c_float(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """How a convolution is computed: the algorithm, how it multiplies, its workspace in bytes."""
+
+    algorithm: int
+    math: int
+    workspace: int
+
+
+class CudnnLanes:
+    """cuDNN on some streams: a handle and a workspace each, so that none are ever shared.
+
+    Parameters
+    ----------
+    device
+        Whose streams.
+    queues
+        They, by lane.
+    """
+
+    def __init__(self, device: Device, queues: Mapping[int, Any]) -> None:
+        self.queues = queues
+        self._device = device
+        self._handles: dict[int, Handle] = {}
+        self._workspaces: dict[int, DeviceBytes] = {}
+
+    def bind(
+        self, lane: int, convolution: LibraryConvolution, addresses: Sequence[int]
+    ) -> BoundConvolution:
+        """A convolution of certain buffers on one of the streams, the algorithm chosen.
+
+        The first time it is run, on these buffers: what their results held is lost.
+
+        Raises
+        ------
+        CudnnRefusal
+            If cuDNN has no algorithm for it.
+        CudnnError
+            If cuDNN is not there, or fails.
+        """
+        if lane not in self._handles:
+            self._handles[lane] = Handle(self._device, self.queues[lane])
+        bound = BoundConvolution(convolution, addresses, self._handles[lane], self, lane)
+        known = (self._device.process, self._device.number, convolution)
+        if known not in _choices:
+            _choices[known] = self._chosen(bound)
+        self._reserve(lane, _choices[known].workspace)
+        bound.choose(_choices[known])
+        return bound
+
+    def workspace(self, lane: int) -> tuple[int | None, int]:
+        """Address and bytes of a stream's workspace."""
+        held = self._workspaces.get(lane)
+        return (None, 0) if held is None else (held.address, held.nbytes)
+
+    def close(self) -> None:
+        """Give handles and workspaces back."""
+        for held in (*self._handles.values(), *self._workspaces.values()):
+            held.close()
+
+    def _chosen(self, bound: BoundConvolution) -> _Choice:
+        """The first algorithm, by cuDNN's own estimate, that does it."""
+        refused = "no algorithm is deterministic and small enough"
+        for choice in bound.choices():
+            self._reserve(bound.lane, choice.workspace)
+            bound.choose(choice)
+            try:
+                bound.issue()
+            except CudnnRefusal as error:
+                refused = str(error)
+                continue
+            drive("cuStreamSynchronize", self.queues[bound.lane])
+            return choice
+        raise CudnnRefusal(f"cuDNN does not compute a convolution: {refused}")
+
+    def _reserve(self, lane: int, nbytes: int) -> None:
+        """Have a workspace of so many bytes; nothing may be running on the stream."""
+        have = self._workspaces.get(lane)
+        if nbytes and (have is None or have.nbytes < nbytes):
+            if have is not None:
+                have.close()
+            self._workspaces[lane] = DeviceBytes(self._device, nbytes)
+
+
+#: By process, device and convolution.
+_choices: dict[tuple[int, int, LibraryConvolution], _Choice] = {}
+
+
+class BoundConvolution:
+    """A convolution of certain buffers, on a stream."""
+
+    def __init__(
+        self,
+        convolution: LibraryConvolution,
+        addresses: Sequence[int],
+        handle: Handle,
+        lanes: CudnnLanes,
+        lane: int,
+    ) -> None:
+        self.lane = lane
+        self._lanes, self._handle, self._of = lanes, handle, convolution
+        dtype = _DTYPE[convolution.dtype]
+        self._data = _image(convolution.data, dtype)
+        self._result = _image(convolution.result, dtype)
+        order = _NHWC if convolution.channels_last else _NCHW
+        self._weight = Descriptor("Filter")
+        cudnn.call(
+            "cudnnSetFilter4dDescriptor", self._weight.value, dtype, order, *convolution.filter
+        )
+        self._convolution = Descriptor("Convolution")
+        window = (*convolution.pads, *convolution.strides, *convolution.dilations)
+        how = (_CROSS_CORRELATION, _SUM)
+        cudnn.call("cudnnSetConvolution2dDescriptor", self._convolution.value, *window, *how)
+        cudnn.call("cudnnSetConvolutionGroupCount", self._convolution.value, convolution.groups)
+        channels = convolution.filter[0]
+        self._bias = _image(Image(0, 0, (1, channels, 1, 1), (channels, 1, 1, 1)), dtype)
+        self._activation = Descriptor("Activation")
+        kind = _RELU if convolution.relu else _IDENTITY
+        # What becomes of NaNs is said by a constant; cuDNN fuses only with this one.
+        cudnn.call("cudnnSetActivationDescriptor", self._activation.value, kind, _NANS, 0.0)
+
+        size = np.dtype(convolution.dtype).itemsize
+
+        def at(image: Image) -> int:
+            return addresses[image.argument] + image.offset * size
+
+        self._addresses = (
+            at(convolution.data),
+            addresses[convolution.weight],
+            at(convolution.result),
+            0 if convolution.bias is None else addresses[convolution.bias],
+            at(convolution.residual or convolution.result),
+        )
+        self._choice = _Choice(_PRECOMPUTED, _DEFAULT_MATH, 0)
+
+    def choose(self, choice: _Choice) -> None:
+        """Compute it so from now on."""
+        self._choice = choice
+        cudnn.call("cudnnSetConvolutionMathType", self._convolution.value, choice.math)
+
+    def choices(self) -> list[_Choice]:
+        """The ways that may do, what cuDNN expects to be the fastest first."""
+        wanted = _MATH[self._of.precision]
+        cudnn.call("cudnnSetConvolutionMathType", self._convolution.value, wanted)
+        found, count = (Perf * _ALGORITHMS)(), ctypes.c_int()
+        of = (self._handle.value, *(d.value for d in self._descriptors))
+        name = "cudnnGetConvolutionForwardAlgorithm_v7"
+        cudnn.call(name, *of, _ALGORITHMS, ctypes.byref(count), found)
+        identity = self._of.bias is not None and not self._of.relu
+        made: list[_Choice] = []
+        for perf in found[: count.value]:
+            # A float32 is never rounded to float16, nor multiplied less exactly than asked for.
+            math = wanted if self._of.precision == "float32" else perf.math
+            allowed = math in (_DEFAULT_MATH, _TENSOR_OP_MATH, _FMA_MATH)
+            if perf.status or perf.determinism != _DETERMINISTIC or not allowed:
+                continue
+            if identity and perf.algorithm != _PRECOMPUTED:
+                continue
+            cudnn.call("cudnnSetConvolutionMathType", self._convolution.value, math)
+            size = ctypes.c_size_t()
+            with suppress(CudnnRefusal):
+                name = "cudnnGetConvolutionForwardWorkspaceSize"
+                cudnn.call(name, *of, perf.algorithm, ctypes.byref(size))
+                if size.value <= _MOST_WORKSPACE:
+                    made.append(_Choice(perf.algorithm, math, size.value))
+        return made
+
+    def issue(self) -> None:
+        """Put the work on the stream.
+
+        Raises
+        ------
+        CudnnError
+            If cuDNN does not take it.
+        """
+        data, weight, result, bias, residual = self._addresses
+        workspace, nbytes = self._lanes.workspace(self.lane)
+        begin = (
+            *(self._handle.value, ctypes.byref(_ONE), self._data.value, data),
+            *(self._weight.value, weight, self._convolution.value),
+            *(self._choice.algorithm, workspace, nbytes),
+        )
+        if self._of.bias is None:
+            cudnn.call(
+                "cudnnConvolutionForward", *begin, ctypes.byref(_ZERO), self._result.value, result
+            )
+            return
+        # Without a residual its place is taken by the result, times zero.
+        scale = _ZERO if self._of.residual is None else _ONE
+        cudnn.call(
+            "cudnnConvolutionBiasActivationForward",
+            *begin,
+            *(ctypes.byref(scale), self._result.value, residual),
+            *(self._bias.value, bias, self._activation.value, self._result.value, result),
+        )
+
+    @property
+    def _descriptors(self) -> tuple[Descriptor, ...]:
+        return (self._data, self._weight, self._convolution, self._result)
+
+
+def _image(image: Image, dtype: int) -> Descriptor:
+    made = Descriptor("Tensor")
+    cudnn.call("cudnnSetTensor4dDescriptorEx", made.value, dtype, *image.extents, *image.strides)
+    return made

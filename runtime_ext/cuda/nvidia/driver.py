@@ -1,0 +1,178 @@
+"""CUDA's driver API: calls that raise, and devices.
+
+Only the driver is needed to launch compiled kernels, no CUDA runtime, toolkit or TVM. Nothing is
+imported before a device is opened.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from runtime_ext.execution.executor import ForkError
+from tvm_ios.errors import UserError
+
+
+class CudaError(UserError, RuntimeError):
+    """CUDA is not there, or refused a call: one sentence."""
+
+
+@cache
+def driver() -> Any:
+    """The module ``cuda.bindings.driver``.
+
+    Raises
+    ------
+    CudaError
+        If it, or NVIDIA's driver, is not installed.
+    """
+    try:
+        module: Any = importlib.import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise CudaError(
+            "CUDA devices are used through the package cuda-bindings, which is not installed: "
+            "pip install 'tvm-ios[cuda]'"
+        ) from error
+    try:
+        (status,) = module.cuInit(0)
+    except RuntimeError as error:
+        raise CudaError(
+            "there is no CUDA device here: NVIDIA's driver (libcuda.so.1) is not installed"
+        ) from error
+    if status:
+        raise CudaError(f"there is no usable CUDA device here: cuInit says {status.name}")
+    return module
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """What a function of the driver returns besides its status: nothing, a value or several.
+
+    Raises
+    ------
+    CudaError
+        With the function's name and the driver's own words.
+    """
+    api = driver()
+    status, *values = getattr(api, name)(*arguments)
+    if status:
+        _, text = api.cuGetErrorString(status)
+        words = text.decode() if text else "an error without a description"
+        raise CudaError(f"{name} failed with {status.name}: {words}")
+    return values[0] if len(values) == 1 else tuple(values) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An opened GPU.
+
+    Attributes
+    ----------
+    number
+        As CUDA counts them.
+    name
+        As NVIDIA calls it.
+    compute_capability
+        Major and minor: (9, 0) is sm_90.
+    l2_bytes
+        Size of its second-level cache.
+    context
+        Its primary context, which other libraries of the process use too.
+    process
+        The process that opened it: a forked child has no context.
+    """
+
+    number: int
+    name: str
+    compute_capability: tuple[int, int]
+    l2_bytes: int
+    context: Any
+    process: int
+
+    def use(self) -> None:
+        """Make it the calling thread's device; every use of CUDA begins with this.
+
+        Raises
+        ------
+        ForkError
+            In a process that was forked from the one that opened it.
+        """
+        if os.getpid() != self.process:
+            raise ForkError(
+                "CUDA was opened by the process that this one was forked from; open the "
+                "session here, and start processes with 'spawn'"
+            )
+        call("cuCtxSetCurrent", self.context)
+
+    def attribute(self, name: str) -> int:
+        """One of the driver's ``CU_DEVICE_ATTRIBUTE_`` numbers."""
+        return _attribute(self.number, name)
+
+    def require(self, arch: str) -> None:
+        """Refuse kernels of an architecture whose machine code does not run here.
+
+        Raises
+        ------
+        CudaError
+            Naming both architectures.
+        """
+        if not runs_on(arch, self.compute_capability):
+            major, minor = self.compute_capability
+            raise CudaError(
+                f"the kernels were compiled for {arch} and {self.name} is sm_{major}{minor}; "
+                f"compile them with --arch sm_{major}{minor}"
+            )
+
+
+def runs_on(arch: str, compute_capability: tuple[int, int]) -> bool:
+    """Whether machine code of an architecture (``sm_90``) runs on a device.
+
+    It runs on later minor versions of the same major one; that of ``sm_90a`` on 9.0 only, that
+    of ``sm_100f`` on its family, which is what plain code does.
+    """
+    digits = arch.removeprefix("sm_").rstrip("af")
+    if not arch.startswith("sm_") or not digits.isdigit():
+        return False
+    major, minor = divmod(int(digits), 10)
+    if arch.endswith("a"):
+        return (major, minor) == compute_capability
+    return major == compute_capability[0] and minor <= compute_capability[1]
+
+
+def open_device(number: int = 0) -> Device:
+    """Open a GPU; the same one again if it is open already.
+
+    Raises
+    ------
+    CudaError
+        If there is no such device.
+    """
+    return _open(number, os.getpid())
+
+
+@cache
+def _open(number: int, process: int) -> Device:
+    count = call("cuDeviceGetCount")
+    if not 0 <= number < count:
+        raise CudaError(f"there is no CUDA device {number}; there are {count}")
+    handle = call("cuDeviceGet", number)
+    device = Device(
+        number=number,
+        name=call("cuDeviceGetName", 128, handle).split(b"\0")[0].decode(),
+        compute_capability=(
+            _attribute(number, "COMPUTE_CAPABILITY_MAJOR"),
+            _attribute(number, "COMPUTE_CAPABILITY_MINOR"),
+        ),
+        l2_bytes=_attribute(number, "L2_CACHE_SIZE"),
+        context=call("cuDevicePrimaryCtxRetain", handle),
+        process=process,
+    )
+    device.use()
+    return device
+
+
+def _attribute(device: int, name: str) -> int:
+    key = getattr(driver().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    return call("cuDeviceGetAttribute", key, call("cuDeviceGet", device))

@@ -1,0 +1,95 @@
+"""The buffers of a program on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from runtime_ext.cuda.nvidia.driver import Device, call
+from runtime_ext.cuda.nvidia.resources import DeviceBytes, PinnedArray, shared_constant, stream
+from tvm_ios.program.memory_plan import MemoryPlan, check_plan
+from tvm_ios.program.program import BufferType, Program, Role
+
+Array = np.ndarray[Any, Any]
+
+#: Of buffers outside the arena; a plan's own offsets are multiples of 64.
+_ALIGNMENT = 256
+
+
+class DeviceMemory:
+    """One arena, the buffers outside it, and constants that sessions share.
+
+    Parameters
+    ----------
+    device
+        Where.
+    program
+        Whose buffers.
+    constants
+        For each constant buffer, by name, its content; or None, and they are buffers like others.
+    plan
+        Where intermediate buffers and scratch lie in one arena; without it each has memory of
+        its own.
+
+    Raises
+    ------
+    CudaError
+        If the device has not as much memory.
+    ProgramError
+        If the plan is of another program.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        program: Program,
+        constants: Mapping[str, Array] | None,
+        plan: MemoryPlan | None = None,
+    ) -> None:
+        self.device = device
+        if plan is not None:
+            check_plan(program, plan)
+        places = {} if plan is None else dict(plan.offsets)
+        end = 0 if plan is None else plan.nbytes
+        self._constants: dict[int, DeviceBytes] = {}
+        for number, buffer in enumerate(program.buffers):
+            if buffer.role is Role.CONSTANT and constants is not None:
+                self._constants[number] = shared_constant(device, constants[buffer.name])
+            elif buffer.part is None and number not in places:
+                places[number] = -(-end // _ALIGNMENT) * _ALIGNMENT
+                end = places[number] + buffer.type.nbytes
+        self._own = DeviceBytes(device, end)
+        wholes = {n: self._own.address + offset for n, offset in places.items()}
+        wholes |= {n: constant.address for n, constant in self._constants.items()}
+        #: For each buffer of the program its address; kernels of a part are given the whole.
+        self.addresses = tuple(wholes[program.whole_of(n)] for n in range(len(program.buffers)))
+        self._number = {buffer.name: n for n, buffer in enumerate(program.buffers)}
+        self._types = tuple(buffer.type for buffer in program.buffers)
+        self._stream = stream(device)
+        self._staging: dict[BufferType, PinnedArray] = {}
+
+    def write(self, name: str, value: Array) -> None:
+        """Copy an array into a buffer; returns when it is there."""
+        number, staging = self._staged(name)
+        np.copyto(staging.array, value)
+        size, queue = staging.array.nbytes, self._stream.handle
+        call("cuMemcpyHtoDAsync", self.addresses[number], staging.address, size, queue)
+        call("cuStreamSynchronize", queue)
+
+    def read(self, name: str) -> Array:
+        """A copy of what a buffer holds."""
+        number, staging = self._staged(name)
+        size, queue = staging.array.nbytes, self._stream.handle
+        call("cuMemcpyDtoHAsync", staging.address, self.addresses[number], size, queue)
+        call("cuStreamSynchronize", queue)
+        return staging.array.copy()
+
+    def _staged(self, name: str) -> tuple[int, PinnedArray]:
+        self.device.use()
+        number = self._number[name]
+        kind = self._types[number]
+        if kind not in self._staging:
+            self._staging[kind] = PinnedArray(self.device, kind.shape, kind.dtype)
+        return number, self._staging[kind]

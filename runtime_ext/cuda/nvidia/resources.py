@@ -1,0 +1,151 @@
+"""What a process holds on a GPU: memory, streams, events and modules, each freed with its owner."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from runtime_ext.cuda.nvidia.driver import CudaError, Device, call, driver
+from runtime_ext.execution.buffers import content_key
+
+Array = np.ndarray[Any, Any]
+
+_lock = threading.Lock()
+
+
+class Held:
+    """A handle of the driver's that is given back once: by :meth:`close`, or when nobody has it.
+
+    Parameters
+    ----------
+    device
+        Whose it is.
+    handle
+        The handle.
+    release
+        The driver's function that takes it back.
+    """
+
+    def __init__(self, device: Device, handle: Any, release: str) -> None:
+        self.device = device
+        self.handle = handle
+        self.close: Callable[[], Any] = weakref.finalize(self, _release, device, handle, release)
+
+
+def _release(device: Device, handle: Any, release: str) -> None:
+    # A forked child has no context, and at the end of the process the driver may be gone.
+    if os.getpid() == device.process:
+        with suppress(CudaError):
+            device.use()
+            call(release, handle)
+
+
+class DeviceBytes(Held):
+    """Memory of a GPU, aligned to 256 bytes; what it holds at first is anything.
+
+    Raises
+    ------
+    CudaError
+        If the device has not as much.
+    """
+
+    def __init__(self, device: Device, nbytes: int) -> None:
+        device.use()
+        try:
+            handle = call("cuMemAlloc", max(nbytes, 1))
+        except CudaError as error:
+            raise CudaError(f"{device.name} cannot allocate {nbytes} bytes: {error}") from error
+        super().__init__(device, handle, "cuMemFree")
+        self.address = int(handle)
+        self.nbytes = nbytes
+
+
+class PinnedArray(Held):
+    """An array in page-locked memory of the host, which copies to and from a GPU are fast with.
+
+    :attr:`array` must not outlive it.
+    """
+
+    def __init__(self, device: Device, shape: tuple[int, ...], dtype: str) -> None:
+        device.use()
+        nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        handle = call("cuMemHostAlloc", max(nbytes, 1), 0)
+        super().__init__(device, handle, "cuMemFreeHost")
+        self.address = int(handle)
+        memory = (ctypes.c_uint8 * nbytes).from_address(self.address)
+        self.array: Array = np.ndarray(shape, dtype, memory)
+
+
+def stream(device: Device) -> Held:
+    """A stream that does not wait for the process's default stream."""
+    flag = driver().CUstream_flags.CU_STREAM_NON_BLOCKING
+    return Held(device, call("cuStreamCreate", flag), "cuStreamDestroy")
+
+
+def event(device: Device, *, timing: bool = False) -> Held:
+    """An event; those without a time are cheaper."""
+    flags = driver().CUevent_flags
+    flag = flags.CU_EVENT_DEFAULT if timing else flags.CU_EVENT_DISABLE_TIMING
+    return Held(device, call("cuEventCreate", flag), "cuEventDestroy")
+
+
+class Module(Held):
+    """Machine code loaded onto a GPU."""
+
+    def __init__(self, device: Device, cubin: bytes) -> None:
+        device.use()
+        super().__init__(device, call("cuModuleLoadData", cubin), "cuModuleUnload")
+
+    def function(self, entry: str, shared_bytes: int) -> Any:
+        """One of its kernels, allowed to take so much dynamic shared memory."""
+        found = call("cuModuleGetFunction", self.handle, entry.encode())
+        if shared_bytes > 48 << 10:
+            attribute = driver().CUfunction_attribute
+            name = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            call("cuFuncSetAttribute", found, name, shared_bytes)
+        return found
+
+
+def upload(address: int, array: Array) -> None:
+    """Copy an array in one piece to a GPU; returns when it is there."""
+    call("cuMemcpyHtoD", address, array.ctypes.data, array.nbytes)
+    # That returns when the driver has a copy of what is in pageable memory. Its transfer goes on
+    # on the default stream, for which ours do not wait.
+    call("cuStreamSynchronize", 0)
+
+
+_constants: weakref.WeakValueDictionary[tuple[int, str], DeviceBytes] = (
+    weakref.WeakValueDictionary()
+)
+_modules: weakref.WeakValueDictionary[tuple[int, str], Module] = weakref.WeakValueDictionary()
+
+
+def shared_constant(device: Device, array: Array) -> DeviceBytes:
+    """Memory of equal content, uploaded once and the same for all who ask in this process."""
+    key = (device.number, content_key(array))
+    with _lock:
+        known = _constants.get(key)
+        if known is None:
+            content = np.ascontiguousarray(array)
+            known = DeviceBytes(device, content.nbytes)
+            upload(known.address, content)
+            _constants[key] = known
+        return known
+
+
+def shared_module(device: Device, cubin: bytes) -> Module:
+    """Equal machine code, loaded once and the same for all who ask in this process."""
+    key = (device.number, hashlib.sha256(cubin).hexdigest())
+    with _lock:
+        known = _modules.get(key)
+        if known is None:
+            known = _modules[key] = Module(device, cubin)
+        return known

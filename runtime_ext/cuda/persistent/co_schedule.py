@@ -1,0 +1,216 @@
+"""Co-scheduled stages on a GPU: one kernel each, and its code for lowering. Needs no TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
+from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
+from runtime_ext.execution.buffers import content_key
+from tvm_ios.devices.device import Device
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.program.persistent_lowering import lower_persistent
+from tvm_ios.program.program import BufferType, Part, PhaseCall, Role, UnitCode
+from tvm_ios.program.program_builder import NO_PARTS, ConstantName, tensor_names, tensors_of
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.schedule import Stage
+
+#: Different ones in one: compilers take minutes for more.
+MOST_KERNELS = 48
+
+
+@dataclass(frozen=True)
+class CoScheduledStage:
+    """A stage as one kernel.
+
+    Attributes
+    ----------
+    code
+        Of all units together, as :func:`tvm_ios.program.lower.lower` takes it for merged ones:
+        one call, or none if the units have nothing to launch.
+    constants
+        For each of its constants a unit that has it, and which parameter of that unit's code. If
+        there is a table, it is one constant more, the last.
+    fused
+        The kernel; None if there is nothing to launch.
+    table
+        What the kernel's vEUs go through, if they wait for each other.
+    """
+
+    code: UnitCode
+    constants: tuple[tuple[int, int], ...]
+    fused: FusedKernel | None
+    table: Array | None
+
+
+@dataclass(frozen=True)
+class FusedStages:
+    """What lowering and sessions take of co-scheduled stages that are one kernel each.
+
+    Attributes
+    ----------
+    merged, constant_name
+        For :func:`tvm_ios.program.lower.lower`.
+    tables
+        Constants that are in no unit, by their names.
+    """
+
+    merged: Mapping[Stage, UnitCode]
+    constant_name: ConstantName
+    tables: Mapping[str, Array]
+
+
+def fused_stages(
+    graph: OpGraph,
+    placed: Mapping[Stage, Placement],
+    code: Mapping[int, UnitCode],
+    library: RTaskLibrary,
+    device: Device,
+    constant_name: ConstantName | None = None,
+    parts: Mapping[int, Part] = NO_PARTS,
+) -> FusedStages:
+    """The code of all co-scheduled stages.
+
+    Parameters
+    ----------
+    graph, code, constant_name, parts
+        As for :func:`tvm_ios.program.lower.lower_stages`.
+    placed
+        The stages, and on which vEUs their rTasks run.
+    library
+        Has the units' kernels, and keeps those that are made here.
+    device
+        A GPU.
+
+    Raises
+    ------
+    UserError
+        If a stage cannot be one kernel.
+    """
+    made = {
+        stage: co_scheduled(graph, stage, placement, code, library, device, parts)
+        for stage, placement in placed.items()
+    }
+    own_name = constant_name or _own_name
+    by_units = {stage.units: found for stage, found in made.items()}
+
+    def name(units: tuple[int, ...], parameter: int) -> str:
+        found = by_units.get(units)
+        if found is None:
+            return own_name(units, parameter)
+        given = len(found.constants) + (found.table is not None)
+        place = parameter - (len(found.code.parameters) - found.code.outputs - given)
+        if found.table is not None and place == len(found.constants):
+            return content_key(found.table)
+        unit, own = found.constants[place]
+        return own_name((unit,), own)
+
+    return FusedStages(
+        {stage: found.code for stage, found in made.items()},
+        name,
+        {content_key(f.table): f.table for f in made.values() if f.table is not None},
+    )
+
+
+def co_scheduled(
+    graph: OpGraph,
+    stage: Stage,
+    placement: Placement,
+    code: Mapping[int, UnitCode],
+    library: RTaskLibrary,
+    device: Device,
+    parts: Mapping[int, Part] = NO_PARTS,
+) -> CoScheduledStage:
+    """Compile a co-scheduled stage to one kernel and the code that launches it.
+
+    Parameters
+    ----------
+    graph, stage, placement
+        What runs on which vEU.
+    code
+        Of the units.
+    library
+        Has their kernels; it is given the one that is made.
+    device
+        A GPU.
+    parts
+        As for :func:`tvm_ios.program.lower.lower`.
+
+    Raises
+    ------
+    UserError
+        If the placement does not fit, the device does not hold the vEUs, or nothing compiles.
+    """
+    constants: dict[str, tuple[int, int]] = {}
+
+    def name(units: tuple[int, ...], parameter: int) -> str:
+        # Equal ones of two units are not shared: the kernel depends on code only.
+        made = _own_name(units, parameter)
+        constants[made] = (units[0], parameter)
+        return made
+
+    program = lower_persistent(
+        graph,
+        stage,
+        placement,
+        {unit: rtask_code(code[unit], library.blocks) for unit in stage.units},
+        lanes=1 + max((share.lane for share in placement), default=0),
+        constant_name=name,
+        parts=parts,
+    )
+    names = tensor_names(graph)
+    data, outputs = tensors_of(graph, stage.units)
+    types = {b.name: b.type for b in program.buffers}
+    fused, tables = None, dict[str, BufferType]()
+    if program.operators:
+        if len(program.kernels) > MOST_KERNELS:
+            raise UnfusedError(
+                f"a stage of {len(program.kernels)} different kernels cannot be one, which holds "
+                f"{MOST_KERNELS} at most: schedule smaller stages"
+            )
+        functions = {symbol: library.rtasks(symbol) for symbol in program.kernels}
+        blocks = vdevice(map(library.footprint, program.kernels), device) // device.processors
+        try:
+            fused = fuse(program, functions, device, library.cubin, blocks)
+        except UserError as error:
+            raise UnfusedError(f"a stage of {len(stage.units)} units: {error}") from error
+        library.add(fused.kernel.symbol, fused.launchable)
+        if fused.table is not None:
+            # No tensor has an empty name.
+            tables = {"": fused.kernel.parameters[-2]}
+    scratch = [b for b in program.buffers if b.role is Role.SCRATCH]
+    order = [*(names[t] for t in data), *constants, *tables, *(names[t] for t in outputs)]
+    inside = len(order)
+    order += [b.name for b in scratch]
+    place = {each: number for number, each in enumerate(order)}
+    counts: tuple[BufferType, ...] = ()
+    calls: tuple[PhaseCall, ...] = ()
+    if fused is not None:
+        arguments = [place[program.buffers[b].name] for b in fused.buffers]
+        if fused.table is not None:
+            arguments += [place[""], len(order)]
+            counts = fused.kernel.parameters[-1:]
+        calls = (PhaseCall(fused.kernel.symbol, 1, tuple(arguments)),)
+    types |= tables
+    merged = UnitCode(
+        parameters=tuple(types[each] for each in order[:inside]),
+        outputs=len(outputs),
+        scratch=(*(b.type for b in scratch), *counts),
+        calls=calls,
+    )
+    words = None if fused is None else fused.words
+    return CoScheduledStage(merged, tuple(constants.values()), fused, words)
+
+
+def _own_name(units: tuple[int, ...], parameter: int) -> str:
+    return f"{units[0]}/{parameter}"
+
+
+def rtask_code(code: UnitCode, blocks: Callable[[str], int]) -> UnitCode:
+    """Code whose phases have a tile a block: the form that rTasks are placed in."""
+    calls = tuple(replace(call, tiles=blocks(call.symbol)) for call in code.calls)
+    return replace(code, calls=calls)

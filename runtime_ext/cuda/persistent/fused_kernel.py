@@ -1,0 +1,170 @@
+"""Compile a co-scheduled stage to one kernel (Rammer, section 4.1). Needs no TVM."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.nvidia.nvrtc import Cubin
+from runtime_ext.cuda.persistent.fused_source import persistent_source, side_by_side_source
+from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
+from tvm_ios.devices.device import Device
+from tvm_ios.devices.occupancy import (
+    Footprint,
+    multiprocessor_of,
+    require_resident,
+    resident_blocks,
+)
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.persistent import PersistentProgram
+from tvm_ios.program.program import BufferType
+from tvm_ios.program.step_table import StepTable, tabulate
+
+#: Gives the machine code of a source, whose entry is named after its content, for an architecture.
+Compile = Callable[[str, str, str], Cubin]
+
+
+@dataclass(frozen=True)
+class FusedKernel:
+    """One kernel that runs a persistent program.
+
+    Attributes
+    ----------
+    kernel
+        What is known of it.
+    cubin
+        Its machine code.
+    buffers
+        Which of the program's buffers its parameters are, in order.
+    table
+        What its vEUs go through; None if no operator waits for another, when each rTask is a
+        block. With it the kernel has two more parameters: the table, and for each vEU the steps
+        that it has made, which have to be zero when it begins.
+    """
+
+    kernel: CudaKernel
+    cubin: bytes
+    buffers: tuple[int, ...]
+    table: StepTable | None
+
+    @property
+    def launchable(self) -> Launchable:
+        """What launching it takes. The counts of steps are cleared by a node of their own before,
+        for the bytes in which they lie may be others' in between."""
+        kernel = self.kernel
+        return Launchable(
+            entry=kernel.entry,
+            grid=kernel.grid,
+            block=kernel.block,
+            shared_bytes=kernel.dynamic_shared_bytes,
+            cubin=self.cubin,
+            cleared=() if self.table is None else (len(self.buffers) + 1,),
+        )
+
+    @property
+    def words(self) -> Array | None:
+        """The table as the kernel takes it."""
+        return None if self.table is None else np.array(self.table.words, np.int32)
+
+
+def vdevice(footprints: Iterable[Footprint], device: Device) -> int:
+    """How many vEUs a GPU is for some kernels: blocks of the most demanding one (section 4.1.2).
+
+    Parameters
+    ----------
+    footprints
+        Of each of the kernels by itself.
+    device
+        Which GPU.
+    """
+    of = multiprocessor_of(device)
+    needs = tuple(footprints)
+    most = Footprint(
+        max(need.threads for need in needs),
+        max(need.registers for need in needs),
+        max(need.shared_bytes for need in needs),
+    )
+    # What a kernel of its own may have, all of its threads may not: fewer registers then.
+    while not (blocks := resident_blocks(most, of)) and most.registers > 32:
+        most = replace(most, registers=most.registers - 8)
+    return device.processors * max(1, blocks)
+
+
+def fuse(
+    program: PersistentProgram,
+    functions: Mapping[str, RTaskFunction],
+    device: Device,
+    compiled: Compile,
+    blocks_each: int,
+) -> FusedKernel:
+    """Compile a persistent program to a kernel.
+
+    Parameters
+    ----------
+    program
+        From :func:`tvm_ios.program.persistent_lowering.lower_persistent`, on at most as many
+        lanes as the device holds vEUs.
+    functions
+        By the program's kernels.
+    device
+        A GPU.
+    compiled
+        Gives the machine code.
+    blocks_each
+        Blocks that a multiprocessor has to hold: the compiler spends no more registers.
+
+    Raises
+    ------
+    OccupancyError
+        If not all vEUs can run at once.
+    UserError
+        If the compiler refuses.
+    """
+    arch = multiprocessor_of(device).arch
+    used = {b for operator in program.operators for b in operator.buffers}
+    buffers = tuple(sorted(used))
+    place = {buffer: number for number, buffer in enumerate(buffers)}
+    written = {
+        place[operator.buffers[argument]]
+        for operator in program.operators
+        for argument in program.uses[operator.kernel].writes
+    }
+    parameters = [program.buffers[buffer].type for buffer in buffers]
+    lanes = len(program.lanes)
+    if program.independent:
+        table = None
+        source = side_by_side_source(program, functions, buffers, "{entry}")
+        blocks = sum(functions[program.kernels[o.kernel]].tasks for o in program.operators)
+    else:
+        table = tabulate(program)
+        blocks, each = lanes, max(blocks_each, -(-lanes // device.processors))
+        source = persistent_source(program, functions, buffers, "{entry}", each)
+        written.add(len(parameters) + 1)
+        parameters += [BufferType((len(table.words),), "int32"), BufferType((lanes,), "int32")]
+    digest = hashlib.sha256(f"{arch} {source}".encode()).hexdigest()[:16]
+    entry = f"rprogram_{digest}"
+    source = source.replace("{entry}", entry)
+    cubin = compiled(source, arch, entry)
+    of_program = [functions[symbol] for symbol in program.kernels]
+    kernel = CudaKernel(
+        # The same code may be launched with more or fewer blocks.
+        symbol=f"{entry}_{blocks}",
+        entry=entry,
+        parameters=tuple(parameters),
+        written=tuple(sorted(written)),
+        grid=(blocks, 1, 1),
+        block=(max(function.threads for function in of_program), 1, 1),
+        static_shared_bytes=cubin.static_shared_bytes,
+        dynamic_shared_bytes=max(function.shared_bytes for function in of_program),
+        registers=cubin.registers,
+        local_bytes=cubin.local_bytes,
+        source=source,
+    )
+    if table is not None:
+        require_resident(entry, blocks, kernel.footprint, device)
+    return FusedKernel(kernel, cubin.code, buffers, table)

@@ -1,0 +1,175 @@
+"""A kernel as a function that a thread block of another kernel calls for one of its rTasks.
+
+A kernel's blocks are its rTasks (Rammer, section 4.1.4). What TVM lowers it to, before it is
+written as C++, says which block and thread it is for; here both become expressions of an rTask's
+number and a thread's number in one line of threads. Its shared memory becomes pointers into an
+arena of whoever calls, so that operators which run in turn lie in the same bytes. Its barriers
+become barriers of only the threads that it needs, because the others have left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.tirx.build import split_host_device_mods
+
+from runtime_ext.cuda.kernels.guard import guarded, is_barrier
+from runtime_ext.cuda.kernels.source import END_OF_PREFIX, cuda_target
+from runtime_ext.cuda.persistent.rtask_function import BARRIER, RTaskFunction
+from tvm_ios.devices.occupancy import WARP
+
+#: As TVM aligns shared memory at most.
+_ALIGNMENT = 128
+
+
+def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
+    """Rewrite a kernel.
+
+    Parameters
+    ----------
+    scheduled
+        A PrimFunc whose body is bound to threads; its parameters are its buffers.
+    name
+        Of the function to make.
+    arch
+        Such as ``"sm_90"``.
+
+    Raises
+    ------
+    ValueError
+        If TVM makes several kernels of it, or it cannot be run by more threads than it has.
+    """
+    kernel = _lowered(scheduled, name, arch)
+    body, bound = _unbound(kernel.body)
+    task, thread = tirx.Var("task", "int32"), tirx.Var("thread", "int32")
+    tasks, places = _axes("blockIdx", bound, task)
+    threads, more = _axes("threadIdx", bound, thread)
+    padded = -(-threads // WARP) * WARP
+    if padded > threads:
+        body = guarded(body, thread < threads)
+    body, shared = _in_arena(body)
+    body = _rewritten(body, {**places, **more}, padded)
+    pointers = (pointer for pointer, _ in shared)
+    made = tirx.PrimFunc([*kernel.params, *pointers, task, thread], body, attrs=kernel.attrs)
+    # Not ``__restrict__``: the compiler would take what is only read here for constant and load
+    # it through a cache that knows nothing of other blocks' stores.
+    made = made.with_attr({"calling_conv": 0, "tirx.noalias": False})
+    called, code = _code(made, name, arch)
+    numbers = {f"{p.name}_ptr": i for i, p in enumerate(scheduled.params)}
+    if len(numbers) < len(scheduled.params):
+        raise ValueError(f"two buffers of the kernel {name} have one name")
+    offsets, total = [], 0
+    for _, nbytes in shared:
+        offsets.append(total)
+        total += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+    return RTaskFunction(
+        name=name,
+        called=called,
+        source=code,
+        tasks=tasks,
+        threads=padded,
+        arguments=tuple(numbers[p.name] for p in kernel.params),
+        shared=tuple(offsets),
+        shared_bytes=total,
+    )
+
+
+def _lowered(scheduled: Any, name: str, arch: str) -> Any:
+    """The kernel when all of TVM's passes but the last ones have run."""
+    blocks: list[Any] = []
+    tvm_ffi.structural_walk(scheduled.body, (tvm.s_tir.SBlock, blocks.append))
+    pipeline: Any = tirx.get_tir_pipeline("s_tir" if blocks else "tirx")
+    passes, _, finalize = pipeline
+    target = cuda_target(arch)
+    module = tvm.IRModule({name: scheduled.with_attr("global_symbol", name)})
+    with target:
+        module = passes(tirx.transform.BindTarget(target)(module))
+        _, devices = split_host_device_mods(module)
+        made = [f for device in devices.values() for f in finalize()(device).functions.values()]
+    if len(made) != 1:
+        raise ValueError(f"TVM made {len(made)} CUDA kernels of {name}; one was to come of it")
+    return made[0]
+
+
+def _unbound(body: Any) -> tuple[Any, dict[str, tuple[list[Any], int]]]:
+    """The body for any block and thread; for each axis its variables and extent."""
+    bound: dict[str, tuple[list[Any], int]] = {}
+
+    def attribute(node: Any) -> Any:
+        if node.attr_key != "thread_extent":
+            return node
+        variables, _ = bound.setdefault(str(node.node.thread_tag), ([], int(node.value)))
+        variables.append(node.node.var)
+        return node.body
+
+    return tvm_ffi.structural_map(body, (tirx.AttrStmt, attribute)), bound
+
+
+def _axes(
+    which: str, bound: Mapping[str, tuple[list[Any], int]], number: Any
+) -> tuple[int, dict[Any, Any]]:
+    """How many blocks or threads there are, and each axis as an expression of their number."""
+    found: dict[Any, Any] = {}
+    tags = [f"{which}.{axis}" for axis in "xyz" if f"{which}.{axis}" in bound]
+    total, stride = prod(bound[tag][1] for tag in tags), 1
+    for tag in tags:
+        variables, extent = bound[tag]
+        place = number if stride == 1 else tirx.truncdiv(number, tirx.const(stride, "int32"))
+        stride *= extent
+        if stride < total:
+            place = tirx.truncmod(place, tirx.const(extent, "int32"))
+        for variable in variables:
+            made = tirx.const(0, "int32") if extent == 1 else place
+            found[variable] = made.astype(str(variable.ty.dtype))
+    return total, found
+
+
+def _in_arena(body: Any) -> tuple[Any, list[tuple[Any, int]]]:
+    """The body with shared memory given to it; for each buffer its pointer and its bytes."""
+    shared: list[tuple[Any, int]] = []
+
+    def allocation(node: Any) -> Any:
+        buffer = node.buffer
+        if not str(buffer.scope()).startswith("shared"):
+            return node
+        dtype = tvm.DataType(str(buffer.dtype))
+        pointed = tvm.ir.PointerType(tvm.ir.PrimType(str(dtype)), buffer.scope())
+        pointer = tirx.Var(f"{buffer.name}_at_{len(shared)}", pointed)
+        nbytes = prod(int(extent) for extent in buffer.shape) * dtype.bits * dtype.lanes // 8
+        shared.append((pointer, nbytes))
+        return tirx.DeclBuffer(buffer, data=pointer)
+
+    return tvm_ffi.structural_map(body, (tirx.AllocBuffer, allocation)), shared
+
+
+def _rewritten(body: Any, places: Mapping[Any, Any], threads: int) -> Any:
+    """The body with its block and thread, and barriers of so many threads."""
+
+    def variable(node: Any) -> Any:
+        return next((made for old, made in places.items() if old.same_as(node)), node)
+
+    def call(node: Any) -> Any:
+        return tirx.call_extern("int32", BARRIER, threads) if is_barrier(node) else node
+
+    return tvm_ffi.structural_map(body, [(tirx.Var, variable), (tvm.ir.Call, call)])
+
+
+def _code(function: Any, name: str, arch: str) -> tuple[str, str]:
+    """C++ of what the function calls, such as instructions of tensor cores, and of it alone."""
+    generate = tvm.get_global_func("target.build.cuda")
+    module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
+    text = generate(module, cuda_target(arch)).inspect_source("cuda")
+    code = text[text.index(END_OF_PREFIX) + len(END_OF_PREFIX) :]
+    declared = rf'^extern "C" __device__ void {name}\('
+    code = re.sub(rf"{declared}[^()]*\);\n", "", code, flags=re.MULTILINE)
+    parts = re.split(declared, code, flags=re.MULTILINE)
+    if len(parts) != 2 or "__syncthreads" in code or "__shared__" in code:
+        raise ValueError(f"TVM did not make a function of rTasks of {name}")
+    inlined = f"static __device__ __forceinline__ void {name}("
+    return parts[0].strip(), f"{inlined}{parts[1].rstrip()}\n"

@@ -1,0 +1,68 @@
+"""A kernel as a function of its rTasks: C++ and a few figures, without TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tvm_ios.files.json_text import natural, naturals
+
+#: Called by the code of rTasks: waits until so many of the block's threads are there.
+BARRIER = "rtask_barrier"
+
+
+@dataclass(frozen=True)
+class RTaskFunction:
+    """A ``__device__`` function of one thread of one rTask.
+
+    Attributes
+    ----------
+    called
+        C++ of functions that it calls, the same for all that call them.
+    name, source
+        C++. Its arguments are buffers, places in shared memory, the rTask and the thread.
+    tasks
+        How many rTasks there are.
+    threads
+        How many threads have to call it: whole warps, the first ones of the block.
+    arguments
+        Which of the kernel's parameters the buffers are.
+    shared
+        Offsets of the places in an arena of shared memory, in bytes.
+    shared_bytes
+        Size of the arena.
+    """
+
+    called: str
+    name: str
+    source: str
+    tasks: int
+    threads: int
+    arguments: tuple[int, ...]
+    shared: tuple[int, ...]
+    shared_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the inverse of :meth:`from_json`."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> RTaskFunction:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If it is no such thing.
+        """
+        return RTaskFunction(
+            called=str(data["called"]),
+            name=str(data["name"]),
+            source=str(data["source"]),
+            tasks=natural(data["tasks"]),
+            threads=natural(data["threads"]),
+            arguments=naturals(data["arguments"]),
+            shared=naturals(data["shared"]),
+            shared_bytes=natural(data["shared_bytes"]),
+        )

@@ -1,0 +1,111 @@
+"""What a measured search asks about co-scheduled stages on a GPU, where each is one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from runtime_ext.cuda.persistent.co_schedule import MOST_KERNELS, FusedStages, fused_stages
+from runtime_ext.cuda.persistent.fused_kernel import vdevice
+from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
+from runtime_ext.cuda.persistent.rtask_times import profiled_rkernel
+from tvm_ios.devices.device import Device
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.program import Part, UnitCode
+from tvm_ios.program.program_builder import NO_PARTS, ConstantName
+from tvm_ios.rammer.rprogram import RProgram
+from tvm_ios.rammer.wavefront import RKernels, co_schedule
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage
+
+
+class StageFuser:
+    """Places the rTasks of stages on vEUs, and makes kernels of them.
+
+    Parameters
+    ----------
+    library
+        Has the units' kernels.
+    device
+        The GPU.
+    only
+        Units of the stages whose kernels there are already, where nothing can be compiled: these
+        are of the usual rKernels. None where there is a compiler.
+    """
+
+    def __init__(
+        self,
+        library: RTaskLibrary,
+        device: Device,
+        only: Collection[tuple[int, ...]] | None = None,
+    ) -> None:
+        self.compiles = only is None
+        self._library = library
+        self._device = device
+        self._only = None if only is None else {tuple(sorted(units)) for units in only}
+
+    def can_fuse(self, code: Mapping[int, UnitCode]) -> bool:
+        """Whether a stage of some units, in this form, may become a kernel here."""
+        symbols = {call.symbol for of_unit in code.values() for call in of_unit.calls}
+        known = self._only is None or tuple(sorted(code)) in self._only
+        return known and len(symbols) <= MOST_KERNELS
+
+    def execution_units(self, codes: Iterable[UnitCode]) -> int:
+        """How many vEUs the GPU is for the kernels of some units (Rammer, section 4.1.2)."""
+        symbols = {call.symbol for code in codes for call in code.calls}
+        if not symbols:
+            return self._device.processors
+        return vdevice(map(self._library.footprint, sorted(symbols)), self._device)
+
+    def rkernel(self, name: str, code: UnitCode, phases: Sequence[float]) -> RKernel:
+        """An rKernel from the seconds of its kernels alone."""
+        library = self._library
+        return profiled_rkernel(name, code, phases, library.blocks, library.footprint, self._device)
+
+    def share(self, kernel: RKernel, code: UnitCode) -> float:
+        """Seconds of all rTasks of an rKernel if they fill the GPU, as its kernels alone could."""
+        counts = zip(code.calls, kernel.tasks, kernel.task_seconds, strict=True)
+        return sum(
+            count * each / vdevice([self._library.footprint(call.symbol)], self._device)
+            for call, count, each in counts
+        )
+
+    def rprogram(
+        self,
+        graph: OpGraph,
+        units: Sequence[int],
+        rkernels: RKernels,
+        code: Callable[[int, str], UnitCode],
+    ) -> RProgram:
+        """Some units as one rProgram, on as many vEUs as the kernels that it names leave.
+
+        Parameters
+        ----------
+        graph, units, rkernels
+            As for :func:`tvm_ios.rammer.wavefront.co_schedule`.
+        code
+            Of a unit's rKernel, by its name.
+        """
+        ways = {unit: rkernels(unit) for unit in units}
+        if not self.compiles:
+            ways = {unit: made[:1] for unit, made in ways.items()}
+        veus = self.execution_units(code(u, kernel.name) for u in units for kernel in ways[u])
+        while True:
+            program = co_schedule(graph, units, ways.__getitem__, veus)
+            chosen = {unit: (program.kernels[unit],) for unit in units}
+            more = self.execution_units(code(u, kernel.name) for u, (kernel,) in chosen.items())
+            if more <= veus:
+                return program
+            # Kernels that were not chosen had taken more room; now only these may be.
+            ways, veus = chosen, more
+
+    def fused(
+        self,
+        graph: OpGraph,
+        placed: Mapping[Stage, Placement],
+        code: Mapping[int, UnitCode],
+        constant_name: ConstantName | None = None,
+        parts: Mapping[int, Part] = NO_PARTS,
+    ) -> FusedStages:
+        """The code of co-scheduled stages; see :func:`fused_stages`."""
+        return fused_stages(graph, placed, code, self._library, self._device, constant_name, parts)

@@ -1,0 +1,1 @@
+"""Running programs: executors, sessions, and executables in files."""

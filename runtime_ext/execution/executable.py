@@ -1,0 +1,299 @@
+"""An executable: everything that a session needs, in a folder or ``.tar`` that others can run.
+
+It holds ``program.json``, ``memory.json`` (where its buffers lie in one arena), ``kernels.so``
+(for a GPU ``kernels.safetensors``), ``params.safetensors`` (constants as the kernels want them,
+each content once), ``schedule.json`` and ``meta.json`` (versions, target, inputs and outputs,
+checksums). Loading checks all of it; what is for a GPU can be loaded, but not run, without one.
+``model.tvm_ios`` is the file by whose name TVM's runtime loads the folder as a module
+(``runtime_ext/native/executable.cc``).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import tvm_ffi
+from safetensors import SafetensorError, safe_open
+
+from runtime_ext.cuda.launchable import read_kernels
+from runtime_ext.execution.buffers import content_key, share_constant
+from runtime_ext.execution.package import (
+    ExecutableError,
+    open_package,
+    require_files,
+    write_package,
+)
+from runtime_ext.execution.ports import Port
+from runtime_ext.execution.session import ExecutorName, Session
+from runtime_ext.machine.cpu_features import missing_features
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import json_object, naturals
+from tvm_ios.program.arena.check import check_arena
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Program, Role
+from tvm_ios.schedule.schedule import Schedule
+
+#: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
+PACKAGES = ("apache-tvm", "apache-tvm-ffi")
+#: TVM's runtime chooses the loader of a module by what follows the last dot.
+MODULE_FILE = "model.tvm_ios"
+_FILES = (
+    "program.json",
+    "memory.json",
+    "params.safetensors",
+    "schedule.json",
+    MODULE_FILE,
+)
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program with its kernels and constants.
+
+    Attributes
+    ----------
+    program
+        What to run.
+    plan
+        Where its intermediate buffers and scratch lie.
+    kernels
+        The shared library that has the program's kernels; for a GPU the file that
+        :func:`runtime_ext.cuda.launchable.write_kernels` wrote.
+    constants
+        For each constant buffer, by name, its content as the kernels want it.
+    inputs, outputs
+        What the user sets and reads.
+    schedule
+        What :meth:`tvm_ios.schedule.schedule.Schedule.to_json` gave.
+    target
+        The TVM target of the kernels, as text.
+    features
+        CPU features that the kernels need, by
+        :func:`runtime_ext.machine.cpu_features.required_features`.
+    fingerprint
+        Of the graph of units.
+    notes
+        Anything else worth keeping, as plain data: latencies, policy, errors.
+    arch
+        The CUDA architecture of the kernels, such as ``sm_90``; None for a CPU's.
+    packages
+        Whose versions the kernels were compiled for, :data:`PACKAGES` or the last of them.
+    """
+
+    program: Program
+    plan: MemoryPlan
+    kernels: Path
+    constants: Mapping[str, np.ndarray[Any, Any]]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    schedule: Mapping[str, Any]
+    target: str
+    features: tuple[str, ...]
+    fingerprint: str
+    notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arch: str | None = None
+    packages: tuple[str, ...] = PACKAGES
+    #: Keeps the unpacked files of a tar for as long as this object lives.
+    _keeper: object = field(default=None, repr=False, compare=False)
+
+    def save(self, path: Path | str) -> None:
+        """Write it to a folder, or to one file if the name ends in ``.tar``.
+
+        Raises
+        ------
+        ExecutableError
+            If something is there that is not an executable, or it cannot be written.
+        """
+        keys = {
+            n: content_key(np.asarray(self.constants[n])) for n in _constant_names(self.program)
+        }
+
+        def fill(folder: Path) -> None:
+            params = {key: np.ascontiguousarray(self.constants[name]) for name, key in keys.items()}
+            safetensors.numpy.save_file(params, folder / "params.safetensors")
+            (folder / "program.json").write_text(json.dumps(self.program.to_json()))
+            plan = self.plan.to_json(self.program)
+            (folder / "memory.json").write_text(json.dumps(plan))
+            (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
+            shutil.copyfile(self.kernels, folder / _kernel_file(self.arch))
+            (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
+
+        meta = {
+            "versions": {name: metadata.version(name) for name in self.packages},
+            "machine": platform.machine(),
+            "target": self.target,
+            "features": self.features,
+            "arch": self.arch,
+            "fingerprint": self.fingerprint,
+            "inputs": [_port_json(port) for port in self.inputs],
+            "outputs": [_port_json(port) for port in self.outputs],
+            "constants": keys,
+            "notes": self.notes,
+        }
+        write_package(Path(path), meta, fill)
+
+    def functions(self) -> dict[str, Any]:
+        """The program's kernels, loaded, as a session takes them."""
+        if self.arch is not None:
+            arch, kernels = read_kernels(self.kernels)
+            if arch != self.arch or not kernels.keys() >= set(self.program.kernels):
+                raise ExecutableError(f"{self.kernels} is not of this program; save it again")
+            return {symbol: kernels[symbol] for symbol in self.program.kernels}
+        if PACKAGES[0] in self.packages:
+            # Importing tvm loads the runtime that the library needs.
+            import tvm  # noqa: F401
+
+        try:
+            library: Any = tvm_ffi.load_module(str(self.kernels))
+            return {symbol: library[symbol] for symbol in self.program.kernels}
+        except (RuntimeError, AttributeError, KeyError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ExecutableError(f"{self.kernels} cannot be loaded: {reason}") from error
+
+    def session(
+        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
+    ) -> Session:
+        """A new session; constants are shared with every other one of this process.
+
+        Parameters
+        ----------
+        executor, device, pin
+            As of :class:`runtime_ext.execution.session.Session`; by default ``"native"``, or
+            ``"cuda"`` for what was compiled for a GPU.
+
+        Raises
+        ------
+        ExecutableError
+            If the executor is none for these kernels.
+        CudaError
+            If there is no GPU, or none that they run on.
+        """
+        executor = executor or ("native" if self.arch is None else "cuda")
+        if executor.startswith("cuda") == (self.arch is None):
+            raise ExecutableError(
+                f"kernels for {self.arch or 'a CPU'} cannot be run by the executor {executor!r}"
+            )
+        if self.arch is not None:
+            from runtime_ext.cuda.nvidia.driver import open_device
+
+            open_device(device).require(self.arch)
+        return Session(
+            self.program,
+            self.functions(),
+            self.constants,
+            self.inputs,
+            self.outputs,
+            plan=self.plan,
+            executor=executor,
+            device=device,
+            pin=pin,
+        )
+
+
+def load(path: Path | str) -> Executable:
+    """Load what :meth:`Executable.save` wrote, after checking that it can run here.
+
+    Raises
+    ------
+    ExecutableError
+        Naming the first thing that does not fit: format, checksum, version, CPU.
+    """
+    path = Path(path)
+    package = open_package(path, _FILES)
+    meta, folder = package.meta, package.folder
+    try:
+        arch = None if meta.get("arch") is None else str(meta["arch"])
+        require_files(path, package, [_kernel_file(arch)])
+        if arch is None:
+            _check_versions(path, meta["versions"])
+            _check_machine(path, meta["machine"], tuple(meta["features"]), meta["target"])
+        program = Program.from_json(json_object((folder / "program.json").read_bytes()))
+        check_races(program)
+        plan = MemoryPlan.from_json(json_object((folder / "memory.json").read_bytes()), program)
+        check_arena(program, plan)
+        schedule = json_object((folder / "schedule.json").read_bytes())
+        Schedule.from_json(schedule)
+        for name in _constant_names(program):
+            if name not in meta["constants"]:
+                raise ExecutableError(f"{path} lacks the constant {name!r}; save it again")
+        return Executable(
+            program=program,
+            plan=plan,
+            kernels=folder / _kernel_file(arch),
+            constants=_constants(folder / "params.safetensors", meta["constants"]),
+            inputs=tuple(map(_port, meta["inputs"])),
+            outputs=tuple(map(_port, meta["outputs"])),
+            schedule=schedule,
+            target=meta["target"],
+            features=tuple(meta["features"]),
+            fingerprint=meta["fingerprint"],
+            notes=meta["notes"],
+            arch=arch,
+            packages=tuple(name for name in PACKAGES if name in meta["versions"]),
+            _keeper=package.keeper,
+        )
+    except ExecutableError:
+        raise
+    except (UserError, SafetensorError) as error:
+        raise ExecutableError(f"{path} cannot be used: {error}") from error
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, OSError) as error:
+        raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
+
+
+def _kernel_file(arch: str | None) -> str:
+    return "kernels.so" if arch is None else "kernels.safetensors"
+
+
+def _check_versions(path: Path, versions: Mapping[str, str]) -> None:
+    for name in PACKAGES[-1:] if PACKAGES[0] not in versions else PACKAGES:
+        here, there = metadata.version(name), versions[name]
+        # Patch releases keep the binary interface of kernels.
+        if here.split(".")[:2] != there.split(".")[:2]:
+            raise ExecutableError(
+                f"{path} was made with {name} {there} and here is {here}; "
+                "install that version or save it again with this one"
+            )
+
+
+def _check_machine(path: Path, machine: str, features: tuple[str, ...], target: str) -> None:
+    if machine != platform.machine():
+        raise ExecutableError(
+            f"{path} was made for {machine} and this machine is {platform.machine()}; "
+            "optimize the model here"
+        )
+    missing = missing_features(features)
+    if missing:
+        raise ExecutableError(
+            f"{path} was made for {target} and this CPU lacks {', '.join(missing)}; "
+            "optimize the model for this machine"
+        )
+
+
+def _constant_names(program: Program) -> list[str]:
+    return [buffer.name for buffer in program.buffers if buffer.role is Role.CONSTANT]
+
+
+def _constants(file: Path, keys: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with safe_open(file, framework="numpy") as stored:
+        for key in dict.fromkeys(keys.values()):
+            arrays[key] = share_constant(stored.get_tensor(key), key)
+    return {name: arrays[key] for name, key in keys.items()}
+
+
+def _port_json(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "buffer": port.buffer, "shape": port.shape, "dtype": port.dtype}
+
+
+def _port(data: Mapping[str, Any]) -> Port:
+    return Port(str(data["name"]), str(data["buffer"]), naturals(data["shape"]), str(data["dtype"]))

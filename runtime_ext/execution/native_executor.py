@@ -1,0 +1,157 @@
+"""The native executor: one thread a lane, written in C++ (``runtime_ext/native``).
+
+The shared library is part of the installed package. It is looked for in this order: the file
+that the environment variable ``TVM_IOS_NATIVE_LIB`` names; in the package runtime_ext; in the
+installed distribution ``tvm-ios`` (an editable install keeps it there).
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+from tvm_ffi.error import register_error
+
+from runtime_ext.execution.executor import BusyError, ForkError, KernelError, Span
+from tvm_ios.program.program import Program, Wait
+
+# The library raises them by name.
+register_error("KernelError", KernelError)
+register_error("BusyError", BusyError)
+register_error("ForkError", ForkError)
+
+_LIBRARY = "libtvm_ios_native.so"
+_INTERFACE = 2
+
+
+class NativeExecutor:
+    """Runs a program on one thread a lane; the calling thread is lane 0.
+
+    Parameters
+    ----------
+    program
+        What to run.
+    functions
+        For each of the program's symbols a function of its buffers, ``begin`` and ``end``.
+    buffers
+        One tensor a buffer of the program.
+    pin
+        Bind each lane to one CPU of the process's affinity mask; the calling thread only for
+        the time of a run. By default if there are as many lanes as CPUs: then there is nothing
+        to choose, and systems have been seen to wake two lanes on one CPU after a pause.
+    spin_seconds
+        How long a lane that waits keeps its CPU busy before it sleeps. With more lanes than
+        CPUs, or than the container's quota, it sleeps at once.
+
+    Raises
+    ------
+    KeyError
+        If a symbol has no function.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        functions: Mapping[str, Callable[..., Any]],
+        buffers: Sequence[Any],
+        *,
+        pin: bool | None = None,
+        spin_seconds: float = 1e-3,
+    ) -> None:
+        self._library = load_native_library()
+        self._handle = self._library["create"](
+            [_function(functions[symbol]) for symbol in program.kernels],
+            list(program.kernels),
+            list(program.units),
+            list(buffers),
+            [_encode(lane) for lane in program.lanes],
+            pin,
+            spin_seconds,
+        )
+        # Runs at interpreter exit too, while the threads' code is still loaded.
+        self._finalizer = weakref.finalize(self, self._library["close"], self._handle)
+
+    def run(self) -> None:
+        """Run the program once; returns when every lane has finished."""
+        self._library["run"](self._handle)
+
+    def benchmark(self, number: int, repeat: int) -> list[float]:
+        """Seconds a run, ``repeat`` samples, each the mean of ``number`` runs."""
+        return list(self._library["benchmark"](self._handle, number, repeat))
+
+    def profile(self) -> tuple[Span, ...]:
+        """One run with the times of every launch, lane by lane."""
+        flat = list(self._library["profile"](self._handle))
+        return tuple(
+            Span(flat[i], flat[i + 1], flat[i + 2] * 1e-9, flat[i + 3] * 1e-9)
+            for i in range(0, len(flat), 4)
+        )
+
+    def close(self) -> None:
+        """End the threads; later runs are refused."""
+        self._library["close"](self._handle)
+
+
+@cache
+def load_native_library() -> Any:
+    """The C++ library's functions.
+
+    Raises
+    ------
+    ImportError
+        If the library was not built or belongs to another version of this package.
+    """
+    path = native_library_path()
+    library = tvm_ffi.load_module(path)
+    found = library["interface_version"]()
+    if found != _INTERFACE:
+        raise ImportError(
+            f"{path} has interface {found} and this package needs {_INTERFACE}; "
+            "install tvm-ios again"
+        )
+    return library
+
+
+def native_library_path() -> Path:
+    """Where the C++ library is.
+
+    Raises
+    ------
+    ImportError
+        If it was not built.
+    """
+    override = os.environ.get("TVM_IOS_NATIVE_LIB")
+    if override:
+        return Path(override).absolute()
+    folders = [Path(__file__).parents[1]]
+    with suppress(metadata.PackageNotFoundError):
+        folders.append(Path(str(metadata.distribution("tvm-ios").locate_file("runtime_ext"))))
+    for folder in folders:
+        if (folder / _LIBRARY).exists():
+            return folder / _LIBRARY
+    raise ImportError(
+        f"{_LIBRARY} was not built; run `pip install .`, or name a built one in TVM_IOS_NATIVE_LIB"
+    )
+
+
+def _function(function: Callable[..., Any]) -> Any:
+    # convert() wraps a compiled function again, as a Python one: each call would take the GIL.
+    return function if isinstance(function, tvm_ffi.Function) else tvm_ffi.convert(function)
+
+
+def _encode(lane: Sequence[Any]) -> list[int]:
+    code: list[int] = []
+    for item in lane:
+        if isinstance(item, Wait):
+            code += (0, item.lane, item.launches)
+        else:
+            code += (1, item.kernel, item.begin, item.end, item.unit)
+            code += (len(item.buffers), *item.buffers)
+    return code

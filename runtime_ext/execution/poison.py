@@ -1,0 +1,64 @@
+"""Poison: memory that a run does not need is overwritten, so that nobody reads it by chance.
+
+A buffer whose bytes were given to another one too early, or a kernel that reads what nothing has
+written, then shows in the program's outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.program.memory_plan import planned_buffers
+from tvm_ios.program.program import Launch, Program
+
+
+class Poison:
+    """Overwrites intermediate buffers and scratch before their first use and after their last.
+
+    All bits are set: that is NaN in numbers with a fraction, and -1 or the largest in others.
+
+    Parameters
+    ----------
+    program
+        What runs, one launch after another.
+    memory
+        Of each buffer of the program.
+    """
+
+    def __init__(self, program: Program, memory: Sequence[np.ndarray[Any, Any]]) -> None:
+        self._bytes = {b: memory[b].reshape(-1).view(np.uint8) for b in planned_buffers(program)}
+        #: For each launch the buffers in whose memory it works: of parts the whole.
+        self._used: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._all_uses: dict[int, int] = dict.fromkeys(self._bytes, 0)
+        for launch in (item for lane in program.lanes for item in lane):
+            if isinstance(launch, Launch):
+                wholes = set(map(program.whole_of, launch.buffers))
+                self._used[launch.buffers] = tuple(b for b in wholes if b in self._bytes)
+                for buffer in self._used[launch.buffers]:
+                    self._all_uses[buffer] += 1
+        self._to_come: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """A run begins: no buffer holds anything."""
+        self._to_come = dict(self._all_uses)
+        for buffer in self._bytes:
+            self._spoil(buffer)
+
+    def before(self, launch: Launch) -> None:
+        """Nobody may need what lies where this launch is the first to use a buffer."""
+        for buffer in self._used[launch.buffers]:
+            if self._to_come[buffer] == self._all_uses[buffer]:
+                self._spoil(buffer)
+
+    def after(self, launch: Launch) -> None:
+        """A buffer is dead if this launch was the last to use it."""
+        for buffer in self._used[launch.buffers]:
+            self._to_come[buffer] -= 1
+            if self._to_come[buffer] == 0:
+                self._spoil(buffer)
+
+    def _spoil(self, buffer: int) -> None:
+        self._bytes[buffer].fill(0xFF)

@@ -1,0 +1,98 @@
+"""Inputs and outputs of a program, by the names that its user knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.program import Program, Role
+from tvm_ios.program.program_builder import tensor_names
+
+Array = np.ndarray[Any, Any]
+
+
+class SessionError(UserError):
+    """A wrong use of a session: one sentence that names the input, output or rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output as the user knows it.
+
+    Attributes
+    ----------
+    name
+        The model's name for it.
+    buffer
+        Name of the program's buffer.
+    shape, dtype
+        As in the model; the buffer has the same.
+    """
+
+    name: str
+    buffer: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def ports(
+    program: Program, graph: OpGraph, tensors: Iterable[int], names: Iterable[str]
+) -> tuple[Port, ...]:
+    """Inputs or outputs of a program that was lowered from a graph, by the model's names."""
+    buffers = tensor_names(graph)
+    # A GPU may store what is float32 in the graph as float16.
+    types = {buffer.name: buffer.type for buffer in program.buffers}
+
+    def port(tensor: int, name: str) -> Port:
+        made = buffers[tensor]
+        return Port(name, made, types[made].shape, types[made].dtype)
+
+    return tuple(map(port, tensors, names))
+
+
+def buffer_ports(program: Program, role: Role) -> list[Port]:
+    """The buffers of a role under their own names."""
+    return [
+        Port(b.name, b.name, b.type.shape, b.type.dtype) for b in program.buffers if b.role is role
+    ]
+
+
+def check_ports(program: Program, ports: Sequence[Port]) -> None:
+    """Refuse ports that are not as the buffers of the program, as :class:`SessionError`."""
+    types = {buffer.name: buffer.type for buffer in program.buffers}
+    for port in ports:
+        kind = types.get(port.buffer)
+        if kind is None:
+            raise SessionError(f"{port.name!r} belongs to buffer {port.buffer!r}, of none")
+        if (kind.shape, kind.dtype) != (tuple(port.shape), port.dtype):
+            raise SessionError(
+                f"{port.name!r} is {port.dtype}{list(port.shape)} but its buffer is "
+                f"{kind.dtype}{list(kind.shape)}"
+            )
+
+
+def find_port(ports: Sequence[Port], name: str, what: str) -> Port:
+    """The port of a name, or :class:`SessionError`, in which ``what`` names its kind."""
+    for port in ports:
+        if port.name == name:
+            return port
+    names = ", ".join(port.name for port in ports) or "none"
+    raise SessionError(f"there is no {what} {name!r}; there are: {names}")
+
+
+def port_value(port: Port, value: Any) -> Array:
+    """What is given to an input as an array; :class:`SessionError` if it does not fit."""
+    foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+    array = np.from_dlpack(value) if foreign else np.asarray(value)
+    if array.shape != tuple(port.shape):
+        raise SessionError(
+            f"input {port.name!r} has shape {list(array.shape)}, not {list(port.shape)}"
+        )
+    if str(array.dtype) != port.dtype:
+        raise SessionError(f"input {port.name!r} is of type {array.dtype}, not {port.dtype}")
+    return array

@@ -1,0 +1,140 @@
+"""The reference executor: a small interleaving machine that defines what a program means.
+
+It runs on one thread. Whenever several lanes could go on, a seeded random choice says which
+one does, so that different seeds try different legal orders. A program is right if every
+order gives the same result; a faster executor is right if it gives that result too.
+
+It can poison memory that a run does not need, so that a wrong memory plan shows in its result.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from runtime_ext.execution.executor import BusyError, KernelError, Span
+from runtime_ext.execution.poison import Poison
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.program import Launch, Program, Wait
+
+
+class ReferenceExecutor:
+    """Runs a program's lanes in a random legal order on the calling thread.
+
+    Parameters
+    ----------
+    program
+        What to run.
+    functions
+        For each of the program's symbols a function of its buffers, ``begin`` and ``end``.
+    buffers
+        One tensor a buffer of the program.
+    seed
+        Of the choices. Each run goes on choosing, so two runs differ.
+    poison
+        The memory of each buffer: intermediate ones and scratch are overwritten before a run's
+        first use of them and after its last.
+
+    Raises
+    ------
+    KeyError
+        If a symbol has no function.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        functions: Mapping[str, Callable[..., Any]],
+        buffers: Sequence[Any],
+        *,
+        seed: int = 0,
+        poison: Sequence[Array] | None = None,
+    ) -> None:
+        self._program = program
+        self._functions = [functions[symbol] for symbol in program.kernels]
+        self._buffers = list(buffers)
+        self._poison = None if poison is None else Poison(program, poison)
+        self._random = random.Random(seed)
+        self._inside = threading.Lock()
+        self._closed = False
+
+    def run(self) -> None:
+        """Run the program once."""
+        self._interleave()
+
+    def benchmark(self, number: int, repeat: int) -> list[float]:
+        """Seconds a run, ``repeat`` samples, each the mean of ``number`` runs."""
+        samples: list[float] = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            for _ in range(number):
+                self._interleave()
+            samples.append((time.perf_counter() - start) / number)
+        return samples
+
+    def profile(self) -> tuple[Span, ...]:
+        """One run with the times of every launch, lane by lane."""
+        return tuple(sorted(self._interleave(), key=lambda span: (span.lane, span.launch)))
+
+    def close(self) -> None:
+        """Refuse later runs; there are no threads to end."""
+        self._closed = True
+
+    def _interleave(self) -> list[Span]:
+        if not self._inside.acquire(blocking=False):
+            raise BusyError("this session is running in another thread; make one session a thread")
+        try:
+            if self._closed:
+                raise BusyError("this session is closed; make a new one")
+            return self._run_lanes()
+        finally:
+            self._inside.release()
+
+    def _run_lanes(self) -> list[Span]:
+        lanes = self._program.lanes
+        position = [0] * len(lanes)
+        done = [0] * len(lanes)
+        spans: list[Span] = []
+        if self._poison is not None:
+            self._poison.begin()
+        origin = time.perf_counter()
+        while ready := [n for n in range(len(lanes)) if self._ready(n, position[n], done)]:
+            # A burst lets one lane run far ahead of the others, where missing waits show.
+            number = self._random.choice(ready)
+            for _ in range(self._random.choice((1, 1, 2, 4, 1000))):
+                item = lanes[number][position[number]]
+                if isinstance(item, Launch):
+                    begin = time.perf_counter() - origin
+                    self._launch(number, item)
+                    spans.append(Span(number, done[number], begin, time.perf_counter() - origin))
+                    done[number] += 1
+                position[number] += 1
+                if not self._ready(number, position[number], done):
+                    break
+        return spans
+
+    def _ready(self, number: int, position: int, done: list[int]) -> bool:
+        lane = self._program.lanes[number]
+        if position == len(lane):
+            return False
+        item = lane[position]
+        return not isinstance(item, Wait) or done[item.lane] >= item.launches
+
+    def _launch(self, number: int, launch: Launch) -> None:
+        if self._poison is not None:
+            self._poison.before(launch)
+        try:
+            self._functions[launch.kernel](
+                *(self._buffers[b] for b in launch.buffers), launch.begin, launch.end
+            )
+        except Exception as error:
+            raise KernelError(
+                f"unit '{self._program.units[launch.unit]}' failed in kernel "
+                f"'{self._program.kernels[launch.kernel]}' on lane {number}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if self._poison is not None:
+            self._poison.after(launch)

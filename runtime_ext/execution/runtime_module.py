@@ -1,0 +1,134 @@
+"""Executables as modules of TVM's runtime: loaded by path, run without this package's Python.
+
+Importing this file registers the loader of ``.tvm_ios`` files, so that
+``tvm.runtime.load_module("out/model.tvm_ios")`` works; :func:`load_module` wraps such a module
+in the style of TVM's ``GraphModule``. From C++ see ``docs/runtime_module.md``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm_ffi.error import register_error
+
+from runtime_ext.cuda.nvidia.driver import CudaError
+
+# Importing it also registers the errors of the executor by name.
+from runtime_ext.execution.native_executor import load_native_library
+from runtime_ext.execution.package import ExecutableError, open_package
+from runtime_ext.execution.ports import SessionError
+
+register_error("ExecutableError", ExecutableError)
+register_error("SessionError", SessionError)
+register_error("CudaError", CudaError)
+load_native_library()
+
+
+class ScheduledModule:
+    """A module of an executable with NumPy arrays in and out.
+
+    It is one session: not re-entrant, one thread at a time. Its functions raise what those of
+    :class:`runtime_ext.execution.session.Session` do.
+
+    Parameters
+    ----------
+    module
+        What ``tvm.runtime.load_module`` or ``tvm_ffi.load_module`` gave.
+    """
+
+    def __init__(self, module: tvm_ffi.Module) -> None:
+        self.module = module
+        self._set_input = module["set_input"]
+        self._run = module["run"]
+        self._get_output = module["get_output"]
+
+    def set_input(self, key: int | str | None = None, value: Any = None, **inputs: Any) -> None:
+        """Copy inputs in: one by place or name, or several by name."""
+        if key is not None:
+            self._set_input(key, _tensor(value))
+        for name, content in inputs.items():
+            self._set_input(name, _tensor(content))
+
+    def run(self, **inputs: Any) -> None:
+        """Run once, after setting the inputs given; inputs set before stay."""
+        self.set_input(**inputs)
+        self._run()
+
+    def get_input(self, which: int | str = 0) -> np.ndarray[Any, Any]:
+        """A copy of an input, by place or name."""
+        return np.from_dlpack(self.module["get_input"](which))
+
+    def get_output(self, which: int | str = 0, out: Any = None) -> np.ndarray[Any, Any]:
+        """A copy of an output of the last run, by place or name; in ``out`` if that is given."""
+        if out is None:
+            return np.from_dlpack(self._get_output(which))
+        self._get_output(which, tvm_ffi.from_dlpack(out))
+        return out
+
+    def get_num_inputs(self) -> int:
+        """How many inputs there are."""
+        return self.module["get_num_inputs"]()
+
+    def get_num_outputs(self) -> int:
+        """How many outputs there are."""
+        return self.module["get_num_outputs"]()
+
+    def get_input_names(self) -> list[str]:
+        """The inputs' names, in order."""
+        return [str(name) for name in self.module["get_input_names"]()]
+
+    def get_output_names(self) -> list[str]:
+        """The outputs' names, in order."""
+        return [str(name) for name in self.module["get_output_names"]()]
+
+    def input_info(self, which: int | str = 0) -> tuple[tuple[int, ...], str]:
+        """Shape and type of an input."""
+        return _shape_and_type(self.module["input_info"](which))
+
+    def output_info(self, which: int | str = 0) -> tuple[tuple[int, ...], str]:
+        """Shape and type of an output."""
+        return _shape_and_type(self.module["output_info"](which))
+
+    def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
+        """Seconds a run: ``repeat`` samples, each the mean of ``number`` runs."""
+        return list(self.module["benchmark"](number, repeat))
+
+    def profile(self) -> list[dict[str, Any]]:
+        """One run: lane, launch, unit, kernel, begin and end (seconds) of every launch."""
+        return [dict(launch.items()) for launch in self.module["profile"]()]
+
+    def close(self) -> None:
+        """End the threads; the last outputs can still be read."""
+        self.module["close"]()
+
+
+def load_module(path: Path | str) -> ScheduledModule:
+    """Load an executable: its folder, the file ``model.tvm_ios`` in it, or a ``.tar``.
+
+    Raises
+    ------
+    ExecutableError
+        Naming the first thing that does not fit.
+    """
+    load = tvm_ffi.get_global_func("tvm_ios.load_executable")
+    path = Path(path)
+    if path.suffix != ".tar" or not path.is_file():
+        return ScheduledModule(load(os.fspath(path)))
+    # The kernels stay mapped and all else is in memory when the package's folder goes.
+    package = open_package(path, ())
+    return ScheduledModule(load(os.fspath(package.folder)))
+
+
+def _tensor(value: Any) -> tvm_ffi.Tensor:
+    if isinstance(value, tvm_ffi.Tensor):
+        return value
+    return tvm_ffi.from_dlpack(np.require(value, requirements=["C", "W"]))
+
+
+def _shape_and_type(info: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
+    return tuple(int(extent) for extent in info["shape"]), str(info["dtype"])

@@ -1,0 +1,267 @@
+"""A session: a program with its buffers, ready to run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from runtime_ext.execution.executor import Executor, Memory, Span
+from runtime_ext.execution.ports import (
+    Port,
+    SessionError,
+    buffer_ports,
+    check_ports,
+    find_port,
+    port_value,
+)
+from tvm_ios.program.memory_plan import MemoryPlan, check_plan
+from tvm_ios.program.program import Program, Role
+
+Array = np.ndarray[Any, Any]
+#: What runs a program; see :class:`Session`.
+ExecutorName = Literal["native", "reference", "poisoning", "cuda", "cuda-streams"]
+
+
+class Session:
+    """Runs one program. Not re-entrant: one thread at a time, and a second one is refused.
+
+    Parameters
+    ----------
+    program
+        What to run.
+    functions
+        For each kernel symbol a function of buffers, ``begin`` and ``end``; on a GPU a
+        :class:`runtime_ext.cuda.launchable.Launchable`.
+    constants
+        For each constant buffer, by name, its content. Equal constants of all sessions of a
+        process share memory.
+    inputs, outputs
+        What the user sets and reads, in order. Default: the program's input and output
+        buffers under their own names.
+    plan
+        Where intermediate buffers and scratch lie in one arena; without it each has memory of
+        its own.
+    executor
+        ``"native"`` runs each lane in a thread of its own, ``"reference"`` interleaves them
+        at random on the calling thread, ``"poisoning"`` does so too and overwrites intermediate
+        buffers and scratch whenever nothing may need them. ``"cuda"`` runs each lane on a stream
+        of a GPU, captured once into a graph, and ``"cuda-streams"`` without a graph.
+    device
+        Number of the GPU.
+    pin
+        Bind lanes to CPUs (native only); by default if there are as many lanes as CPUs.
+    seed
+        Of the reference executor's choices.
+
+    Raises
+    ------
+    SessionError
+        If a constant is missing, something does not have the shape of its buffer, or an input or
+        output lies in the arena.
+    ProgramError
+        If the plan is of another program.
+    CudaError
+        If there is no such GPU, or it cannot hold or run the program.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        functions: Mapping[str, Any],
+        constants: Mapping[str, Array],
+        inputs: Sequence[Port] | None = None,
+        outputs: Sequence[Port] | None = None,
+        *,
+        plan: MemoryPlan | None = None,
+        executor: ExecutorName = "native",
+        device: int = 0,
+        pin: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.program = program
+        self.inputs = tuple(buffer_ports(program, Role.INPUT) if inputs is None else inputs)
+        self.outputs = tuple(buffer_ports(program, Role.OUTPUT) if outputs is None else outputs)
+        check_ports(program, (*self.inputs, *self.outputs))
+        missing = [symbol for symbol in program.kernels if symbol not in functions]
+        if missing:
+            raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
+        _check_plan(program, plan, (*self.inputs, *self.outputs))
+        _check_constants(program, constants)
+        self._unset = {port.name for port in self.inputs}
+        self._ran = False
+        self._exclusive = _Exclusive()
+        self._memory: Memory
+        self._executor: Executor
+        if executor in ("cuda", "cuda-streams"):
+            from runtime_ext.cuda.executor import run_on_device
+
+            captured = executor == "cuda"
+            self._memory, self._executor = run_on_device(
+                program, functions, constants, plan, device, captured=captured
+            )
+            return
+        # Where there is a GPU, tvm-ffi need not be.
+        from runtime_ext.execution.host_memory import HostMemory
+        from runtime_ext.execution.native_executor import NativeExecutor
+        from runtime_ext.execution.reference import ReferenceExecutor
+
+        memory = self._memory = HostMemory(program, constants, plan)
+        if executor == "native":
+            self._executor = NativeExecutor(program, functions, memory.tensors, pin=pin)
+        else:
+            poison = memory.arrays if executor == "poisoning" else None
+            self._executor = ReferenceExecutor(
+                program, functions, memory.tensors, seed=seed, poison=poison
+            )
+
+    def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
+        """Copy inputs in: ``set_input("x", array)``, ``set_input(x=array)``.
+
+        Parameters
+        ----------
+        name, value
+            One input; ``None`` names the only one.
+        values
+            Inputs by name.
+
+        Raises
+        ------
+        SessionError
+            If there is no such input, or its shape or type differs.
+        """
+        with self._exclusive:
+            if value is not None:
+                values[self._only_input() if name is None else name] = value
+            elif name is not None:
+                raise SessionError(f"input {name!r} was given no value")
+            for key, content in values.items():
+                port = find_port(self.inputs, key, "input")
+                self._memory.write(port.buffer, port_value(port, content))
+                self._unset.discard(port.name)
+
+    def run(self, /, **inputs: Any) -> None:
+        """Run once, after setting the inputs given; inputs set before stay.
+
+        Raises
+        ------
+        SessionError
+            If an input was never set, or as :meth:`set_input`.
+        KernelError
+            If a kernel fails; the session can run again.
+        """
+        if inputs:
+            self.set_input(**inputs)
+        with self._exclusive:
+            self._begin()
+            self._executor.run()
+            self._ran = True
+
+    def get_output(self, which: int | str = 0) -> Array:
+        """A copy of an output of the last run, by place or name.
+
+        Raises
+        ------
+        SessionError
+            If there is no such output, or nothing has run.
+        """
+        with self._exclusive:
+            if isinstance(which, str):
+                port = find_port(self.outputs, which, "output")
+            elif -len(self.outputs) <= which < len(self.outputs):
+                port = self.outputs[which]
+            else:
+                raise SessionError(f"there is no output {which}; there are {len(self.outputs)}")
+            if not self._ran:
+                raise SessionError(f"output {port.name!r} is not known before a complete run")
+            return self._memory.read(port.buffer)
+
+    def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
+        """Seconds a run: ``repeat`` samples, each the mean of ``number`` runs; raises as run."""
+        if number < 1 or repeat < 1:
+            raise SessionError("a benchmark needs at least one run and one sample")
+        with self._exclusive:
+            self._begin()
+            samples = self._executor.benchmark(number, repeat)
+            self._ran = True
+        return samples
+
+    def profile(self) -> tuple[Span, ...]:
+        """One run with the times of every launch, lane by lane; raises as run."""
+        with self._exclusive:
+            self._begin()
+            spans = self._executor.profile()
+            self._ran = True
+        return spans
+
+    def random_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Inputs to try it with: normal numbers, or small ones for integers."""
+        generator = np.random.default_rng(seed)
+        values: dict[str, Array] = {}
+        for port in self.inputs:
+            if np.issubdtype(np.dtype(port.dtype), np.floating):
+                value = generator.standard_normal(port.shape)
+            else:
+                value = generator.integers(0, 2, port.shape)
+            values[port.name] = np.asarray(value).astype(port.dtype)
+        return values
+
+    def close(self) -> None:
+        """End the executor's threads; the last outputs can still be read."""
+        self._executor.close()
+
+    def _only_input(self) -> str:
+        if len(self.inputs) != 1:
+            names = ", ".join(port.name for port in self.inputs)
+            raise SessionError(f"name one of the {len(self.inputs)} inputs: {names}")
+        return self.inputs[0].name
+
+    def _begin(self) -> None:
+        if self._unset:
+            raise SessionError(f"input {min(self._unset)!r} was never set")
+        self._ran = False
+
+
+class _Exclusive:
+    """Refuses whoever comes while a thread is inside; a generator would cost a microsecond."""
+
+    def __init__(self) -> None:
+        self._inside = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._inside.acquire(blocking=False):
+            raise SessionError(
+                "this session is in use by another thread; make one session a thread"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._inside.release()
+
+
+def _check_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:
+    """Refuse a plan of another program, and one whose arena a port lies in."""
+    if plan is None:
+        return
+    check_plan(program, plan)
+    numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
+    for port in ports:
+        if program.whole_of(numbers[port.buffer]) in plan.offsets:
+            raise SessionError(
+                f"{port.name!r} lies in buffer {port.buffer!r}, whose memory others may take"
+            )
+
+
+def _check_constants(program: Program, constants: Mapping[str, Array]) -> None:
+    for buffer in program.buffers:
+        if buffer.role is not Role.CONSTANT:
+            continue
+        if buffer.name not in constants:
+            raise SessionError(f"constant {buffer.name!r} of the program was not given")
+        array = np.asarray(constants[buffer.name])
+        if (array.shape, str(array.dtype)) != (buffer.type.shape, buffer.type.dtype):
+            raise SessionError(
+                f"constant {buffer.name!r} is {array.dtype}{list(array.shape)}, not "
+                f"{buffer.type.dtype}{list(buffer.type.shape)}"
+            )

@@ -1,0 +1,64 @@
+"""A graph of operators as a torch module: needs neither TVM nor ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import fx
+
+from runtime_ext.peers.torch_import.canonical_kinds import CANONICAL
+from runtime_ext.peers.torch_import.writer import UnsupportedOperator, Writer
+from tvm_ios.graph.op_graph import OpGraph
+
+
+@dataclass(frozen=True, eq=False)
+class _Value:
+    """A tensor as the functions of :mod:`canonical_kinds` take it."""
+
+    shape: tuple[int, ...]
+    content: np.ndarray[Any, Any] | None
+
+
+class _GraphWriter(Writer):
+    def array(self, value: Any) -> np.ndarray[Any, Any]:
+        if value.content is None:
+            raise UnsupportedOperator("an input that has to be constant is not")
+        return value.content
+
+
+def graph_network(graph: OpGraph, constants: Mapping[int, np.ndarray[Any, Any]]) -> fx.GraphModule:
+    """A module of the graph's inputs, in order, that returns the tuple of its outputs.
+
+    Parameters
+    ----------
+    graph
+        Of operators, not of units.
+    constants
+        The content of each constant tensor.
+
+    Raises
+    ------
+    UnsupportedOperator
+        If there is an operator that is not known here; names it.
+    """
+    writer = _GraphWriter()
+    values = [_Value(t.shape, constants.get(i)) for i, t in enumerate(graph.tensors)]
+    for tensor in graph.inputs:
+        writer.set(values[tensor], writer.graph.placeholder(f"input_{len(writer.graph.nodes)}"))
+    for op in graph.operators:
+        try:
+            write = CANONICAL[op.kind]
+            made = write(writer, op.attrs, *(values[t] for t in op.inputs))
+        except (KeyError, UnsupportedOperator, TypeError) as error:
+            raise UnsupportedOperator(
+                f"the operator {op.name!r} of kind {op.kind} has no torch function here: {error}"
+            ) from error
+        for tensor, node in zip(
+            op.outputs, made if isinstance(made, list) else [made], strict=True
+        ):
+            writer.set(values[tensor], node)
+    writer.graph.output(tuple(writer.node(values[tensor]) for tensor in graph.outputs))
+    return fx.GraphModule(writer.root, writer.graph).eval()

@@ -1,0 +1,1 @@
+"""From the Relax function of a unit to descriptions of its kernels, for any device."""

@@ -1,0 +1,224 @@
+"""Convolutions that a kernel library computes: which these are, and what is left to do after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from runtime_ext.kernels.expression import ACC, Access, Expr, substitute
+from runtime_ext.kernels.library_convolution import Four, Image, LibraryConvolution
+from runtime_ext.kernels.spec import Contraction, Pointwise, Pooling, Statement, Window
+from runtime_ext.units.draft import accesses, mapped, merge_pixels
+from runtime_ext.units.values import Storage
+from tvm_ios.program.constant_transform import ParamTransform
+
+_ZERO: Expr = ("const", 0.0)
+#: A kernel, and the storages that its buffers are.
+Placed = tuple[LibraryConvolution | Pointwise, tuple[int, ...]]
+
+
+def by_library(
+    spec: Contraction | Pooling, order: Sequence[int], storages: list[Storage], precision: str
+) -> list[Placed] | None:
+    """A convolution as a call of a library, and perhaps a kernel of what that cannot fuse.
+
+    Parameters
+    ----------
+    spec
+        Not cut yet; its weights are as the model has them.
+    order
+        The storages that its buffers are.
+    storages
+        Of the unit; the weights' gets what makes them the library's, and the library's result, if
+        something is left to do, gets one of its own.
+    precision
+        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+
+    Returns
+    -------
+    list or None
+        None for what is no convolution of such a library: it pools, activates what it reads, is
+        padded differently at both ends, or reads no image.
+    """
+    if spec.weight is None:
+        return None
+    weight = storages[order[spec.weight]]
+    made = _call(spec, spec.weight, _filter(spec, weight), precision)
+    if made is None:
+        return None
+    if isinstance(spec, Pooling):
+        # As the model has them: our own kernels read them in another order.
+        weight.transform, weight.shape = ParamTransform(), made.filter
+    if made.channels_last:
+        weight.transform = ParamTransform((*weight.transform.steps, ("transpose", (0, 2, 3, 1))))
+        weight.shape = tuple(weight.shape[axis] for axis in (0, 2, 3, 1))
+    fused = _fused(made, spec)
+    if fused is not None:
+        return [_placed(fused, order)]
+    n, c, h, w = made.result.extents
+    shape = (n, h, w, c) if made.channels_last else made.result.extents
+    storages.append(Storage("scratch", 0, shape))
+    order = (*order, len(storages) - 1)
+    return [_placed(made, order), _rest(spec, made.result, shape, order)]
+
+
+def _filter(spec: Contraction | Pooling, weight: Storage) -> Four:
+    """Extents of the model's weights."""
+    if isinstance(spec, Pooling):
+        return spec.channels, 1, *spec.window.kernel
+    out, per_group, rows, columns = weight.shape
+    return out, per_group, rows, columns
+
+
+def _call(
+    spec: Contraction | Pooling, weight: int, filter_shape: Four, precision: str
+) -> LibraryConvolution | None:
+    """The convolution alone; its result is a buffer after all others."""
+    window = spec.window
+    if spec.prologue != ACC or not _symmetric(window):
+        return None
+    out, per_group, _, _ = filter_shape
+    groups = spec.channels if isinstance(spec, Pooling) else spec.groups
+    channels = per_group * groups
+    last = (spec.data if channels > 1 else spec.statements[0].target).strides[3] == 1
+    data = _image(spec.data, (spec.batch, channels, *window.input), last)
+    if data is None:
+        return None
+    extents = (spec.batch, out, *window.output)
+    return LibraryConvolution(
+        data=data,
+        result=Image(len(spec.buffers), 0, extents, _packed(extents, last)),
+        weight=weight,
+        filter=filter_shape,
+        channels_last=last,
+        pads=window.pads,
+        strides=window.strides,
+        dilations=window.dilations,
+        groups=groups,
+        bias=None,
+        residual=None,
+        relu=False,
+        precision=precision,
+    )
+
+
+def _symmetric(w: Window) -> bool:
+    """Whether the padding is the same at both ends, as far as anything reads it."""
+    axes = zip(w.input, w.output, w.kernel, w.strides, w.pads, w.dilations, strict=True)
+    for extent, made, kernel, stride, pad, dilation in axes:
+        free = extent + 2 * pad - (kernel - 1) * dilation - 1
+        if pad < 0 or free < 0 or free // stride + 1 != made:
+            return False
+    return True
+
+
+def _packed(extents: Four, last: bool) -> Four:
+    """Strides of an image alone in memory, its channels innermost or not."""
+    _, c, h, w = extents
+    return (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
+
+
+def _image(at: Access, extents: Four, last: bool) -> Image | None:
+    """What an access reads or writes; None if that is no image in memory, but is broadcast."""
+    n, h, w, c = at.strides
+    own = (n, c, h, w)
+    if any(stride <= 0 for stride, extent in zip(own, extents, strict=True) if extent > 1):
+        return None
+    # The stride of an axis of one element is of no account, but libraries look at it.
+    usual = zip(own, _packed(extents, last), extents, strict=True)
+    a, b, d, e = (stride if extent > 1 else packed for stride, packed, extent in usual)
+    return Image(at.buffer, at.offset, extents, (a, b, d, e))
+
+
+def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConvolution | None:
+    """The convolution with all that its statement computes, if a library fuses that."""
+    extents, last = call.result.extents, call.channels_last
+    statement = spec.statements[0]
+    result = _image(statement.target, extents, last)
+    if len(spec.statements) > 1 or result is None or not _lies(result, last):
+        return None
+    value, relu = _without_relu(statement.value)
+    terms = _terms(value)
+    reads: list[Access] = [term[1] for term in terms if term[0] == "load"]
+    if terms.count(ACC) != 1 or len(reads) != len(terms) - 1:
+        return None
+    biases = [at for at in reads if at.strides[:3] == (0, 0, 0)]
+    images = [_image(at, extents, last) for at in reads if at not in biases]
+    if not biases and not images and not relu:
+        return replace(call, result=result)
+    if len(biases) != 1 or len(images) > 1:
+        return None
+    (bias,), residual = biases, images[0] if images else None
+    if images and (residual is None or residual.strides != result.strides):
+        return None
+    if bias.offset or bias.strides[3] != 1 or prod(spec.buffers[bias.buffer]) != extents[1]:
+        return None
+    return replace(call, result=result, bias=bias.buffer, residual=residual, relu=relu)
+
+
+def _lies(image: Image, last: bool) -> bool:
+    """Whether the channels lie innermost, or outermost; in an image of one pixel both."""
+    axes = [
+        stride
+        for axis in ((2, 3, 1) if last else (1, 2, 3))
+        if image.extents[axis] > 1 and (stride := image.strides[axis])
+    ]
+    return axes == sorted(axes, reverse=True)
+
+
+def _without_relu(value: Expr) -> tuple[Expr, bool]:
+    if value[0] == "max" and _ZERO in value[1:]:
+        _, one, other = value
+        return (other if one == _ZERO else one), True
+    return value, False
+
+
+def _terms(value: Expr) -> list[Expr]:
+    return [*_terms(value[1]), *_terms(value[2])] if value[0] == "add" else [value]
+
+
+def _placed(call: LibraryConvolution, order: Sequence[int]) -> Placed:
+    """With no other buffers than its own."""
+    named = (call.data.argument, call.weight, call.result.argument, call.bias)
+    residual = None if call.residual is None else call.residual.argument
+    used = [n for n in dict.fromkeys((*named, residual)) if n is not None]
+
+    def moved(image: Image) -> Image:
+        return replace(image, argument=used.index(image.argument))
+
+    own = replace(
+        call,
+        data=moved(call.data),
+        weight=used.index(call.weight),
+        result=moved(call.result),
+        bias=None if call.bias is None else used.index(call.bias),
+        residual=None if call.residual is None else moved(call.residual),
+    )
+    return own, tuple(order[n] for n in used)
+
+
+def _rest(
+    spec: Contraction | Pooling, result: Image, shape: tuple[int, ...], order: Sequence[int]
+) -> Placed:
+    """The statements, of the stored result."""
+    n, c, h, w = result.strides
+
+    def of_result(statement: Statement) -> Statement:
+        read: Expr = ("load", Access(result.argument, statement.begin * c, (n, h, w, c)))
+        value = substitute(statement.value, lambda x: read if x == ACC else x)
+        return replace(statement, value=value, begin=0)
+
+    statements = tuple(map(of_result, spec.statements))
+    used = list(dict.fromkeys(at.buffer for at in accesses(statements)))
+    shapes = (*spec.buffers, shape)
+
+    def own(at: Access) -> Access:
+        return replace(at, buffer=used.index(at.buffer))
+
+    made = Pointwise(
+        tuple(shapes[n] for n in used),
+        (spec.batch, *spec.window.output),
+        tuple(mapped(statement, own) for statement in statements),
+    )
+    return merge_pixels(made), tuple(order[n] for n in used)

@@ -1,0 +1,142 @@
+"""Which tensors lie in others, so that concatenations need not be computed.
+
+A unit that only concatenates has nothing to do for an input whose producer wrote it where the
+result wants it. Inputs that cannot lie there (those of the graph, what another concatenation has
+elsewhere, what is joined twice) are copied by the unit; without any it has no kernels at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tvm import relax
+
+from runtime_ext.units.layouts import tensor_layouts
+from runtime_ext.units.relax_function import operator_name, static_shape
+from runtime_ext.units.unit import UnitSource
+from runtime_ext.units.values import NHWC, Layout, Slice, physical_shape
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.joins import Join, join_priority, place_joined
+from tvm_ios.program.program import Part
+
+#: Logical axes in the order in which memory has them.
+_PHYSICAL = {NHWC: (0, 2, 3, 1), "": (0, 1, 2, 3)}
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How the tensors of a graph of units lie in memory.
+
+    Attributes
+    ----------
+    layouts
+        For each tensor.
+    parts
+        For each tensor that lies in another one, where.
+    in_place
+        For each concatenation's result the tensors that lie where it wants them.
+    """
+
+    layouts: tuple[Layout, ...]
+    parts: Mapping[int, Part]
+    in_place: Mapping[int, frozenset[int]]
+
+    def source(self, function: Any, data: Sequence[int], outputs: Sequence[int]) -> UnitSource:
+        """What a compiler needs of a unit that reads and makes these tensors."""
+        layouts = tuple(self.layouts[t] for t in (*data, *outputs))
+        there = frozenset[int]().union(*(self.in_place.get(t, ()) for t in outputs))
+        return UnitSource(
+            function, layouts, frozenset(i for i, tensor in enumerate(data) if tensor in there)
+        )
+
+
+def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
+    """Lay the tensors of a graph of units out.
+
+    Slices are ranges of channels or of rows of images whose channels are innermost, or of any axis
+    that has nothing but extents of 1 before it in memory, so that they are contiguous.
+
+    Parameters
+    ----------
+    graph
+        Of units; merging units or reordering them changes nothing.
+    functions
+        The Relax function of each unit.
+    """
+    orders = tensor_layouts(graph, functions)
+    found = [_join(graph, *unit, orders) for unit in enumerate(functions)]
+
+    def may_lie(tensor: int, join: Join) -> bool:
+        made = graph.tensors[tensor]
+        return (
+            graph.producer[tensor] is not None
+            and tensor not in graph.outputs
+            and made.dtype == "float32"
+            and prod(made.shape) > 0
+            and orders[tensor] == orders[join.output]
+        )
+
+    places, joins = place_joined(
+        [join for join in found if join is not None],
+        may_lie,
+        lambda join, places: not join.reads_its_result(places),
+    )
+    layouts: list[Layout] = list(orders)
+    parts: dict[int, Part] = {}
+    for tensor, place in places.items():
+        axis, order = place.axis, orders[tensor]
+        physical = _PHYSICAL[order].index(axis)
+        layouts[tensor] = Slice(order, axis, place.begin, graph.tensors[place.of].shape[axis])
+        parts[tensor] = Part(place.of, physical, place.begin, place.end)
+    in_place = {join.output: join.in_place(places) for join in joins}
+    return Arrangement(tuple(layouts), parts, in_place)
+
+
+def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> Join | None:
+    """A unit as a concatenation whose parts can be slices, if it is one."""
+    found = _joined(function)
+    op = graph.operators[number]
+    if found is None or len(op.outputs) != 1:
+        return None
+    (output,), (axis, fields) = op.outputs, found
+    made = graph.tensors[output]
+    if not 1 <= len(made.shape) <= 4 or made.dtype != "float32" or not prod(made.shape):
+        return None
+    order = orders[output]
+    before = _PHYSICAL[order].index(axis)
+    contiguous = prod(physical_shape(made.shape, order)[:before]) == 1
+    if not contiguous and (order != NHWC or axis not in (1, 2)):
+        return None
+    data = [t for t in op.inputs if not graph.tensors[t].constant]
+    where = dict(zip(function.params, data, strict=False))
+    named = tuple((where.get(var), extent) for var, extent in fields)
+    return Join(output, axis, named, join_priority(graph, number, prod(made.shape), named))
+
+
+def _joined(function: Any) -> tuple[int, list[tuple[Any, int]]] | None:
+    """The axis of a function's concatenation, and its fields with their extents along it.
+
+    A concatenation of concatenations along one axis counts as one; None for other functions.
+    """
+    fields: dict[Any, list[tuple[Any, int]]] = {}
+    axes: set[int] = set()
+    last: Any = None
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            last = binding.var
+            if value in fields:
+                fields[last] = fields[value]
+                continue
+            if not isinstance(value, relax.Call) or operator_name(value) != "relax.concat":
+                return None
+            axis = int(value.attrs.axis) % len(static_shape(last.ty))
+            axes.add(axis)
+            own = [(field, static_shape(field.ty)[axis]) for field in value.args[0].fields]
+            fields[last] = [leaf for f in own for leaf in fields.get(f[0], [f])]
+    if len(axes) != 1 or not function.body.body.same_as(last):
+        return None
+    return axes.pop(), fields[last]

@@ -1,0 +1,1 @@
+"""Which kernel an operator becomes: one rule an operator."""

@@ -1,0 +1,108 @@
+"""Fuse element-wise operators: into the kernel that makes an operand, or with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tvm import relax
+
+from runtime_ext.kernels.expression import (
+    Expr,
+    element_wise,
+    is_element_wise,
+    loads,
+    size,
+    windows,
+)
+from runtime_ext.units.relax_function import is_float, scalar, static_shape
+from runtime_ext.units.values import (
+    Interleaved,
+    Lazy,
+    Padded,
+    Pending,
+    Stored,
+    Value,
+    Widened,
+    access,
+)
+
+if TYPE_CHECKING:
+    from runtime_ext.units.planner import Planner
+
+#: Expressions larger than this are stored before they are used again.
+_LARGEST = 64
+
+
+def element_wise_rule(planner: Planner, var: Any, name: str, call: Any) -> bool:
+    """Fuse an element-wise operator into what makes its operands; False if it is none."""
+    if not is_element_wise(name):
+        return False
+    shape = static_shape(var.ty)
+    if len(shape) > 4:
+        return False
+    operands: list[Expr | Value] = []
+    for arg in call.args:
+        number = scalar(arg)
+        if number is not None:
+            operands.append(("const", number))
+            continue
+        if not isinstance(arg, relax.Var) or not is_float(arg.ty):
+            return False
+        operands.append(planner.value(arg))
+    kernel = _host(planner, operands, shape)
+    exprs = [o if isinstance(o, tuple) else _operand(planner, o, shape, kernel) for o in operands]
+    if any(e is None for e in exprs):
+        return False
+    expr = element_wise(name, [e for e in exprs if e is not None], call.attrs)
+    if expr is None:
+        return False
+    if kernel is not None:
+        planner.bind(var, Pending(kernel.kernel, expr, shape, kernel.begin, planner.home(var)))
+    else:
+        lazy = Lazy(expr, shape, planner.home(var))
+        planner.bind(var, planner.stored(lazy) if size(expr) > _LARGEST else lazy)
+    return True
+
+
+def _host(
+    planner: Planner, operands: Sequence[Expr | Value], shape: tuple[int, ...]
+) -> Pending | None:
+    """The kernel in whose epilogue an element-wise operator can run, if any."""
+    pending = [o for o in operands if isinstance(o, Pending) and o.shape == shape]
+    if not pending:
+        return None
+    host = max(pending, key=lambda p: p.kernel)
+    for other in operands:
+        match other:
+            case Pending() if other.kernel == host.kernel:
+                if other.shape != shape or other.begin != host.begin:
+                    return None
+            case Stored():
+                if planner.storages[other.storage].producer >= host.kernel:
+                    return None
+            case Lazy():
+                reads = [a.buffer for a in loads(other.expr)]
+                windowed = any(windows(other.expr))
+                if (
+                    other.shape != shape
+                    or windowed
+                    or any(planner.storages[s].producer >= host.kernel for s in reads)
+                ):
+                    return None
+            case Padded() | Widened() | Interleaved():
+                return None
+            case _:
+                pass
+    return host
+
+
+def _operand(
+    planner: Planner, value: Value, shape: tuple[int, ...], host: Pending | None
+) -> Expr | None:
+    if isinstance(value, Pending) and host is not None and value.kernel == host.kernel:
+        return value.expr
+    if isinstance(value, Lazy) and value.shape == shape:
+        return value.expr
+    read = access(planner.stored(value), shape)
+    return ("load", read) if read is not None else None

@@ -1,0 +1,75 @@
+"""Which resizes are interpolations by whole factors, and what each result is between."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, floor
+from typing import TYPE_CHECKING, Any
+
+from runtime_ext.kernels.spec import Interpolation
+from runtime_ext.units.draft import IMAGE
+from runtime_ext.units.relax_function import static_shape
+from runtime_ext.units.rules.reading import read_input
+from runtime_ext.units.values import Padded
+
+if TYPE_CHECKING:
+    from runtime_ext.units.planner import Planner
+
+#: Results of one input pixel, which are written out in the code.
+_LARGEST = 16
+_HALF = Fraction(1, 2)
+
+
+def resize(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.image.resize2d by whole factors, to the nearest pixel or linear between two."""
+    attrs = call.attrs
+    value = planner.value(call.args[0])
+    if str(attrs.layout) != "NCHW":
+        return False
+    mode, coordinates = str(attrs.method), str(attrs.coordinate_transformation_mode)
+    rounding = str(attrs.rounding_method) if mode == "nearest_neighbor" else None
+    if mode not in ("nearest_neighbor", "linear"):
+        return False
+    extents = zip(value.shape[2:], static_shape(var.ty)[2:], strict=True)
+    taps = [_taps(before, after, coordinates, rounding) for before, after in extents]
+    rows, columns = taps
+    if rows is None or columns is None or len(rows) * len(columns) > _LARGEST:
+        return False
+    if isinstance(value, Padded):
+        value = planner.stored(value)
+    data, prologue, _, shape = read_input(planner, value, True)
+    n, c, h, w = shape
+    anchor = Interpolation((), n, (h, w), c, data, prologue, rows, columns, ())
+    planner.bind_anchor(var, anchor, IMAGE)
+    return True
+
+
+def _taps(
+    before: int, after: int, coordinates: str, rounding: str | None
+) -> tuple[tuple[int, float], ...] | None:
+    """See :class:`runtime_ext.kernels.spec.Interpolation`; None if the results do not repeat."""
+    if after % before:
+        return None
+    factor = after // before
+    taps: list[tuple[int, float]] = []
+    for result in range(factor):
+        if coordinates == "asymmetric":
+            place = Fraction(result, factor)
+        elif coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and after > 1):
+            place = (result + _HALF) / factor - _HALF
+        else:
+            return None
+        match rounding:
+            case None:
+                taps.append((floor(place), float(place - floor(place))))
+            case "floor":
+                taps.append((floor(place), 0.0))
+            case "ceil":
+                taps.append((ceil(place), 0.0))
+            case "round_prefer_floor":
+                taps.append((ceil(place - _HALF), 0.0))
+            case "round_prefer_ceil":
+                taps.append((floor(place + _HALF), 0.0))
+            case _:
+                return None
+    return tuple(taps)

@@ -1,0 +1,324 @@
+"""Operators that move data without computing: slices, splits, padding, reshapes, joins."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from tvm import relax
+
+from runtime_ext.kernels.expression import Access, windows
+from runtime_ext.kernels.spec import Contraction, Statement
+from runtime_ext.units.draft import Draft
+from runtime_ext.units.relax_function import operator_name, static_shape
+from runtime_ext.units.values import (
+    Arranged,
+    Interleaved,
+    Lazy,
+    Padded,
+    Pending,
+    Stored,
+    Value,
+    Widened,
+    access,
+    four,
+    is_row_major,
+    row_major,
+    shift,
+    stretch,
+)
+
+if TYPE_CHECKING:
+    from runtime_ext.units.planner import Planner
+
+
+def narrow(planner: Planner, value: Value, axis: int, begin: int, count: int, step: int) -> Value:
+    """A slice of a value along one axis; a view wherever one can be had."""
+    if isinstance(value, Padded):
+        inside = _narrow_padded(planner, value, axis, begin, count, step)
+        if inside is not None:
+            return inside
+    if isinstance(value, Interleaved) and axis == 1 and step == 1:
+        groups = len(value.parts)
+        if begin % groups == count % groups == 0:
+            each = (begin // groups, count // groups, 1)
+            parts = tuple(narrow(planner, part, axis, *each) for part in value.parts)
+            return Interleaved(parts, (value.shape[0], count, *value.shape[2:]))
+    if isinstance(value, Pending) and step == 1:
+        draft = planner.drafts[value.kernel]
+        logical = axis + 4 - len(value.shape)
+        whole_blocks = isinstance(draft.anchor, Contraction) and draft.anchor.groups == 1
+        if whole_blocks and logical == draft.channel_axis:
+            shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
+            moved = shift(value.expr, logical, begin)
+            return Pending(value.kernel, moved, shape, value.begin + begin)
+    if isinstance(value, Lazy) and len(value.shape) <= 4 and not any(windows(value.expr)):
+        shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
+        logical = axis + 4 - len(value.shape)
+        return Lazy(stretch(shift(value.expr, logical, begin), logical, step), shape)
+    stored = planner.stored(value)
+    strides = list(stored.strides)
+    offset = stored.offset + begin * strides[axis]
+    strides[axis] *= step
+    shape = (*stored.shape[:axis], count, *stored.shape[axis + 1 :])
+    return Stored(stored.storage, shape, tuple(strides), offset, stored.dtype)
+
+
+def _narrow_padded(
+    planner: Planner, value: Padded, axis: int, begin: int, count: int, step: int
+) -> Value | None:
+    """A slice of a padded value as a padded slice; None if the step meets padding."""
+    if axis < 2:
+        return None
+    inner = value.inner
+    assert not isinstance(inner, Arranged)
+    pads = list(value.pads)
+    size = inner.shape[axis]
+    first = begin - pads[axis - 2]
+    last = first + (count - 1) * step
+    pads[axis - 2] = pads[axis] = 0
+    if step > 1 and (first < 0 or last >= size):
+        return None
+    low, high = max(first, 0), min(last, size - 1)
+    if low > high:
+        return None
+    pads[axis - 2], pads[axis] = low - first, last - high
+    narrowed = narrow(planner, inner, axis, low, (high - low) // step + 1, step)
+    if not any(pads) or isinstance(narrowed, Arranged):
+        return narrowed
+    shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
+    return Padded(narrowed, (pads[0], pads[1], pads[2], pads[3]), shape)
+
+
+def subsample(planner: Planner, value: Value, strides: tuple[int, int], var: Any) -> bool:
+    """What a pool of one pixel does; False if it would read padding."""
+    shape = static_shape(var.ty)
+    for axis, stride in zip((2, 3), strides, strict=True):
+        if isinstance(value, Padded) and stride > 1:
+            inside = _narrow_padded(planner, value, axis, 0, shape[axis], stride)
+            if inside is None:
+                return False
+            value = inside
+        else:
+            value = narrow(planner, value, axis, 0, shape[axis], stride)
+    if not isinstance(value, Stored) and value.home is None:
+        value.home = planner.home(var)
+    planner.bind(var, value)
+    return True
+
+
+def split(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.split along any axis: views, or parts of a convolution's channels."""
+    value = planner.value(call.args[0])
+    axis = int(call.attrs.axis) % len(value.shape)
+    begin = 0
+    parts: list[Value] = []
+    for field in var.ty.fields:
+        count = static_shape(field)[axis]
+        parts.append(narrow(planner, value, axis, begin, count, 1))
+        begin += count
+    planner.bind(var, parts)
+    return True
+
+
+def strided_slice(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.strided_slice with static bounds and positive steps."""
+    fields = [[int(v) for v in arg.fields] for arg in call.args[1:]]
+    axes, begins = fields[0], fields[1]
+    steps = fields[3] if len(fields) > 3 else [1] * len(axes)
+    value = planner.value(call.args[0])
+    if any(step < 1 for step in steps):
+        return False
+    result = static_shape(var.ty)
+    for axis, begin, step in zip(axes, begins, steps, strict=True):
+        axis %= len(result)
+        extent = value.shape[axis]
+        begin = max(0, min(begin + extent if begin < 0 else begin, extent))
+        if isinstance(value, Widened) and axis == 1 and step == 1:
+            shifted = _shifted(value, begin, result[axis])
+            if shifted is not None:
+                value = shifted
+                continue
+        value = narrow(planner, value, axis, begin, result[axis], step)
+    if not isinstance(value, Stored) and value.home is None:
+        value.home = planner.home(var)
+    planner.bind(var, value)
+    return True
+
+
+def _shifted(value: Widened, begin: int, count: int) -> Lazy | None:
+    """As many channels as the inner value has, moved, zero beyond its ends."""
+    inner = value.inner
+    if count != inner.shape[1] or not isinstance(inner, (Lazy, Stored)):
+        return None
+    if isinstance(inner, Stored):
+        read = access(inner, inner.shape)
+        assert read is not None
+        inner = Lazy(("load", read), inner.shape)
+    if any(windows(inner.expr)):
+        return None
+    by = begin - value.before
+    return Lazy(("window", inner.expr, -by, by, count), inner.shape)
+
+
+def pad(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.nn.pad with zeros around rows and columns; convolutions absorb it."""
+    widths = [int(w) for w in call.attrs.pad_width]
+    value = planner.value(call.args[0])
+    zero = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
+    if len(value.shape) != 4 or not zero or min(widths) < 0:
+        return False
+    if isinstance(value, Arranged):
+        value = planner.stored(value)
+    if not any(widths[:2] + widths[4:]):
+        planner.bind(var, Widened(value, widths[2], static_shape(var.ty), planner.home(var)))
+        return True
+    if any(widths[:4]):
+        return False
+    pads = (widths[4], widths[6], widths[5], widths[7])
+    planner.bind(var, Padded(value, pads, static_shape(var.ty), planner.home(var)))
+    return True
+
+
+def store_padded(planner: Planner, value: Padded | Widened) -> Stored:
+    """Write a padded value out: zeros first, then what they surround."""
+    target = value.home or planner.scratch(value.shape)
+    planner.store(Lazy(("const", 0.0), value.shape), target)
+    inner = value.inner
+    if isinstance(value, Widened):
+        offset = target.offset + value.before * target.strides[1]
+    else:
+        top, left, _, _ = value.pads
+        offset = target.offset + top * target.strides[2] + left * target.strides[3]
+    if isinstance(inner, Arranged):
+        inner = planner.stored(inner)
+    planner.store(inner, Stored(target.storage, inner.shape, target.strides, offset))
+    return target
+
+
+def reshape(planner: Planner, var: Any, call: Any) -> bool:
+    """Any operator that keeps the elements and their order; free where memory allows."""
+    value = planner.value(call.args[0])
+    shape = static_shape(var.ty)
+    if isinstance(value, Stored) and is_row_major(value):
+        planner.bind(var, Stored(value.storage, shape, row_major(shape), value.offset))
+        return True
+    if isinstance(value, Stored) and _only_ones_differ(value.shape, shape):
+        strides = iter([s for s, e in zip(value.strides, value.shape, strict=True) if e != 1])
+        planner.bind(
+            var,
+            Stored(
+                value.storage,
+                shape,
+                tuple(next(strides) if extent != 1 else 0 for extent in shape),
+                value.offset,
+            ),
+        )
+        return True
+    if len(value.shape) > 4:
+        return False
+    if isinstance(value, Lazy) and has_an_axis_more(shape, value.shape):
+        planner.bind(var, Lazy(value.expr, shape))
+        return True
+    home = planner.home(var)
+    if home is None or not is_row_major(home):
+        home = planner.scratch(shape, layout="plain")
+    if isinstance(value, Arranged):
+        value = planner.stored(value)
+    target = Stored(home.storage, value.shape, row_major(value.shape), home.offset)
+    planner.store(value, target)
+    planner.bind(var, home)
+    return True
+
+
+def has_an_axis_more(shape: tuple[int, ...], image: tuple[int, ...]) -> bool:
+    """Whether it is an image's with an axis of extent 1 after the batch: the planner stores it."""
+    return len(image) == 4 and len(shape) == 5 and shape == (image[0], 1, *image[1:])
+
+
+def transpose(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.permute_dims: other strides, written out where a whole buffer is needed."""
+    value = planner.value(call.args[0])
+    if len(value.shape) > 4:
+        return False
+    stored = planner.stored(value)
+    axes = call.attrs.axes
+    order = reversed(range(len(stored.shape))) if axes is None else map(int, axes)
+    permuted = [(stored.shape[axis], stored.strides[axis]) for axis in order]
+    shape, strides = (tuple(extents) for extents in zip(*permuted, strict=True))
+    planner.bind(var, Stored(stored.storage, shape, strides, stored.offset, stored.dtype))
+    return True
+
+
+def _only_ones_differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    return [e for e in a if e != 1] == [e for e in b if e != 1]
+
+
+def concat(planner: Planner, var: Any, call: Any) -> bool:
+    """relax.concat: every operand is written into its slice of the result."""
+    shape = static_shape(var.ty)
+    if len(shape) > 4 or prod(shape) == 0:
+        return False
+    axis = int(call.attrs.axis) % len(shape)
+    parts = [part for field in call.args[0].fields for part in planner.pieces(field)]
+    reader = planner.only_reader(var)
+    if reader is not None and _joins(reader[1], axis):
+        # The other concatenation writes them, each once.
+        planner.bind(var, parts)
+        return True
+    target = planner.home(var) or planner.scratch(shape)
+    together: list[tuple[Lazy, Stored]] = []
+    begin = 0
+    for part in parts:
+        place = Stored(
+            target.storage,
+            part.shape,
+            target.strides,
+            target.offset + begin * target.strides[axis],
+        )
+        begin += part.shape[axis]
+        if planner.in_place(part):
+            continue
+        if isinstance(part, Arranged):
+            part = planner.stored(part)
+        if isinstance(part, Pending):
+            planner.store(part, place)
+            continue
+        if isinstance(part, Stored):
+            read = access(part, part.shape)
+            assert read is not None
+            part = Lazy(("load", read), part.shape)
+        together.append((part, place))
+    axes = planner.axes(target)
+    if axis + 4 - len(shape) == axes[3] and together:
+        _one_kernel(planner, together, axes)
+    else:
+        for part, place in together:
+            planner.store(part, place)
+    planner.bind(var, target)
+    return True
+
+
+def _joins(call: Any, axis: int) -> bool:
+    """True for a concatenation along this axis."""
+    if not isinstance(call, relax.Call) or operator_name(call) != "relax.concat":
+        return False
+    return int(call.attrs.axis) % len(static_shape(call.args[0].fields[0].ty)) == axis
+
+
+def _one_kernel(
+    planner: Planner, parts: list[tuple[Lazy, Stored]], axes: tuple[int, int, int, int]
+) -> None:
+    """All operands in one pass over the pixels, as one kernel."""
+    statements = [
+        Statement(
+            part.expr,
+            Access(place.storage, place.offset, four(place.strides, 0)),
+            0,
+            four(part.shape, 1)[axes[3]],
+        )
+        for part, place in parts
+    ]
+    number = planner.add(Draft(None, four(parts[0][0].shape, 1), axes, statements))
+    storage = planner.storages[parts[0][1].storage]
+    storage.producer = max(storage.producer, number)

@@ -1,0 +1,265 @@
+"""Compile units for any device: every kernel once, in parallel, and equal ones together."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING
+
+from runtime_ext.kernels.artefact import Artefact, kernel_key
+from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
+from runtime_ext.kernels.spec import Spec
+from runtime_ext.tuning.contraction_space import Space
+from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.units.generic import Generic, Scheduled
+from runtime_ext.units.unit import UnitPlan, UnitSource, tuned_plans
+from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.progress import Steps
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+
+#: What a kernel computes, or a library in the place of one.
+Workload = Spec | Generic | Scheduled | LibraryConvolution
+
+
+class UnitCompiler(ABC):
+    """Makes and keeps the code of units; how is for the device's own compiler to say.
+
+    Parameters
+    ----------
+    target
+        Names what the code is for, in the keys of kernels.
+    log
+        Tuned kernels. A unit that it has gets these, unless :meth:`keep` says that others are
+        faster; the others get the default ones.
+    """
+
+    #: On a GPU what makes kernels of co-scheduled stages.
+    fuser: StageFuser | None = None
+
+    def __init__(self, target: str, log: TuningLog | None = None) -> None:
+        self._target_name = target
+        #: The tuning log, which counts what it has and has not.
+        self.log = log
+        self._artefacts: dict[str, Artefact] = {}
+        self._workloads: dict[str, Workload] = {}
+        self._key_of: dict[str, str] = {}
+        self._kept: dict[str, CompiledUnit] = {}
+        self._tuned: dict[str, dict[str, UnitPlan]] = {}
+        #: Kernels compiled by this object (not found in the cache).
+        self.compiled = 0
+
+    @abstractmethod
+    def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """What a log has for a unit and, last, the default."""
+
+    @abstractmethod
+    def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """All ways to compute a unit, of different code; the default is the first."""
+
+    def _library_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """The ways in which a kernel library computes a unit, by name."""
+        return {}
+
+    @abstractmethod
+    def _find(self, key: str) -> Artefact | None:
+        """A kernel that was compiled before, perhaps by another process."""
+
+    @abstractmethod
+    def _build(self, key: str, workload: Workload) -> Artefact:
+        """Compile a kernel, and keep it where :meth:`_find` finds it."""
+
+    def compile(
+        self, units: Mapping[str, UnitSource], progress: Steps | None = None
+    ) -> dict[str, CompiledUnit]:
+        """Compile units; equal kernels, also those of earlier calls, share their code.
+
+        Parameters
+        ----------
+        units
+            By name; the result has the same names.
+        progress
+            Told (kernels done, kernels in all) after each.
+        """
+        forms = self.compile_forms(units, progress)
+        return {name: self._kept[made[-1].key] for name, made in forms.items()}
+
+    def compile_forms(
+        self, units: Mapping[str, UnitSource], progress: Steps | None = None
+    ) -> dict[str, tuple[CompiledUnit, ...]]:
+        """Compile each unit in every form that it can have: as in the log, and by default.
+
+        Returns
+        -------
+        dict
+            For each unit its different forms; the default comes last.
+        """
+        plans = {name: tuple(self._plan(source).values()) for name, source in units.items()}
+        self._make_plans((plan for forms in plans.values() for plan in forms), progress)
+        result: dict[str, tuple[CompiledUnit, ...]] = {}
+        for name, forms in plans.items():
+            made: dict[str, CompiledUnit] = {}
+            for unit in map(self._unit_code, forms):
+                # Where the log's best is the default, it counts as the log's.
+                made[unit.key] = made.pop(unit.key, unit)
+            result[name] = tuple(made.values())
+            # A library is called only where a schedule says so.
+            usual = next(form for form in result[name] if not form.library)
+            self._kept.setdefault(result[name][-1].key, usual)
+        return result
+
+    def rkernels(self, source: UnitSource) -> tuple[str, ...]:
+        """The names of the ways to compute a unit; nothing is compiled."""
+        return tuple(self._rkernel_plans(source) | self._library_plans(source))
+
+    def compile_rkernels(
+        self,
+        units: Mapping[str, UnitSource],
+        progress: Steps | None = None,
+        *,
+        only: Mapping[str, str] | None = None,
+    ) -> dict[str, dict[str, CompiledUnit]]:
+        """Compile each unit in every way to cut it: by default, as in the log, coarse and fine.
+
+        A kernel library's way, which has no rTasks, is there if ``only`` asks for it.
+
+        Parameters
+        ----------
+        units, progress
+            As of :meth:`compile`.
+        only
+            For each unit the name of the only form that is wanted.
+
+        Returns
+        -------
+        dict
+            For each unit its forms by name, all of different code.
+
+        Raises
+        ------
+        KeyError
+            If a unit has no form of the wanted name.
+        """
+        plans = {name: self._rkernel_plans(source) for name, source in units.items()}
+        if only is not None:
+            ways = {n: forms | self._library_plans(units[n]) for n, forms in plans.items()}
+            plans = {name: {only[name]: forms[only[name]]} for name, forms in ways.items()}
+        self._make_plans((plan for forms in plans.values() for plan in forms.values()), progress)
+        return {
+            name: {form: self._unit_code(plan) for form, plan in forms.items()}
+            for name, forms in plans.items()
+        }
+
+    def compile_workloads(self, workloads: Sequence[Workload]) -> list[Artefact]:
+        """Compile kernels that are no unit's."""
+        keys = [self._key(workload) for workload in workloads]
+        wanted = dict(zip(keys, workloads, strict=True))
+        self._make({k: w for k, w in wanted.items() if k not in self._artefacts}, None)
+        return [self._artefacts[key] for key in keys]
+
+    def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
+        """Give :meth:`compile` one of the forms of a unit to return from now on."""
+        self._kept[forms[-1].key] = best
+
+    def log_use(self) -> LogUse | None:
+        """How much of the tuning log is used; None without one."""
+        if self.log is None:
+            return None
+        used = {name for unit in self._kept.values() for name in unit.tuned}
+        return LogUse(len(self.log.matched), len(used), len(self.log.unmatched))
+
+    def _as_in_log(
+        self, source: UnitSource, default: UnitPlan, space: Space
+    ) -> dict[str, UnitPlan]:
+        """What the log has for a unit whose default plan is given, by form."""
+        if self.log is None or not default.kernels:
+            return {}
+        key = repr(default)
+        if key not in self._tuned:
+            self._tuned[key] = tuned_plans(source, space, self.log)
+        return self._tuned[key]
+
+    def workload(self, symbol: str) -> Workload:
+        """What the kernel of a symbol computes.
+
+        Raises
+        ------
+        KeyError
+            If no unit that was compiled has this symbol.
+        """
+        return self._workloads[self._key_of_symbol(symbol)]
+
+    def _make_plans(self, plans: Iterable[UnitPlan], progress: Steps | None) -> None:
+        wanted: dict[str, Workload] = {}
+        for kernel in (kernel for plan in plans for kernel in plan.kernels):
+            wanted.setdefault(self._key(kernel.spec), kernel.spec)
+        self._make({k: s for k, s in wanted.items() if k not in self._artefacts}, progress)
+
+    def _key_of_symbol(self, symbol: str) -> str:
+        key = symbol[1:].rsplit("_", 1)[0]
+        if key not in self._artefacts:
+            raise KeyError(
+                f"no kernel with the symbol {symbol} was compiled; compile its unit first"
+            )
+        return key
+
+    def _key(self, spec: Workload) -> str:
+        workload = repr(spec)
+        if workload not in self._key_of:
+            self._key_of[workload] = kernel_key(workload, self._target_name)
+        return self._key_of[workload]
+
+    def _make(self, wanted: Mapping[str, Workload], progress: Steps | None) -> None:
+        if not wanted:
+            return
+        self._workloads.update(wanted)
+        missing: dict[str, Workload] = {}
+        for key, spec in wanted.items():
+            found = self._find(key)
+            if found is None:
+                missing[key] = spec
+            else:
+                self._artefacts[key] = found
+        done = len(wanted) - len(missing)
+        if progress is not None:
+            progress(done, len(wanted))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            jobs = [pool.submit(self._build, key, spec) for key, spec in missing.items()]
+            try:
+                for job in as_completed(jobs):
+                    artefact = job.result()
+                    self._artefacts[artefact.key] = artefact
+                    self.compiled += 1
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(wanted))
+            except BaseException:
+                # An interrupt or a failure must not wait for all that was not begun yet.
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _unit_code(self, plan: UnitPlan) -> CompiledUnit:
+        parameters = (*plan.inputs, *plan.constant_types, *plan.outputs)
+        scratch = list(plan.scratch)
+        calls: list[PhaseCall] = []
+        keys: list[str] = []
+        for kernel in plan.kernels:
+            artefact = self._artefacts[self._key(kernel.spec)]
+            keys.append(artefact.key)
+            own = [*kernel.buffers]
+            for shape, dtype in artefact.scratch:
+                own.append(len(parameters) + len(scratch))
+                scratch.append(BufferType(shape, dtype))
+            for phase in artefact.phases:
+                arguments = tuple(own[a] for a in phase.arguments)
+                calls.append(PhaseCall(phase.symbol, phase.tiles, arguments))
+        code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
+        key = kernel_key(repr((code, plan.constants)), self._target_name)
+        called = any(isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
+        library = CUDNN if called else ""
+        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned, library)

@@ -1,0 +1,273 @@
+"""What is known about a value while a unit is cut into kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from runtime_ext.kernels.expression import Access, Expr, substitute
+from tvm_ios.program.constant_transform import ParamTransform
+
+NHWC = "NHWC"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The layout of a tensor that lies in a wider one: a range of an axis of its memory.
+
+    Attributes
+    ----------
+    order
+        ``"NHWC"`` or ``""``, of both.
+    axis
+        Logical.
+    begin
+        Of the range.
+    extent
+        Of the wider tensor along the axis.
+    """
+
+    order: str
+    axis: int
+    begin: int
+    extent: int
+
+    def whole(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The logical shape of the wider tensor."""
+        return (*shape[: self.axis], self.extent, *shape[self.axis + 1 :])
+
+
+#: ``"NHWC"``, or ``""`` for what lies as the model has it, or a slice of such a tensor.
+Layout = str | Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Which elements of a storage are a tensor: some in turn of every so many.
+
+    Attributes
+    ----------
+    begin, count
+        The first of them, and how many there are.
+    period
+        To the next of them.
+    """
+
+    begin: int
+    count: int
+    period: int
+
+    def shape(self, physical: tuple[int, ...]) -> tuple[int, ...]:
+        """Extents, in one axis, of a buffer that holds the tensor alone."""
+        return (prod(physical) // self.period * self.count,)
+
+    def alone(self, at: Access) -> Access:
+        """The access if nothing else lay in the storage."""
+
+        def moved(distance: int) -> int:
+            turns, rest = divmod(distance, self.period)
+            return turns * self.count + rest
+
+        n, h, w, c = map(moved, at.strides)
+        return Access(at.buffer, moved(at.offset - self.begin), (n, h, w, c))
+
+
+@dataclass
+class Storage:
+    """A buffer of the unit.
+
+    Attributes
+    ----------
+    role
+        ``"input"``, ``"constant"``, ``"output"`` or ``"scratch"``.
+    number
+        Which function parameter (input, constant) or which output it is.
+    shape
+        Physical.
+    producer
+        The last kernel that writes it; -1 for what the unit is given.
+    transform
+        What makes a constant physical.
+    run
+        Set if the tensor is not all of it.
+    """
+
+    role: str
+    number: int
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    producer: int = -1
+    transform: ParamTransform = field(default_factory=ParamTransform)
+    run: Run | None = None
+
+
+@dataclass
+class Stored:
+    """A tensor in memory, possibly a view of a larger one; strides in elements, logical axes."""
+
+    storage: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+    dtype: str = "float32"
+
+
+@dataclass
+class Lazy:
+    """An element-wise expression of stored tensors that no kernel computes yet."""
+
+    expr: Expr
+    shape: tuple[int, ...]
+    home: Stored | None = None
+    stored: Stored | None = None
+
+
+@dataclass
+class Pending:
+    """What a kernel has in registers: an expression of its anchor's value.
+
+    ``begin`` and the last-but-two extent of ``shape`` say which of the anchor's channels.
+    """
+
+    kernel: int
+    expr: Expr
+    shape: tuple[int, ...]
+    begin: int
+    home: Stored | None = None
+    stored: Stored | None = None
+
+
+@dataclass
+class Padded:
+    """A value with zeros around its rows and columns (top, left, bottom, right)."""
+
+    inner: Stored | Lazy | Pending
+    pads: tuple[int, int, int, int]
+    shape: tuple[int, ...]
+    home: Stored | None = None
+    stored: Stored | None = None
+
+
+@dataclass
+class Widened:
+    """A value with zero channels before and after its own."""
+
+    inner: Stored | Lazy | Pending | Padded
+    before: int
+    shape: tuple[int, ...]
+    home: Stored | None = None
+    stored: Stored | None = None
+
+
+@dataclass
+class Interleaved:
+    """Groups of channels of equal size, one channel of each in turn (a channel shuffle)."""
+
+    parts: tuple[Stored | Lazy, ...]
+    shape: tuple[int, ...]
+    home: Stored | None = None
+    stored: Stored | None = None
+
+
+#: Values that something must lay out before it can be read element by element.
+Arranged = Padded | Widened | Interleaved
+
+Value = Stored | Lazy | Pending | Arranged
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def strides_in(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
+    """Strides along the logical axes of a tensor in a layout."""
+    if isinstance(layout, Slice):
+        return strides_in(layout.whole(shape), layout.order)
+    if layout != NHWC:
+        return row_major(shape)
+    _, c, h, w = shape
+    return (h * w * c, 1, w * c, c)
+
+
+def offset_in(shape: tuple[int, ...], layout: Layout) -> int:
+    """The first element of a tensor in the buffer that holds it."""
+    if isinstance(layout, str):
+        return 0
+    return layout.begin * strides_in(shape, layout)[layout.axis]
+
+
+def run_in(shape: tuple[int, ...], layout: Layout) -> Run | None:
+    """Which elements of the buffer are the tensor; None if all are."""
+    if isinstance(layout, str):
+        return None
+    inner = strides_in(shape, layout)[layout.axis]
+    return Run(layout.begin * inner, shape[layout.axis] * inner, layout.extent * inner)
+
+
+def physical_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
+    """Extents of the buffer that holds a tensor in a layout."""
+    if isinstance(layout, Slice):
+        return physical_shape(layout.whole(shape), layout.order)
+    return (shape[0], shape[2], shape[3], shape[1]) if layout == NHWC else shape
+
+
+def is_row_major(value: Stored) -> bool:
+    """True if a view's elements lie in the order of its logical indices, without gaps."""
+    natural = row_major(value.shape)
+    return all(
+        extent == 1 or stride == want
+        for extent, stride, want in zip(value.shape, value.strides, natural, strict=True)
+    )
+
+
+def four(extents: tuple[int, ...], fill: int) -> tuple[int, int, int, int]:
+    """Extents or strides with leading axes added up to four."""
+    a, b, c, d = (fill,) * (4 - len(extents)) + extents
+    return a, b, c, d
+
+
+def access(value: Stored, shape: tuple[int, ...]) -> Access | None:
+    """How to read a tensor as one of a broader shape; None if it cannot be broadcast to it."""
+    if len(shape) > 4:
+        if value.shape != shape or not is_row_major(value):
+            return None
+        return Access(value.storage, value.offset, (0, 0, 0, 1))
+    if len(value.shape) > len(shape):
+        return None
+    strides: list[int] = []
+    own, own_strides = four(value.shape, 1), four(value.strides, 0)
+    for extent, have, stride in zip(four(shape, 1), own, own_strides, strict=True):
+        if have != extent and have != 1:
+            return None
+        strides.append(0 if have == 1 else stride)
+    return Access(value.storage, value.offset, (strides[0], strides[1], strides[2], strides[3]))
+
+
+def shift(expr: Expr, axis: int, by: int) -> Expr:
+    """The expression ``by`` elements further along an axis of its loads."""
+
+    def moved(leaf: Expr) -> Expr:
+        if leaf[0] != "load":
+            return leaf
+        at: Access = leaf[1]
+        return ("load", Access(at.buffer, at.offset + by * at.strides[axis], at.strides))
+
+    return substitute(expr, moved)
+
+
+def stretch(expr: Expr, axis: int, step: int) -> Expr:
+    """The expression with every ``step``-th element along an axis of its loads."""
+
+    def spread(leaf: Expr) -> Expr:
+        if leaf[0] != "load":
+            return leaf
+        at: Access = leaf[1]
+        strides = list(at.strides)
+        strides[axis] *= step
+        return (
+            "load",
+            Access(at.buffer, at.offset, (strides[0], strides[1], strides[2], strides[3])),
+        )
+
+    return substitute(expr, spread)

@@ -1,0 +1,1 @@
+"""Tuning a model's kernels into a log."""

@@ -1,0 +1,140 @@
+"""Where a model stands: our programs beside other runners, in one run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.bench.material import prepare_material
+from tvm_ios.contest.paired import PairedRatio
+from tvm_ios.contest.verdict import ratio_of
+from tvm_ios.models.load import Shapes
+from tvm_ios.progress import Progress
+
+if TYPE_CHECKING:
+    from relay_passes.measuring_options import MeasuringOptions
+    from runtime_ext.contest import Rules
+
+#: Our own runners: what ``optimize`` keeps, and one unit after another.
+OURS = ("ours", "sequential")
+
+
+@dataclass(frozen=True)
+class NetworkResult:
+    """Runners of one model side by side.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    batch
+        Its batch size.
+    kept
+        The policy that is ``ours``.
+    latency
+        For each runner median seconds.
+    ratio
+        For each runner but ``ours``, ours to it, run by run: below 1 ours is faster.
+    max_rel_error
+        For each runner the largest difference to ``reference``, relative to the largest output.
+    reference
+        The runner whose outputs the others were compared with.
+    failed
+        Runners that could not run the model, with a sentence each.
+    """
+
+    model: str
+    batch: int
+    kept: str
+    latency: Mapping[str, float]
+    ratio: Mapping[str, PairedRatio]
+    max_rel_error: Mapping[str, float]
+    reference: str
+    failed: Mapping[str, str]
+
+
+def bench(
+    model: str,
+    against: Sequence[str],
+    folder: Path,
+    *,
+    rules: Rules,
+    options: MeasuringOptions | None = None,
+    random_weights: int | None = None,
+    shapes: Shapes | None = None,
+    batch: int | None = None,
+    policies: Sequence[str] | None = None,
+    dialect: str = "relax",
+    progress: Progress | None = None,
+) -> NetworkResult:
+    """Optimise a model and time it beside other runners on as many threads.
+
+    Set ``TVM_NUM_THREADS`` to the number of lanes before importing TVM, as the command line does.
+
+    Parameters
+    ----------
+    model
+        A zoo name or an ONNX file.
+    against
+        Names of :data:`runtime_ext.peers.RUNNERS`.
+    folder
+        Where executables go; what it holds of an equal earlier call is used again.
+    rules
+        How long to time.
+    options, random_weights, shapes, batch, policies, dialect, progress
+        As for :func:`tvm_ios.api.optimize`.
+
+    Raises
+    ------
+    UserError
+        If a runner is not there, the model cannot be scheduled, or results differ.
+    """
+    from relay_passes.measuring_options import MeasuringOptions
+    from runtime_ext.peers import EXECUTABLE, opponents
+    from runtime_ext.peers.side_by_side import Contestant, hold_side_by_side
+
+    others = opponents(against)
+    options = options or MeasuringOptions()
+    material = prepare_material(
+        model,
+        folder,
+        options,
+        random_weights=random_weights,
+        shapes=shapes,
+        batch=batch,
+        policies=policies,
+        dialect=dialect,
+        progress=progress,
+    )
+    contestants = [Contestant(name, EXECUTABLE.name, str(folder / name)) for name in OURS]
+    contestants += [Contestant(r.name, r.name, str(folder / r.reads)) for r in others]
+    outcome = hold_side_by_side(contestants, options.lanes, rules, progress)
+    return NetworkResult(
+        model=material.model,
+        batch=material.batch,
+        kept=material.kept,
+        latency={name: statistics.median(found) for name, found in outcome.samples.items()},
+        ratio={
+            name: ratio_of(outcome.samples, "ours", name)
+            for name in outcome.samples
+            if name != "ours"
+        },
+        max_rel_error=outcome.errors,
+        reference=outcome.reference,
+        failed=outcome.failed,
+    )
+
+
+def geometric_means(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """For each runner the geometric mean of ours to it, over the models that it ran."""
+    runners = dict.fromkeys(name for ratios in results for name in ratios)
+    return {
+        runner: math.exp(
+            statistics.fmean(math.log(ratios[runner]) for ratios in results if runner in ratios)
+        )
+        for runner in runners
+    }

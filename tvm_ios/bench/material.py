@@ -1,0 +1,149 @@
+"""What the runners of a model read: executables, the ONNX file, TVM's own build; made once."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.api import optimize
+from tvm_ios.errors import UserError
+from tvm_ios.files.atomic import write_atomically
+from tvm_ios.models.load import Shapes
+from tvm_ios.progress import Progress
+from tvm_ios.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    from relay_passes.measuring_options import MeasuringOptions
+
+_REQUEST = "request.json"
+_BASELINE = "tvm.so"
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A folder with ``ours``, ``sequential``, ``model.onnx`` and TVM's own build, ``tvm.so``.
+
+    Attributes
+    ----------
+    model
+        Name of the model.
+    kept
+        The policy of ``ours``.
+    batch
+        The model's batch size.
+    """
+
+    model: str
+    kept: str
+    batch: int
+
+
+def prepare_material(
+    model: str,
+    folder: Path,
+    options: MeasuringOptions,
+    *,
+    random_weights: int | None,
+    shapes: Shapes | None,
+    batch: int | None,
+    policies: Sequence[str] | None,
+    dialect: str,
+    progress: Progress | None,
+) -> Material:
+    """Make what the runners of a model read; what an equal call left there is not made again.
+
+    Parameters
+    ----------
+    model
+        A zoo name or an ONNX file.
+    folder
+        Where to; it may hold the material of an earlier call, which is replaced if it is of
+        another model, machine or search.
+    options, random_weights, shapes, batch, policies, dialect, progress
+        As for :func:`tvm_ios.api.optimize`.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read or scheduled, or is no ONNX model.
+    """
+    from relay_passes.load import load_model
+
+    loaded = load_model(
+        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
+    )
+    if loaded.onnx is None:
+        raise UserError(
+            f"{model} is no ONNX model, which the other runners read: export it to .onnx"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    content = loaded.onnx.SerializeToString()
+    request = _request(content, options, policies, dialect)
+    if not _is_there(folder, request):
+        # Written last again: a kill leaves nothing that would be taken for whole.
+        (folder / _REQUEST).unlink(missing_ok=True)
+        optimize(
+            model,
+            folder / "ours",
+            options=options,
+            random_weights=random_weights,
+            shapes=shapes,
+            batch=batch,
+            policies=policies,
+            dialect=dialect,
+            sequential=folder / "sequential",
+            baseline=folder / _BASELINE,
+            progress=progress,
+        )
+        write_atomically(folder / "model.onnx", content)
+        write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
+    kept = Schedule.load(folder / "ours" / "schedule.json")
+    return Material(loaded.name, kept.policy, kept.batch)
+
+
+def log_digest(database: Path | None) -> str | None:
+    """What tells a tuning log from another: SHA-256 of its file or files; None without a log.
+
+    Raises
+    ------
+    OSError
+        If there is no such file or folder.
+    """
+    if database is None:
+        return None
+    digest = hashlib.sha256()
+    for file in sorted(database.iterdir()) if database.is_dir() else [database]:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _request(
+    content: bytes, options: MeasuringOptions, policies: Sequence[str] | None, dialect: str
+) -> dict[str, object]:
+    """All that the executables depend on, as plain data."""
+    tvm = importlib.import_module("tvm")
+    return {
+        "dialect": dialect,
+        "model": hashlib.sha256(content).hexdigest(),
+        "lanes": options.lanes,
+        "target": str(options.resolved_target),
+        "log": log_digest(options.database),
+        "policies": policies and sorted(set(policies)),
+        "pruning": [options.pruning.r, options.pruning.s, options.max_block],
+        "budget": repr(options.budget),
+        "versions": [tvm.__version__, metadata.version("apache-tvm-ffi")],
+    }
+
+
+def _is_there(folder: Path, request: dict[str, Any]) -> bool:
+    try:
+        known = json.loads((folder / _REQUEST).read_text())
+        return known == request and (folder / _BASELINE).exists()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,1 @@
+"""Described devices: figures of processors and memories, each with its source."""

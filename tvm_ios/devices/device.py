@@ -1,0 +1,157 @@
+"""Devices as a few figures, each with its source: what bounds operators and thread blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ios.devices.figure_files import DeviceError, FigureFiles
+from tvm_ios.files.json_text import natural
+
+_FILES = FigureFiles(
+    "device",
+    "device_data",
+    {
+        "peak_flops": "FLOP/s",
+        "bandwidth": "byte/s",
+        "processors": "",
+        "tile_elements": "",
+        "launch_overhead": "s",
+        "stage_overhead": "s",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """How many thread blocks a streaming multiprocessor of a GPU holds at once.
+
+    Attributes
+    ----------
+    arch
+        What code is compiled for, such as ``"sm_90"``.
+    threads, blocks, registers, shared_bytes
+        Of all blocks together.
+    block_shared_bytes
+        The most shared memory that one block can ask for.
+    reserved_shared_bytes
+        Shared memory that each block takes beside what it asks for.
+    source
+        Where the figures are from.
+    """
+
+    arch: str
+    threads: int
+    blocks: int
+    registers: int
+    shared_bytes: int
+    block_shared_bytes: int
+    reserved_shared_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What bounds an operator on a device.
+
+    Attributes
+    ----------
+    name, description
+        For people.
+    peak_flops
+        Floating-point operations a second, all processors together.
+    bandwidth
+        Bytes a second from main memory.
+    processors
+        How many tiles run at once: streaming multiprocessors or cores.
+    tile_elements
+        Output elements that one processor computes at a time.
+    launch_overhead, stage_overhead
+        Seconds a unit and seconds a stage.
+    sources
+        For each figure whether it is published, and where, or assumed.
+    multiprocessor
+        Of a GPU.
+    """
+
+    name: str
+    description: str
+    peak_flops: float
+    bandwidth: float
+    processors: int
+    tile_elements: int
+    launch_overhead: float
+    stage_overhead: float
+    sources: Mapping[str, str]
+    multiprocessor: Multiprocessor | None = None
+
+
+def load_device(name: str) -> Device:
+    """Read a device that comes with the package, or a file of the same form.
+
+    Parameters
+    ----------
+    name
+        One of :func:`device_names`, or the path of a ``.json`` file.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, or its file lacks a figure.
+    """
+    found = _FILES.load(name)
+    return Device(
+        found.name,
+        found.description,
+        **found.values,
+        sources=found.sources,
+        multiprocessor=_multiprocessor(name, found.data.get("multiprocessor")),
+    )
+
+
+def device_names() -> tuple[str, ...]:
+    """The devices that come with the package."""
+    return _FILES.names()
+
+
+def device_text(name: str) -> str:
+    """The file of one of :func:`device_names`."""
+    return _FILES.text(name)
+
+
+def largest_gpu(arch: str) -> Device | None:
+    """The GPU with the most multiprocessors of those described that have an architecture.
+
+    Parameters
+    ----------
+    arch
+        Such as ``"sm_90"``, or ``"sm_90a"`` with its own instructions.
+    """
+    found = (device for of, device in _gpus() if of == arch.removesuffix("a"))
+    return max(found, key=lambda device: device.processors, default=None)
+
+
+def described_archs() -> tuple[str, ...]:
+    """The architectures of the GPUs that come with the package."""
+    return tuple(sorted({arch for arch, _ in _gpus()}))
+
+
+def _gpus() -> list[tuple[str, Device]]:
+    devices = map(load_device, device_names())
+    return [(d.multiprocessor.arch, d) for d in devices if d.multiprocessor is not None]
+
+
+def _multiprocessor(origin: str, data: Any) -> Multiprocessor | None:
+    if data is None:
+        return None
+    try:
+        found: dict[str, Any] = {key: data[key] for key in Multiprocessor.__slots__}
+        figures = [natural(found[key]) for key in found.keys() - {"arch", "source"}]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DeviceError(
+            f"the device {origin} lacks or misstates {error} of its multiprocessor"
+        ) from error
+    if not all(isinstance(found[key], str) for key in ("arch", "source")) or max(figures) > 2**31:
+        raise DeviceError(f"the device {origin} misstates its multiprocessor")
+    return Multiprocessor(**found)

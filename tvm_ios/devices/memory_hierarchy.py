@@ -1,0 +1,94 @@
+"""Accelerators as a hierarchy: clusters of cores with local buffers around a global buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tvm_ios.devices.figure_files import FigureFiles
+
+_FILES = FigureFiles(
+    "memory hierarchy",
+    "hierarchy_data",
+    {
+        "clusters": "",
+        "cores": "",
+        "compute_units": "",
+        "local_buffer": "byte",
+        "global_buffer": "byte",
+        "memory_bandwidth": "byte/s",
+        "global_bandwidth": "byte/s",
+        "local_bandwidth": "byte/s",
+        "peak_flops": "FLOP/s",
+        "kernel_overhead": "s",
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHierarchy:
+    """The abstraction of figure 1 of the GraphTurbo paper.
+
+    Attributes
+    ----------
+    name, description
+        For people.
+    clusters, cores, compute_units
+        Clusters of the device (d), cores of a cluster (c), compute units of a core (u).
+    local_buffer
+        Bytes of the local buffer of a core (LB).
+    global_buffer
+        Bytes of the buffer that the cores of a cluster share (GB).
+    memory_bandwidth
+        Bytes a second from main memory, all clusters together.
+    global_bandwidth, local_bandwidth
+        Bytes a second between a cluster's cores and its global buffer, and from all its local
+        buffers together.
+    peak_flops
+        Floating-point operations a second of the device.
+    kernel_overhead
+        Seconds to start a kernel on a cluster.
+    sources
+        For each figure whether it is published, and where, read from the machine, or assumed.
+    """
+
+    name: str
+    description: str
+    clusters: int
+    cores: int
+    compute_units: int
+    local_buffer: int
+    global_buffer: int
+    memory_bandwidth: float
+    global_bandwidth: float
+    local_bandwidth: float
+    peak_flops: float
+    kernel_overhead: float
+    sources: Mapping[str, str] = field(hash=False)
+
+    @property
+    def cluster_local_buffer(self) -> int:
+        """Bytes of the local buffers of a cluster: an instance is spread over its cores."""
+        return self.cores * self.local_buffer
+
+
+def load_hierarchy(name: str) -> MemoryHierarchy:
+    """Read a hierarchy that comes with the package, or a file of the same form.
+
+    Parameters
+    ----------
+    name
+        One of :func:`hierarchy_names`, or the path of a ``.json`` file.
+
+    Raises
+    ------
+    DeviceError
+        If there is none, or its file lacks or misstates a figure.
+    """
+    found = _FILES.load(name)
+    return MemoryHierarchy(found.name, found.description, **found.values, sources=found.sources)
+
+
+def hierarchy_names() -> tuple[str, ...]:
+    """The hierarchies that come with the package."""
+    return _FILES.names()

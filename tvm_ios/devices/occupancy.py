@@ -1,0 +1,105 @@
+"""How many thread blocks of a kernel a GPU holds at once: how many vEUs it can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.devices.device import Device, Multiprocessor
+from tvm_ios.errors import UserError
+
+WARP = 32
+#: Registers are given to warps in pieces of so many, and shared memory to blocks in such bytes.
+_REGISTER_UNIT = 256
+_SHARED_UNIT = 256
+#: A multiprocessor's four schedulers have registers of their own.
+_SCHEDULERS = 4
+
+
+class OccupancyError(UserError):
+    """A kernel whose blocks a device cannot hold, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a thread block takes.
+
+    Attributes
+    ----------
+    threads
+        Of the block.
+    registers
+        Of a thread.
+    shared_bytes
+        Of the block.
+    """
+
+    threads: int
+    registers: int
+    shared_bytes: int
+
+
+def resident_blocks(footprint: Footprint, of: Multiprocessor) -> int:
+    """Blocks that a multiprocessor holds at once (CUDA C++ Programming Guide, occupancy)."""
+    if footprint.shared_bytes > of.block_shared_bytes:
+        return 0
+    warps = -(-footprint.threads // WARP)
+    warp_registers = _rounded(footprint.registers * WARP, _REGISTER_UNIT)
+    warps_by_registers = (
+        of.registers // _SCHEDULERS // warp_registers * _SCHEDULERS
+        if warp_registers
+        else of.threads // WARP
+    )
+    shared = _rounded(footprint.shared_bytes + of.reserved_shared_bytes, _SHARED_UNIT)
+    return min(
+        of.blocks,
+        of.threads // WARP // warps,
+        warps_by_registers // warps,
+        of.shared_bytes // shared if shared else of.blocks,
+    )
+
+
+def require_resident(name: str, blocks: int, footprint: Footprint, device: Device) -> None:
+    """Refuse a persistent kernel of which not all blocks can run at once: some would never begin.
+
+    Parameters
+    ----------
+    name
+        Of the kernel.
+    blocks
+        Of its grid.
+    footprint
+        What each takes.
+    device
+        Where it is to run; nothing else may occupy it for good.
+
+    Raises
+    ------
+    OccupancyError
+        If the device holds fewer blocks, or says nothing of how many it holds.
+    """
+    held = device.processors * resident_blocks(footprint, multiprocessor_of(device))
+    if blocks > held:
+        raise OccupancyError(
+            f"the persistent kernel {name!r} has {blocks} blocks of {footprint.threads} threads, "
+            f"{footprint.registers} registers and {footprint.shared_bytes} shared bytes, but "
+            f"{device.name} holds {held} at once: schedule for at most {held} vEUs"
+        )
+
+
+def multiprocessor_of(device: Device) -> Multiprocessor:
+    """The multiprocessor of a GPU.
+
+    Raises
+    ------
+    OccupancyError
+        If the device is none.
+    """
+    if device.multiprocessor is None:
+        raise OccupancyError(
+            f"the device {device.name!r} has no 'multiprocessor' in its file: name a GPU's"
+        )
+    return device.multiprocessor
+
+
+def _rounded(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

@@ -1,0 +1,1 @@
+"""Files that survive a kill, and formats that are read without trust."""

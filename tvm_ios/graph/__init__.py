@@ -1,0 +1,1 @@
+"""The operator graph, its units and blocks, and what can be told from a graph alone."""

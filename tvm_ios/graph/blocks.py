@@ -1,0 +1,200 @@
+"""Cut a graph of units into blocks, which are scheduled one after another."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from tvm_ios.graph.down_sets import SearchError, down_sets
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
+
+#: A block with more states than this takes minutes to search: it is cut where that is possible.
+MAX_STATES = 20_000
+
+#: Where more tensors than this cross every boundary there is no narrow place.
+_NARROW = 8
+
+
+def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
+    """Bit sets of unit numbers, in order; all before a block is closed under predecessors.
+
+    A boundary between blocks is a set of units closed under predecessors. The graph is first cut
+    wherever all that follows reads one unit and nothing before it, which costs nothing: no schedule
+    could run anything of what follows earlier. Runs of blocks of one unit become one block. What
+    is still larger than ``max_block``, or has more than :data:`MAX_STATES` sets of units that are
+    closed under predecessors, is cut after units that join several others, with all that
+    these depend on, where two tensors cross (NASNet, whose cells read the two cells before them),
+    then three, and so on up to eight; each time at the nested boundaries with the smallest sum of
+    squared block sizes, where each cut must gain more than ``max_block``. What has no narrow place
+    (an unrolled recurrent network of many layers) is cut between levels, the units that are as
+    far from the start, which keeps what can run side by side together.
+
+    Parameters
+    ----------
+    graph
+        Of units, or of operators.
+    max_block
+        The most units in a block.
+
+    Raises
+    ------
+    ValueError
+        If ``max_block`` is not positive.
+    """
+    if max_block < 1:
+        raise ValueError(f"max_block must be positive, not {max_block}")
+    if not len(graph):
+        return ()
+    boundaries = _Boundaries(graph)
+    joints = [0, *boundaries.joints(), graph.all_operators]
+    segments = [(a, b) for a, b in itertools.pairwise(joints) if a != b]
+    blocks: list[int] = []
+    for below, above in _join_chains(segments, max_block):
+        cuts = _refine(boundaries, below, above, 2, max_block)
+        blocks += [b & ~a for a, b in itertools.pairwise(cuts)]
+    return tuple(blocks)
+
+
+class _Boundaries:
+    """The candidate boundaries of a graph, and how many tensors cross them."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self._readers = [
+            (graph.producer[tensor], mask_of(readers))
+            for tensor, readers in enumerate(graph.consumers)
+            if readers and not graph.tensors[tensor].constant
+        ]
+        self._predecessors = graph.predecessors
+        self._ideals = [mask | 1 << unit for unit, mask in enumerate(graph.ancestors)]
+        # A branch that is cut before it joins others leaves blocks that differ for no reason.
+        joins = (mask.bit_count() > 1 for mask in graph.predecessors)
+        self._at_joins = set(itertools.compress(self._ideals, joins))
+
+    def _makers(self, below: int) -> Iterator[int | None]:
+        """The makers of the tensors that cross; None is an input of the graph."""
+        return (
+            maker
+            for maker, readers in self._readers
+            if (maker is None or below >> maker & 1) and readers & ~below
+        )
+
+    def crossing(self, below: int) -> int:
+        """Tensors made inside the set, or inputs of the graph, that are read outside it.
+
+        There is no need to count further than to what is not narrow.
+        """
+        return sum(1 for _ in itertools.islice(self._makers(below), _NARROW + 1))
+
+    def joints(self) -> list[int]:
+        """Nested sets of which what follows reads but the last unit, smallest first."""
+        return _by_size(
+            {
+                below
+                for unit, below in enumerate(self._ideals)
+                if all(maker == unit for maker in self._makers(below))
+            }
+        )
+
+    def between(self, below: int, above: int) -> list[int]:
+        """Candidates that lie strictly between two boundaries, smallest first."""
+        return _by_size({(mask | below) & above for mask in self._at_joins} - {below, above})
+
+    def has_few_states(self, below: int, above: int) -> bool:
+        """Whether at most :data:`MAX_STATES` boundaries lie between two."""
+        units = list(bits(above & ~below))
+        place = {unit: position for position, unit in enumerate(units)}
+        local = [
+            mask_of(place[p] for p in bits(self._predecessors[unit] & ~below)) for unit in units
+        ]
+        try:
+            down_sets(local, MAX_STATES)
+        except SearchError:
+            return False
+        return True
+
+    def fits(self, below: int, above: int, size: int) -> bool:
+        """Whether what lies between two boundaries is a block that can be searched."""
+        return (above & ~below).bit_count() <= size and self.has_few_states(below, above)
+
+    def levels(self, below: int, above: int, size: int) -> list[int]:
+        """Boundaries between levels, few; a level that is too large is cut into equal parts."""
+        # So many units of which none depends on another have no more states than allowed.
+        most = min(size, MAX_STATES.bit_length() - 1)
+        cuts = [below]
+        last = below
+        for level in self._levels(below, above):
+            if self.fits(cuts[-1], last | level, size):
+                last |= level
+                continue
+            units = list(bits(level))
+            parts = -(-len(units) // most)
+            bounds = [number * len(units) // parts for number in range(parts + 1)]
+            for low, high in itertools.pairwise(bounds):
+                if last != cuts[-1]:
+                    cuts.append(last)
+                last |= mask_of(units[low:high])
+        return cuts[1:]
+
+    def _levels(self, below: int, above: int) -> list[int]:
+        """The units between two boundaries by the longest path to them from the first."""
+        depth: dict[int, int] = {}
+        levels: list[int] = []
+        for unit in bits(above & ~below):
+            sources = bits(self._predecessors[unit] & ~below)
+            depth[unit] = 1 + max((depth[source] for source in sources), default=-1)
+            levels += [0] * (depth[unit] + 1 - len(levels))
+            levels[depth[unit]] |= 1 << unit
+        return levels
+
+
+def _by_size(masks: set[int]) -> list[int]:
+    return sorted(masks, key=lambda mask: (mask.bit_count(), mask))
+
+
+def _join_chains(segments: list[tuple[int, int]], max_block: int) -> list[tuple[int, int]]:
+    """Let neighbours of one unit each be one block: there is nothing to run side by side."""
+    joined: list[tuple[int, int]] = []
+    chain = False
+    for below, above in segments:
+        single = (above & ~below).bit_count() == 1
+        if chain and single and (above & ~joined[-1][0]).bit_count() <= max_block:
+            joined[-1] = (joined[-1][0], above)
+        else:
+            joined.append((below, above))
+        chain = single
+    return joined
+
+
+def _refine(
+    boundaries: _Boundaries, below: int, above: int, crossing: int, max_block: int
+) -> list[int]:
+    """Nested boundaries from one to the other, no block larger than allowed."""
+    if boundaries.fits(below, above, max_block):
+        return [below, above]
+    candidates = {mask: boundaries.crossing(mask) for mask in boundaries.between(below, above)}
+    crossing = min((c for c in candidates.values() if c >= crossing), default=_NARROW + 1)
+    if crossing > _NARROW:
+        return [below, *boundaries.levels(below, above, max_block), above]
+    allowed = [mask for mask, count in candidates.items() if count <= crossing]
+    chain = _cheapest_chain([below, *allowed, above], max_block)
+    cuts = [below]
+    for low, high in itertools.pairwise(chain):
+        cuts += _refine(boundaries, low, high, crossing + 1, max_block)[1:]
+    return cuts
+
+
+def _cheapest_chain(nested: list[int], price: int) -> list[int]:
+    """The chain from the first set to the last with the least squared steps plus their price."""
+    best: list[tuple[int, int]] = [(0, -1)]
+    for i in range(1, len(nested)):
+        options = [
+            (best[j][0] + (nested[i] & ~nested[j]).bit_count() ** 2 + price, j)
+            for j in range(i)
+            if not nested[j] & ~nested[i]
+        ]
+        best.append(min(options))
+    chain, at = [nested[-1]], best[-1][1]
+    while at >= 0:
+        chain.append(nested[at])
+        at = best[at][1]
+    return chain[::-1]

@@ -1,0 +1,82 @@
+"""The states of a graph: its down-sets, as sorted arrays of bit sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_ios.errors import UserError
+from tvm_ios.graph.op_graph import bits
+
+#: Bit sets: machine words up to 63 units, Python integers beyond.
+Masks = npt.NDArray[Any]
+
+_MOST_STATES = 4_000_000
+
+
+class SearchError(UserError):
+    """A search that cannot be done, with one sentence that says why and what would help."""
+
+
+def down_sets(predecessors: Sequence[int], most: int = _MOST_STATES) -> Masks:
+    """Enumerate the sets of units that hold, with a unit, all that it depends on.
+
+    Parameters
+    ----------
+    predecessors
+        For each unit the bit set of the units it reads from, in topological order.
+    most
+        How many sets there may be.
+
+    Returns
+    -------
+    Masks
+        By size and then by value; the empty set first, all units last.
+
+    Raises
+    ------
+    SearchError
+        If the numbering is not topological or there are more sets than allowed.
+    """
+    found: Masks = np.zeros(1, dtype=word_type(len(predecessors)))
+    for unit, before in enumerate(predecessors):
+        if before >> unit:
+            raise SearchError(f"unit {unit} reads from a unit numbered after it")
+        # A set without the units from here on may take this one if it has what it reads from.
+        found = np.concatenate([found, found[(found & before) == before] | (1 << unit)])
+        if len(found) > most:
+            raise SearchError(
+                f"a block of {len(predecessors)} units has more than {most} states: "
+                "cut the model into smaller blocks"
+            )
+    return found[np.lexsort((found, sizes_of(found)))]
+
+
+def word_type(units: int) -> type[Any]:
+    """The element type that holds a bit set of so many units."""
+    return np.uint64 if units <= 63 else np.object_
+
+
+def sizes_of(masks: Masks) -> npt.NDArray[np.int64]:
+    """The number of members of each bit set."""
+    if not hasattr(np, "bitwise_count"):  # NumPy 1, which TVM with Relay needs
+        return np.fromiter((int(mask).bit_count() for mask in masks), np.int64, masks.size)
+    return np.asarray(np.bitwise_count(masks)).astype(np.int64)
+
+
+def positions(sets: Masks, wanted: Masks) -> npt.NDArray[np.int64]:
+    """Where bit sets stand in an array of distinct ones that holds them all."""
+    order = np.argsort(sets)
+    return order[np.searchsorted(sets, wanted, sorter=order)]
+
+
+def successors_of(predecessors: Sequence[int]) -> list[int]:
+    """For each unit the bit set of the units that read from it."""
+    successors = [0] * len(predecessors)
+    for unit, before in enumerate(predecessors):
+        for p in bits(before):
+            successors[p] |= 1 << unit
+    return successors

@@ -1,0 +1,157 @@
+"""Which convolutions can be merged into one, and where each kernel lies in the common window.
+
+IOS, section 3.1: smaller kernels are padded with zeros to fit the larger ones and stacked, so
+that one convolution computes all outputs and a split recovers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm_ios.graph.op_graph import AttrValue, OpGraph
+
+#: Activations without parameters, which can be applied again after a split.
+ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """The merged convolution of some units.
+
+    Attributes
+    ----------
+    units
+        The units, in the order in which their kernels are stacked.
+    kernel
+        Height and width of the smallest window that holds all kernels.
+    pads
+        Top, left, bottom, right of the merged convolution.
+    strides, dilations
+        Of every member.
+    offsets
+        For each unit the window's (row, column) at which its kernel begins.
+    out_channels
+        For each unit, in order.
+    activations
+        For each unit; if all are equal it is applied before the split.
+    """
+
+    units: tuple[int, ...]
+    kernel: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    offsets: tuple[tuple[int, int], ...]
+    out_channels: tuple[int, ...]
+    activations: tuple[str, ...]
+
+
+def mergeable(graph: OpGraph, units: Sequence[int]) -> bool:
+    """Whether :func:`plan_merge` finds a merged convolution."""
+    return plan_merge(graph, units) is not None
+
+
+def plan_merge(graph: OpGraph, units: Sequence[int]) -> MergePlan | None:
+    """The merged convolution of two or more units of a graph, or None.
+
+    Every unit must be one convolution (groups = 1, constant weights) with at most a bias and an
+    activation; all must read the same tensor with equal stride, dilation and output extents.
+    """
+    ordered = tuple(sorted(units))
+    operators = [graph.operators[unit] for unit in ordered]
+    if len(ordered) < 2 or not all(_is_plain_convolution(graph, unit) for unit in ordered):
+        return None
+    first = operators[0]
+    extents = graph.tensors[first.outputs[0]].shape[2:]
+    for op in operators[1:]:
+        same_attrs = all(op.attrs[key] == first.attrs[key] for key in ("strides", "dilations"))
+        if op.inputs[0] != first.inputs[0] or not same_attrs:
+            return None
+        if graph.tensors[op.outputs[0]].shape[2:] != extents:
+            return None
+    strides = _pair(first.attrs["strides"])
+    dilations = _pair(first.attrs["dilations"])
+    in_extents = graph.tensors[first.inputs[0]].shape[2:]
+    windows = [
+        _window(
+            in_extents[axis],
+            extents[axis],
+            strides[axis],
+            dilations[axis],
+            [(_ints(op.attrs["pads"])[axis], _pair(op.attrs["kernel"])[axis]) for op in operators],
+        )
+        for axis in (0, 1)
+    ]
+    rows, columns = windows
+    if rows is None or columns is None:
+        return None
+    return MergePlan(
+        units=ordered,
+        kernel=(rows.size, columns.size),
+        pads=(rows.leading, columns.leading, rows.trailing, columns.trailing),
+        strides=strides,
+        dilations=dilations,
+        offsets=tuple(zip(rows.offsets, columns.offsets, strict=True)),
+        out_channels=tuple(graph.tensors[op.outputs[0]].shape[1] for op in operators),
+        activations=tuple(str(op.attrs["activation"]) for op in operators),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    size: int
+    leading: int
+    trailing: int
+    offsets: tuple[int, ...]
+
+
+def _window(
+    in_extent: int, out_extent: int, stride: int, dilation: int, kernels: list[tuple[int, int]]
+) -> _Window | None:
+    """The smallest window along one axis for kernels given as (leading pad, taps).
+
+    Output ``y`` of a kernel reads input ``y * stride - pad + tap * dilation``, so two kernels
+    line up only if their pads are equal modulo the dilation.
+    """
+    leading = max(pad for pad, _ in kernels)
+    if any((leading - pad) % dilation for pad, _ in kernels):
+        return None
+    offsets = tuple((leading - pad) // dilation for pad, _ in kernels)
+    size = max(offset + taps for offset, (_, taps) in zip(offsets, kernels, strict=True))
+    reach = (out_extent - 1) * stride + (size - 1) * dilation + 1
+    return _Window(size, leading, max(0, reach - in_extent - leading), offsets)
+
+
+def _is_plain_convolution(graph: OpGraph, unit: int) -> bool:
+    op = graph.operators[unit]
+    return (
+        op.kind.split("+")[0] == "conv2d"
+        and op.attrs.get("activation") in ACTIVATIONS
+        and op.attrs.get("group") == 1
+        and len(op.outputs) == 1
+        and len(op.inputs) > 1
+        and graph.tensors[op.inputs[1]].constant
+        # A graph from a file may say anything.
+        and all(len(graph.tensors[t].shape) == 4 for t in (*op.inputs[:2], op.outputs[0]))
+        and all(_counts(op.attrs.get(key), 2) for key in ("strides", "dilations", "kernel"))
+        and _counts(op.attrs.get("pads"), 4, least=0)
+    )
+
+
+def _counts(value: AttrValue | None, length: int, least: int = 1) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == length
+        and all(isinstance(extent, int) and extent >= least for extent in value)
+    )
+
+
+def _ints(value: AttrValue) -> tuple[int, ...]:
+    assert isinstance(value, tuple)
+    return tuple(v for v in value if isinstance(v, int))
+
+
+def _pair(value: AttrValue) -> tuple[int, int]:
+    first, second = _ints(value)
+    return first, second

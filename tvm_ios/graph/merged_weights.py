@@ -1,0 +1,43 @@
+"""The weights of a merged convolution: kernels stacked, each at its place in the common window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.graph.merge_rule import MergePlan
+
+Array = np.ndarray[Any, Any]
+
+
+def merged_weights(plan: MergePlan, weights: Sequence[Sequence[Array]]) -> tuple[Array, Array]:
+    """The kernel (O, I, kh, kw) and the bias (1, O, 1, 1) of the merged convolution.
+
+    Parameters
+    ----------
+    plan
+        Where each kernel lies.
+    weights
+        For each unit its kernel (O, I, kh, kw), and its bias if it has one.
+    """
+    stacked = np.concatenate(
+        [
+            _place(kernel, plan.kernel, offset)
+            for (kernel, *_), offset in zip(weights, plan.offsets, strict=True)
+        ]
+    )
+    biases = [
+        (rest[0].reshape(-1) if rest else np.zeros(channels, stacked.dtype))
+        for (_, *rest), channels in zip(weights, plan.out_channels, strict=True)
+    ]
+    return stacked, np.concatenate(biases).reshape(1, -1, 1, 1)
+
+
+def _place(kernel: Array, window: tuple[int, int], offset: tuple[int, int]) -> Array:
+    """The kernel at its offset in a window of zeros."""
+    placed = np.zeros((*kernel.shape[:2], *window), kernel.dtype)
+    (top, left), (height, width) = offset, kernel.shape[2:]
+    placed[:, :, top : top + height, left : left + width] = kernel
+    return placed

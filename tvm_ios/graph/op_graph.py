@@ -1,0 +1,298 @@
+"""The operator graph: the one picture of a model that every scheduler reads.
+
+An :class:`OpGraph` is an immutable directed acyclic graph of operators and tensors. It is
+made from an ONNX file without TVM (:mod:`tvm_ios.onnx.graph`) or from a TVM module
+(:mod:`relay_passes`), and grouping its operators into *units* (:mod:`tvm_ios.graph.units`) gives an
+:class:`OpGraph` again. Operators are numbered in topological order, so a set of operators is
+a Python ``int`` used as a bit set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, cast
+
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.graph.fingerprint import fingerprint
+
+#: Attribute values are plain data, so that graphs can be hashed and written as JSON.
+AttrValue = int | float | str | bool | tuple["AttrValue", ...]
+
+_DTYPE_BYTES = {
+    **dict.fromkeys(("bool", "int8", "uint8"), 1),
+    **dict.fromkeys(("bfloat16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float64", "int64", "uint64"), 8),
+}
+
+
+class GraphError(UserError):
+    """A graph that breaks a rule, with one sentence that names what and where."""
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The members of a bit set, smallest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def mask_of(members: Iterable[int]) -> int:
+    """The bit set of some operator numbers."""
+    mask = 0
+    for member in members:
+        mask |= 1 << member
+    return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A value of the graph.
+
+    Attributes
+    ----------
+    name
+        Decoration: importers invent names, so no fingerprint depends on it.
+    shape
+        Static extents, in the model's own layout (images are NCHW).
+    dtype
+        A NumPy type name.
+    constant
+        True for a weight: known when the program is built.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    constant: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * _DTYPE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A node of the graph: one operator, or one unit of several.
+
+    Attributes
+    ----------
+    name
+        Decoration, unique in the graph; schedules for people use it.
+    kind
+        What it computes, e.g. ``"conv2d"``; a unit's kind joins those of its members with
+        ``"+"``.
+    inputs, outputs
+        Tensor numbers. Constants are inputs too.
+    attrs
+        Attributes in canonical form. A unit of one anchor carries the anchor's.
+    flops
+        Floating-point operations (a multiply-add is two).
+    members
+        For a unit, the operators that it holds, as numbers in the graph it was formed from.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: Mapping[str, AttrValue] = field(default_factory=lambda: MappingProxyType({}))
+    flops: int = 0
+    members: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class OpGraph:
+    """An immutable graph of operators, numbered in topological order.
+
+    Raises
+    ------
+    GraphError
+        If the numbering is not topological, a tensor has two producers, or an operator reads
+        a tensor that nothing produces.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    tensors: tuple[Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        named = [t for op in self.operators for t in (*op.inputs, *op.outputs)]
+        for tensor in (*self.inputs, *self.outputs, *named):
+            if not 0 <= tensor < len(self.tensors):
+                raise GraphError(f"the graph names tensor {tensor}, which does not exist")
+        known = set(self.inputs) | {i for i, t in enumerate(self.tensors) if t.constant}
+        for op in self.operators:
+            for tensor in op.inputs:
+                if tensor not in known:
+                    raise GraphError(
+                        f"operator {op.name!r} reads tensor {self.tensors[tensor].name!r} "
+                        "before anything has produced it"
+                    )
+            for tensor in op.outputs:
+                if tensor in known:
+                    raise GraphError(f"tensor {self.tensors[tensor].name!r} has two producers")
+                known.add(tensor)
+        for tensor in self.outputs:
+            if tensor not in known:
+                raise GraphError(f"graph output {self.tensors[tensor].name!r} is never produced")
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    @cached_property
+    def producer(self) -> tuple[int | None, ...]:
+        """For each tensor the operator that produces it; None for inputs and constants."""
+        producer: list[int | None] = [None] * len(self.tensors)
+        for i, op in enumerate(self.operators):
+            for tensor in op.outputs:
+                producer[tensor] = i
+        return tuple(producer)
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each tensor the operators that read it, each once, in order."""
+        consumers: list[list[int]] = [[] for _ in self.tensors]
+        for i, op in enumerate(self.operators):
+            for tensor in dict.fromkeys(op.inputs):
+                consumers[tensor].append(i)
+        return tuple(map(tuple, consumers))
+
+    @cached_property
+    def predecessors(self) -> tuple[int, ...]:
+        """For each operator the bit set of the operators it reads from."""
+        made_by = self.producer
+        return tuple(
+            mask_of(p for t in op.inputs if (p := made_by[t]) is not None) for op in self.operators
+        )
+
+    @cached_property
+    def successors(self) -> tuple[int, ...]:
+        """For each operator the bit set of the operators that read from it."""
+        successors = [0] * len(self.operators)
+        for i, mask in enumerate(self.predecessors):
+            for p in bits(mask):
+                successors[p] |= 1 << i
+        return tuple(successors)
+
+    @cached_property
+    def depth(self) -> tuple[int, ...]:
+        """For each operator how many others stand before it on the longest path to it."""
+        depth: list[int] = []
+        made_by = self.producer
+        for op in self.operators:
+            sources = (p for t in op.inputs if (p := made_by[t]) is not None)
+            depth.append(1 + max((depth[p] for p in sources), default=-1))
+        return tuple(depth)
+
+    @cached_property
+    def ancestors(self) -> tuple[int, ...]:
+        """For each operator the bit set of all operators it depends on, itself excluded."""
+        ancestors: list[int] = []
+        for mask in self.predecessors:
+            closed = mask
+            for p in bits(mask):
+                closed |= ancestors[p]
+            ancestors.append(closed)
+        return tuple(ancestors)
+
+    @property
+    def all_operators(self) -> int:
+        """The bit set of every operator."""
+        return (1 << len(self.operators)) - 1
+
+    @property
+    def batch(self) -> int:
+        """Leading extent of the first input; 1 where there is none."""
+        shapes = [self.tensors[tensor].shape for tensor in self.inputs]
+        return shapes[0][0] if shapes and shapes[0] else 1
+
+    def operator_bytes(self, index: int) -> int:
+        """Bytes an operator reads and writes when nothing is cached, weights included."""
+        op = self.operators[index]
+        return sum(self.tensors[t].nbytes for t in (*dict.fromkeys(op.inputs), *op.outputs))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Canonical hash of kinds, attributes, shapes and edges; names and order are decoration."""
+        return fingerprint(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the inverse of :meth:`from_json`."""
+        return {
+            "format": "tvm-ios graph",
+            "version": 1,
+            "name": self.name,
+            "tensors": [[t.name, t.shape, t.dtype, t.constant] for t in self.tensors],
+            "operators": [
+                {
+                    "name": op.name,
+                    "kind": op.kind,
+                    "inputs": op.inputs,
+                    "outputs": op.outputs,
+                    "attrs": dict(op.attrs),
+                    "flops": op.flops,
+                    "members": op.members,
+                }
+                for op in self.operators
+            ],
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OpGraph:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        GraphError
+            If the data is not a graph of this version.
+        """
+        if data.get("format") != "tvm-ios graph" or data.get("version") != 1:
+            raise GraphError("this is not a tvm-ios graph of version 1")
+        try:
+            return OpGraph(
+                name=str(data["name"]),
+                tensors=tuple(
+                    Tensor(str(name), naturals(shape), _known(dtype), bool(constant))
+                    for name, shape, dtype, constant in data["tensors"]
+                ),
+                operators=tuple(
+                    Operator(
+                        name=str(op["name"]),
+                        kind=str(op["kind"]),
+                        inputs=naturals(op["inputs"]),
+                        outputs=naturals(op["outputs"]),
+                        attrs=MappingProxyType({k: _freeze(v) for k, v in op["attrs"].items()}),
+                        flops=natural(op["flops"]),
+                        members=naturals(op["members"]),
+                    )
+                    for op in data["operators"]
+                ),
+                inputs=naturals(data["inputs"]),
+                outputs=naturals(data["outputs"]),
+            )
+        except GraphError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            raise GraphError(f"the graph file lacks or misstates {error}") from error
+
+
+def _freeze(value: Any) -> AttrValue:
+    return tuple(map(_freeze, cast(list[Any], value))) if isinstance(value, list) else value
+
+
+def _known(dtype: Any) -> str:
+    if dtype not in _DTYPE_BYTES:
+        raise GraphError(f"{dtype!r} is no type of a tensor: use {', '.join(_DTYPE_BYTES)}")
+    return dtype

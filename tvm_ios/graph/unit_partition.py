@@ -1,0 +1,95 @@
+"""Operators on their way into units: which have been put together, and how they hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from tvm_ios.graph.op_graph import Operator, OpGraph
+
+
+class Partition:
+    """Which operators have been put together so far, and how they hang together."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self.graph = graph
+        self._members = [[op] for op in range(len(graph))]
+
+    def op(self, number: int) -> Operator:
+        """An operator by its number."""
+        return self.graph.operators[number]
+
+    def members(self, op: int) -> list[int]:
+        """The operators of an operator's unit, ascending."""
+        return self._members[op]
+
+    def join(self, *ops: int) -> None:
+        """Put the units of these operators together."""
+        joined = sorted({member for op in ops for member in self._members[op]})
+        for member in joined:
+            self._members[member] = joined
+
+    def alone(self, op: int) -> bool:
+        """Whether an operator is a unit of its own so far."""
+        return len(self._members[op]) == 1
+
+    def groups(self) -> list[list[int]]:
+        """All units, by their first operators."""
+        return [unit for op, unit in enumerate(self._members) if unit[0] == op]
+
+    def reader(self, op: int | None, kinds: frozenset[str] | None = None) -> int | None:
+        """The only reader of an operator's only result, if it is of one of the kinds."""
+        if op is None or len(self.op(op).outputs) != 1:
+            return None
+        (result,) = self.op(op).outputs
+        readers = self.graph.consumers[result]
+        if len(readers) != 1 or result in self.graph.outputs:
+            return None
+        return readers[0] if kinds is None or self.op(readers[0]).kind in kinds else None
+
+    def maker(self, op: int, kinds: frozenset[str]) -> int | None:
+        """The maker of an operator's first input, if nothing else reads it and of the kinds."""
+        maker = self.graph.producer[self.op(op).inputs[0]]
+        if maker is None or self.op(maker).kind not in kinds or self.reader(maker) != op:
+            return None
+        return maker
+
+    def sources(self, op: int) -> list[int | None]:
+        """The makers of an operator's inputs that are no constants; None is a graph input."""
+        tensors = dict.fromkeys(self.op(op).inputs)
+        return [
+            self.graph.producer[tensor]
+            for tensor in tensors
+            if not self.graph.tensors[tensor].constant
+        ]
+
+    def is_sum(self, op: int | None) -> bool:
+        """Whether an operator adds two values that are no constants."""
+        return op is not None and self.op(op).kind == "add" and len(self.sources(op)) == 2
+
+    def join_sums(self, op: int, reader: int) -> None:
+        """Join a sum, and the sums that only it reads, to their only reader."""
+        self.join(op, reader)
+        for source in self.sources(op):
+            if source is not None and self.is_sum(source) and self.reader(source) == op:
+                self.join_sums(source, op)
+
+
+def is_acyclic(graph: OpGraph, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether no group depends on itself through others."""
+    owner = {op: number for number, group in enumerate(groups) for op in group}
+    sources = {
+        number: {
+            owner[maker]
+            for op in group
+            for tensor in graph.operators[op].inputs
+            if (maker := graph.producer[tensor]) is not None
+        }
+        - {number}
+        for number, group in enumerate(groups)
+    }
+    try:
+        TopologicalSorter(sources).prepare()
+    except CycleError:
+        return False
+    return True

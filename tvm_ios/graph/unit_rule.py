@@ -1,0 +1,287 @@
+"""The default rule of what is a unit, after the schedule units of the IOS paper (table 2).
+
+Every unit but a recurrent cell is a tree of operators with one exit: what is made inside, but not
+by the exit, is read inside only. Such units can never depend on each other in a circle.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.operators import (
+    ACTIVATIONS,
+    ANCHORS,
+    ARITHMETIC,
+    RESHAPING,
+    is_depthwise,
+    is_pointwise,
+)
+from tvm_ios.graph.unit_partition import Partition, is_acyclic
+
+_ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
+_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split"}
+_WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
+
+
+def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
+    """Partition operators into units.
+
+    - A convolution or dense layer with its bias and activation, and with a residual sum that only
+      it feeds and the activation after that (of two such convolutions the later one takes it).
+    - An activation and the separable convolution that alone reads it, with its bias; sums that
+      only such an activation reads go with it (RandWire's sums of predecessors).
+    - An activation and the convolution that alone reads it; between them may stand an average
+      pooling before a 1x1 convolution (NASNet's path adjustment, with its pad and slice).
+    - A dense layer with the split of its result, and with the element-wise operators that follow
+      from the parts: an LSTM's cell from the product with its state on.
+    - A concatenation with the concatenations and sums that only it reads (an exit).
+    - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
+      softmax, split) that follow it.
+    - A slice or reshape that a dense layer alone reads goes with it, if nothing else took it.
+    """
+    groups = _grouped(graph, cells=True)
+    # Cells have several exits: two that read parts of each other are no units.
+    return groups if is_acyclic(graph, groups) else _grouped(graph, cells=False)
+
+
+def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
+    partition = Partition(graph)
+    _separable_convolutions(partition)
+    _exits(partition)
+    _epilogues(partition)
+    _sums(partition)
+    if cells:
+        _cells(partition)
+    _prologues(partition)
+    _cheap_followers(partition)
+    _views(partition)
+    return partition.groups()
+
+
+_ADD = frozenset({"add"})
+_BIAS = frozenset({"bias_add"})
+_CONV = frozenset({"conv2d"})
+_VIEWS = frozenset({"slice", "reshape"})
+
+
+def _separable_convolutions(partition: Partition) -> None:
+    """A depthwise convolution and the 1x1 convolution that alone reads it, activated before."""
+    graph = partition.graph
+    for op in range(len(graph)):
+        if not is_pointwise(graph, graph.operators[op]):
+            continue
+        bias = partition.maker(op, _BIAS)
+        depthwise = partition.maker(op if bias is None else bias, _CONV)
+        if depthwise is None or not is_depthwise(graph, graph.operators[depthwise]):
+            continue
+        partition.join(op, depthwise, *([] if bias is None else [bias]))
+        after = partition.reader(op, _BIAS)
+        if after is not None:
+            partition.join(op, after)
+        activation = partition.maker(depthwise, ACTIVATIONS)
+        if activation is None:
+            continue
+        partition.join(activation, depthwise)
+        total = partition.graph.producer[partition.op(activation).inputs[0]]
+        if total is not None and partition.is_sum(total) and partition.reader(total) == activation:
+            partition.join_sums(total, activation)
+
+
+def _exits(partition: Partition) -> None:
+    """A concatenation takes the concatenations and sums that only it reads."""
+    for op in range(len(partition.graph)):
+        if partition.op(op).kind != "concat":
+            continue
+        for source in partition.sources(op):
+            if source is None or partition.reader(source) != op:
+                continue
+            if partition.op(source).kind == "concat":
+                partition.join(source, op)
+            elif partition.is_sum(source):
+                partition.join_sums(source, op)
+
+
+def _epilogues(partition: Partition) -> None:
+    """A convolution or dense layer takes its bias and its activation."""
+    for op in range(len(partition.graph)):
+        if partition.op(op).kind not in ANCHORS:
+            continue
+        bias = partition.reader(op, _BIAS)
+        if bias is not None and partition.alone(bias):
+            partition.join(op, bias)
+        last = op if bias is None else bias
+        # A separable convolution that is activated before is not activated after.
+        activated = partition.op(partition.members(op)[0]).kind not in ANCHORS
+        if partition.members(op)[-1] == last and not activated:
+            _take_activation(partition, last)
+
+
+def _take_activation(partition: Partition, op: int) -> None:
+    activation = partition.reader(op, ACTIVATIONS)
+    if activation is not None:
+        if partition.alone(activation):
+            partition.join(op, activation)
+        return
+    partition.join(op, *_gate(partition, op))
+
+
+def _gate(partition: Partition, op: int) -> list[int]:
+    """The operators of ``x * f(x)`` (swish, hard swish), where nothing else reads x or f(x)."""
+    (result,) = partition.op(op).outputs
+    readers = partition.graph.consumers[result]
+    if len(readers) != 2 or result in partition.graph.outputs:
+        return []
+    gate, product = readers
+    path = [gate]
+    while path[-1] != product:
+        op = path[-1]
+        kind = partition.op(op).kind
+        if kind not in ACTIVATIONS | ARITHMETIC or len(partition.sources(op)) != 1:
+            return []
+        after = partition.reader(op)
+        if after is None or not partition.alone(op):
+            return []
+        path.append(after)
+    is_product = partition.op(product).kind == "multiply" and partition.alone(product)
+    return path if is_product else []
+
+
+def _sums(partition: Partition) -> None:
+    """A residual sum belongs to the later convolution before it; other sums stay together."""
+    for op in range(len(partition.graph)):
+        if not partition.is_sum(op) or not partition.alone(op):
+            continue
+        shape = _shape(partition, op)
+        plain = [
+            source
+            for source in partition.sources(op)
+            if source is not None
+            and partition.reader(source) == op
+            and _is_bare_product(partition, source)
+            and _shape(partition, source) == shape
+        ]
+        if plain:
+            # Deeper is later, whatever the numbers; of equals the second input.
+            later = max(plain[::-1], key=lambda source: partition.graph.depth[source])
+            partition.join(op, later)
+            _take_activation(partition, op)
+    for op in range(len(partition.graph)):
+        reader = partition.reader(op, _ADD) if partition.is_sum(op) else None
+        if reader is not None and all(
+            partition.is_sum(member)
+            for member in (*partition.members(op), *partition.members(reader))
+        ):
+            partition.join(op, reader)
+
+
+def _shape(partition: Partition, op: int) -> tuple[int, ...]:
+    return partition.graph.tensors[partition.op(op).outputs[0]].shape
+
+
+def _is_bare_product(partition: Partition, op: int) -> bool:
+    """Whether an operator ends a unit of one convolution or dense layer without activation."""
+    members = partition.members(op)
+    kinds = [partition.op(member).kind for member in members]
+    return members[-1] == op and kinds[0] in ANCHORS and set(kinds[1:]) <= {"bias_add"}
+
+
+def _cells(partition: Partition) -> None:
+    """A dense layer takes the split of its result and what is computed from the parts alone.
+
+    What other values go into the cell must not depend on the split.
+    """
+    graph, ancestors = partition.graph, partition.graph.ancestors
+    for split in range(len(graph)):
+        if partition.op(split).kind != "split":
+            continue
+        # A split of a constant has none.
+        source = next(iter(partition.sources(split)), None)
+        if source is None or partition.reader(source) != split:
+            continue
+        kinds = {partition.op(member).kind for member in partition.members(source)}
+        if "dense" not in kinds or partition.members(source)[-1] != source:
+            continue
+        cell = {split}
+        fringe = [split]
+        while fringe:
+            op = heapq.heappop(fringe)
+            for tensor in partition.op(op).outputs:
+                for reader in graph.consumers[tensor]:
+                    fed = (s for s in partition.sources(reader) if s is not None)
+                    if (
+                        reader not in cell
+                        and partition.op(reader).kind in _ELEMENT_WISE
+                        and partition.alone(reader)
+                        and all(s in cell or not ancestors[s] >> split & 1 for s in fed)
+                    ):
+                        cell.add(reader)
+                        heapq.heappush(fringe, reader)
+        partition.join(source, *cell)
+
+
+def _prologues(partition: Partition) -> None:
+    """A convolution takes the activation that only it reads; any window takes its padding."""
+    for op in range(len(partition.graph)):
+        if partition.op(op).kind not in _WINDOWED or partition.members(op)[0] != op:
+            continue
+        pad = partition.maker(op, frozenset({"pad"}))
+        if pad is not None and partition.alone(pad):
+            partition.join(pad, op)
+        elif partition.op(op).kind == "conv2d":
+            path = _path_adjustment(partition, op) or _activation_before(partition, op)
+            if path:
+                partition.join(op, *path)
+
+
+def _path_adjustment(partition: Partition, op: int) -> list[int]:
+    """Activation, shift and average pooling before a 1x1 convolution (NASNet)."""
+    pool = partition.maker(op, frozenset({"avg_pool2d"}))
+    if pool is None or not is_pointwise(partition.graph, partition.op(op)):
+        return []
+    path = [pool]
+    while (move := partition.maker(path[-1], frozenset({"slice", "pad"}))) is not None:
+        path.append(move)
+    activation = partition.maker(path[-1], ACTIVATIONS)
+    if activation is not None:
+        path.append(activation)
+    elif partition.op(pool).attrs["kernel"] != (1, 1):
+        return []  # a real pooling without activation is a unit of its own (Inception)
+    return path if all(partition.members(member) == [member] for member in path) else []
+
+
+def _activation_before(partition: Partition, op: int) -> list[int]:
+    """The activation, with a batch norm before it that no convolution could take (DenseNet)."""
+    activation = partition.maker(op, ACTIVATIONS)
+    if activation is None or not partition.alone(activation):
+        return []
+    path = [activation]
+    while True:
+        before = partition.maker(path[-1], frozenset({"add", "bias_add", "multiply"}))
+        if before is None or len(partition.sources(before)) != 1 or not partition.alone(before):
+            return path
+        path.append(before)
+
+
+def _cheap_followers(partition: Partition) -> None:
+    """Cheap operators join what makes their only input, if nothing else reads it."""
+    for op in range(len(partition.graph)):
+        sources = partition.sources(op)
+        if partition.op(op).kind in _CHEAP and partition.alone(op) and len(sources) == 1:
+            source = sources[0]
+            if source is not None and partition.reader(source) == op:
+                partition.join(op, source)
+
+
+def _views(partition: Partition) -> None:
+    """A dense layer reads a slice of what others read too without a copy."""
+    for op in range(len(partition.graph)):
+        if partition.op(op).kind == "dense" and partition.members(op)[0] == op:
+            view = partition.maker(op, _VIEWS)
+            path: list[int] = []
+            while view is not None and view not in path:
+                path += partition.members(view)
+                view = partition.maker(view, _VIEWS)
+            if all(partition.op(member).kind in _VIEWS for member in path):
+                partition.join(op, *path)

@@ -1,0 +1,84 @@
+"""Which tensors stay in the local buffer: liveness-based reuse and spilling (section 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.graphturbo.cluster.binding import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A tensor over the computation tasks of a program.
+
+    Attributes
+    ----------
+    nbytes
+        Of it.
+    first, last
+        Tasks: the one that makes it, the last one that needs it.
+    scope
+        The fastest buffer that it may lie in.
+    """
+
+    nbytes: int
+    first: int
+    last: int
+    scope: Scope = Scope.LOCAL
+
+    @property
+    def liveness(self) -> int:
+        """Tasks over which it lives."""
+        return self.last - self.first + 1
+
+
+#: Which of the live tensors leaves a buffer first: the largest key.
+SpillKey = Callable[[Live], tuple[int, ...]]
+
+
+def longest_lived(tensor: Live) -> tuple[int, ...]:
+    """The paper's choice; of equals the larger one."""
+    return tensor.liveness, tensor.nbytes
+
+
+def largest(tensor: Live) -> tuple[int, ...]:
+    """What most systems choose, for comparison."""
+    return tensor.nbytes, tensor.liveness
+
+
+def place_tensors(
+    tensors: Sequence[Live],
+    capacities: Mapping[Scope, int],
+    spill: SpillKey = longest_lived,
+) -> tuple[Scope, ...]:
+    """The scope of each tensor for its whole life.
+
+    Task by task, room that dead tensors leave is taken again; while the live ones do not fit a
+    buffer, one of them is spilled to the next: from local to global to memory.
+
+    Parameters
+    ----------
+    tensors
+        Of the program.
+    capacities
+        Bytes of the local and the global buffer.
+    spill
+        Says which goes first.
+    """
+    scopes = [tensor.scope for tensor in tensors]
+    for fast, slow in ((Scope.LOCAL, Scope.GLOBAL), (Scope.GLOBAL, Scope.MEMORY)):
+        starting: dict[int, list[int]] = {}
+        for number, tensor in enumerate(tensors):
+            if scopes[number] is fast:
+                starting.setdefault(tensor.first, []).append(number)
+        live: list[int] = []
+        for task in sorted(starting):
+            live = [n for n in live if tensors[n].last >= task] + starting[task]
+            taken = sum(tensors[n].nbytes for n in live)
+            while taken > capacities[fast]:
+                victim = max(live, key=lambda n: spill(tensors[n]))
+                live.remove(victim)
+                taken -= tensors[victim].nbytes
+                scopes[victim] = slow
+    return tuple(scopes)

@@ -1,0 +1,95 @@
+"""An order of instances as computation tasks on tensors: a layer of an instance each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.graphturbo.box import Box, volume
+from tvm_ios.graphturbo.cluster.binding import plain_binding
+from tvm_ios.graphturbo.footprint import nbytes
+from tvm_ios.graphturbo.instances import Instances
+
+#: A piece of a tensor: the instance that makes it (-1: an input of the graph), and the tensor.
+Piece = tuple[int, int]
+INPUT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A layer of an instance.
+
+    Attributes
+    ----------
+    instance, layer
+        Which.
+    flops
+        Floating-point operations.
+    reads, writes
+        Bytes of each piece.
+    weights
+        Bytes of constants.
+    cores
+        Of the cluster that a plain binding of its output uses.
+    """
+
+    instance: int
+    layer: int
+    flops: float
+    reads: Mapping[Piece, int]
+    writes: Mapping[Piece, int]
+    weights: int
+    cores: int
+
+
+def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[Task, ...]:
+    """What runs one after the other.
+
+    Parameters
+    ----------
+    instances, order
+        All instances, and how they run.
+    cores
+        Of a cluster.
+    """
+    layers = instances.layers
+    tasks: list[Task] = []
+    for number in order:
+        instance = instances.instances[number]
+        boxes = instance.work.boxes
+        for layer in bits(instances.subgraphs[instance.subgraph].layers):
+            made = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
+            if not made:
+                continue
+            read, flops = layers.needs(layer, made)
+            reads: dict[Piece, int] = {}
+            for tensor, box in read.items():
+                reads |= _pieces(instances, number, tensor, box)
+            tasks.append(
+                Task(
+                    number,
+                    layer,
+                    flops,
+                    reads,
+                    {(number, t): nbytes(layers, t, box) for t, box in made.items()},
+                    layers.weight_bytes[layer],
+                    math.prod(plain_binding(made[layers.outputs[layer][-1]], cores)),
+                )
+            )
+    return tuple(tasks)
+
+
+def _pieces(instances: Instances, reader: int, tensor: int, box: Box) -> dict[Piece, int]:
+    if tensor not in instances.instances[reader].needs:
+        return {(reader, tensor): nbytes(instances.layers, tensor, box)}
+    if tensor not in instances.makers:
+        return {(INPUT, tensor): nbytes(instances.layers, tensor, box)}
+    found: dict[Piece, int] = {}
+    for maker in instances.makers[tensor]:
+        owned = instances.instances[maker].owned[tensor]
+        shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(owned, box, strict=True))
+        if all(begin < end for begin, end in shared) and volume(shared):
+            found[maker, tensor] = nbytes(instances.layers, tensor, shared)
+    return found

@@ -1,0 +1,1 @@
+"""IOS: the dynamic program over stages, its search spaces, and the lazy search by measurement."""

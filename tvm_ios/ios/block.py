@@ -1,0 +1,103 @@
+"""A block as a graph of its own: local unit numbers, and a key that equal blocks share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
+from tvm_ios.schedule.schedule import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some units of a graph, numbered from zero in the graph's order.
+
+    Attributes
+    ----------
+    units
+        The graph's number of each unit.
+    predecessors
+        For each unit the bit set of the block's units it reads from.
+    """
+
+    units: tuple[int, ...]
+    predecessors: tuple[int, ...]
+
+    @staticmethod
+    def of(graph: OpGraph, mask: int) -> Block:
+        """Number the units of a bit set."""
+        units = tuple(bits(mask))
+        local = {unit: i for i, unit in enumerate(units)}
+        return Block(
+            units=units,
+            predecessors=tuple(
+                mask_of(local[p] for p in bits(graph.predecessors[unit] & mask)) for unit in units
+            ),
+        )
+
+    def stage(self, stage: Stage) -> Stage:
+        """A stage of local numbers with the graph's numbers."""
+        return Stage(stage.strategy, self.groups(stage.groups))
+
+    def groups(self, groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        """Groups of local numbers with the graph's numbers."""
+        units = self.units
+        return tuple([tuple([units[unit] for unit in group]) for group in groups])
+
+
+def cut_into_blocks(graph: OpGraph, masks: Sequence[int]) -> tuple[Block, ...]:
+    """Make the blocks of a graph from bit sets in the order of execution.
+
+    Raises
+    ------
+    SearchError
+        If the bit sets are not a partition, or a block reads from a later one.
+    """
+    done = 0
+    for mask in masks:
+        if mask & done or mask >> len(graph):
+            raise SearchError("the blocks overlap or name units that do not exist")
+        for unit in bits(mask):
+            if graph.predecessors[unit] & ~(done | mask):
+                raise SearchError(
+                    f"the block of unit {graph.operators[unit].name!r} reads from a later block"
+                )
+        done |= mask
+    if done != graph.all_operators:
+        missing = next(bits(graph.all_operators & ~done))
+        raise SearchError(f"unit {graph.operators[missing].name!r} is in no block")
+    return tuple(Block.of(graph, mask) for mask in masks)
+
+
+def block_key(graph: OpGraph, block: Block) -> str:
+    """A hash that blocks share if one can take the other's schedule, unit by unit.
+
+    It covers what every unit computes, how the units are wired, which inputs from outside
+    they share and which outputs leave the block; names are decoration.
+    """
+    inside = set(block.units)
+    seen: dict[int, str] = {}
+    rows: list[object] = []
+    for local, unit in enumerate(block.units):
+        op = graph.operators[unit]
+        wires: list[object] = []
+        for tensor in op.inputs:
+            if tensor not in seen:
+                origin = "constant" if graph.tensors[tensor].constant else "outside"
+                seen[tensor] = f"{origin} {len(seen)}"
+            wires.append([seen[tensor], *_type(graph, tensor)])
+        leaves: list[object] = []
+        for position, tensor in enumerate(op.outputs):
+            seen[tensor] = f"unit {local} output {position}"
+            leaving = tensor in graph.outputs or not inside.issuperset(graph.consumers[tensor])
+            leaves.append([leaving, *_type(graph, tensor)])
+        rows.append([op.kind, sorted(op.attrs.items()), op.flops, wires, leaves])
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _type(graph: OpGraph, tensor: int) -> tuple[tuple[int, ...], str]:
+    return graph.tensors[tensor].shape, graph.tensors[tensor].dtype

@@ -1,0 +1,119 @@
+"""How large the search is: the figures of the published table (IOS, table 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tvm_ios.graph.down_sets import Masks, down_sets, positions, successors_of
+from tvm_ios.graph.op_graph import bits
+
+#: ``connected``: any ending, its groups its connected components; what the search uses.
+#: ``rooted``: every group is one unit and all that depends on it inside the state.
+GroupRule = Literal["connected", "rooted"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCounts:
+    """The size of the search of one block without pruning, concurrent execution only.
+
+    Attributes
+    ----------
+    operators
+        Units, n.
+    width
+        The most units of which none depends on another, d.
+    states
+        Sets that can be left to schedule, the empty one included.
+    transitions
+        Pairs of a state S and a non-empty ending S' of it.
+    schedules
+        Ways from all units to none; exact.
+    """
+
+    operators: int
+    width: int
+    states: int
+    transitions: int
+    schedules: int
+
+
+def count_block(predecessors: Sequence[int], groups: GroupRule = "connected") -> BlockCounts:
+    """Count states, transitions and schedules of a block.
+
+    Parameters
+    ----------
+    predecessors
+        For each unit the bit set of the units it reads from, in topological order.
+    groups
+        Which groups an ending may have. By either rule a last unit can always go alone, so
+        the states are the same.
+
+    Raises
+    ------
+    SearchError
+        If the numbering is not topological or the block has too many states.
+    """
+    states = down_sets(predecessors)
+    descendants = _descendants(predecessors)
+    schedules = np.zeros(len(states), dtype=object)
+    schedules[0] = 1
+    transitions = 0
+    for i in range(1, len(states)):
+        if groups == "connected":
+            rest = np.flatnonzero((states[:i] & ~states[i]) == 0)
+        else:
+            endings = _rooted_endings(states[i], descendants)
+            rest = positions(states, endings ^ states[i])
+        transitions += len(rest)
+        schedules[i] = schedules[rest].sum()
+    return BlockCounts(
+        operators=len(predecessors),
+        width=width(predecessors),
+        states=len(states),
+        transitions=transitions,
+        schedules=int(schedules[-1]),
+    )
+
+
+def width(predecessors: Sequence[int]) -> int:
+    """The size of the largest antichain (IOS, definition 3).
+
+    By Dilworth's theorem it is the number of units less a largest matching of the units to
+    units that depend on them.
+    """
+    descendants = _descendants(predecessors)
+    taken_by: dict[int, int] = {}
+
+    def augment(unit: int, tried: set[int]) -> bool:
+        for below in bits(descendants[unit] & ~(1 << unit)):
+            if below not in tried:
+                tried.add(below)
+                if below not in taken_by or augment(taken_by[below], tried):
+                    taken_by[below] = unit
+                    return True
+        return False
+
+    return len(predecessors) - sum(augment(unit, set()) for unit in range(len(predecessors)))
+
+
+def _rooted_endings(state: int, descendants: list[int]) -> Masks:
+    """The non-empty unions of pairwise disjoint groups "a unit and its descendants"."""
+    unions: Masks = np.zeros(1, dtype=np.uint64 if len(descendants) <= 63 else object)
+    for unit in bits(int(state)):
+        group = descendants[unit] & int(state)
+        unions = np.concatenate([unions, unions[(unions & group) == 0] | group])
+    return unions[1:]
+
+
+def _descendants(predecessors: Sequence[int]) -> list[int]:
+    """For each unit the bit set of itself and all that depends on it."""
+    successors = successors_of(predecessors)
+    descendants = [1 << unit for unit in range(len(predecessors))]
+    for unit in reversed(range(len(predecessors))):
+        for s in bits(successors[unit]):
+            descendants[unit] |= descendants[s]
+    return descendants

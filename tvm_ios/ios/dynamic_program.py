@@ -1,0 +1,165 @@
+"""The dynamic program that finds the fastest stages of one block (IOS, Algorithm 1)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_ios.graph.down_sets import SearchError, positions, sizes_of
+from tvm_ios.graph.op_graph import mask_of
+from tvm_ios.ios.endings import (
+    UNPRUNED,
+    EndingSpace,
+    Integers,
+    Pruning,
+    enumerate_endings,
+)
+from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.waves import stage_of
+
+Seconds = npt.NDArray[np.float64]
+Groups = tuple[tuple[int, ...], ...]
+#: Algorithm 1's GenerateStage: the best strategy for an ending, and its seconds.
+GenerateStage = Callable[[int, Groups], tuple[float, Strategy]]
+
+#: The simpler ones first; search results give them by their place here.
+STRATEGIES = (Strategy.CONCURRENT, Strategy.MERGE, Strategy.CO_SCHEDULE)
+
+#: Costs this close are a tie: sums of the same latencies differ by as much with their order.
+_TIE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best stages of one block.
+
+    Attributes
+    ----------
+    cost
+        Seconds, the sum over the stages.
+    stages
+        In the order of execution, with the units' numbers in the block, or in its graph.
+    latencies
+        Seconds a stage.
+    states, transitions
+        How much was searched.
+    endings
+        How many distinct stages were looked at.
+    """
+
+    cost: float
+    stages: tuple[Stage, ...]
+    latencies: tuple[float, ...]
+    states: int
+    transitions: int
+    endings: int
+
+
+def solve(
+    predecessors: Sequence[int],
+    generate_stage: GenerateStage,
+    pruning: Pruning = UNPRUNED,
+) -> Solution:
+    """Find the stages of least total latency (IOS, Algorithm 1).
+
+    The recursion of the paper visits exactly the down-sets; here they are visited by size, so
+    there is no recursion, and each distinct ending is asked for once.
+
+    Parameters
+    ----------
+    predecessors
+        For each unit the bit set of the units it reads from, in topological order.
+    generate_stage
+        Called once for each distinct ending with its bit set and groups; gives seconds
+        (``inf`` if it cannot run) and the strategy.
+    pruning
+        Which endings are considered.
+
+    Raises
+    ------
+    SearchError
+        If the block is too large, or no schedule has a finite latency.
+    """
+    space = enumerate_endings(predecessors, pruning)
+    latency = np.empty(len(space.endings))
+    strategies = np.zeros(len(space.endings), np.int64)
+    for i, (ending, groups) in enumerate(zip(space.endings.tolist(), space.groups, strict=True)):
+        latency[i], strategy = generate_stage(ending, groups)
+        strategies[i] = STRATEGIES.index(strategy)
+    return solve_space(space, latency, strategies)
+
+
+def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> Solution:
+    """Solve a block whose endings are known; cheap enough to be repeated with other latencies.
+
+    Of stages that lead to the same cost the simplest is kept: the one with fewest units, then
+    concurrent before merged before co-scheduled, then with fewest groups, then with the units
+    that come last, so that equal costs everywhere give the sequential schedule.
+
+    Parameters
+    ----------
+    space
+        From :func:`enumerate_endings`.
+    latency
+        Seconds for each distinct ending.
+    strategies
+        For each distinct ending its best strategy, as its place in :data:`STRATEGIES`.
+
+    Raises
+    ------
+    SearchError
+        If a latency is negative or not a number, or no schedule has a finite one.
+    """
+    if not (latency >= 0).all():
+        raise SearchError("a stage's latency is negative or not a number")
+    size, count = space.ending_sizes, space.groups_count
+    by_preference = np.lexsort((-np.arange(len(size)), count, strategies, size))
+    preference = np.empty(len(size), np.int64)
+    preference[by_preference] = np.arange(len(size))
+
+    cost = np.zeros(len(space.states))
+    choice = np.zeros(len(space.states), np.int64)
+    for begin, end in levels(space):
+        edges = slice(int(space.starts[begin]), int(space.starts[end]))
+        offsets = space.starts[begin:end] - edges.start
+        ending = space.ending[edges]
+        total = cost[space.rest[edges]] + latency[ending]
+        best = np.minimum.reduceat(total, offsets)
+        within = np.repeat(best * (1 + _TIE), np.diff(space.starts[begin : end + 1]))
+        simplest = np.where(total <= within, preference[ending], len(size))
+        choice[begin:end] = by_preference[np.minimum.reduceat(simplest, offsets)]
+        rest = space.states[begin:end] ^ space.endings[choice[begin:end]]
+        cost[begin:end] = cost[positions(space.states, rest)] + latency[choice[begin:end]]
+    if not np.isfinite(cost[-1]):
+        raise SearchError("no schedule of the block can run: the cost of some stages is infinite")
+
+    stages: list[Stage] = []
+    latencies: list[float] = []
+    index = {mask: i for i, mask in enumerate(space.states.tolist())}
+    state = len(space.states) - 1
+    while state:
+        chosen = int(choice[state])
+        groups = space.groups[chosen]
+        strategy = STRATEGIES[int(strategies[chosen])]
+        stages.append(stage_of(strategy, groups, space.predecessors))
+        latencies.append(float(latency[chosen]))
+        state = index[int(space.states[state]) ^ mask_of(u for group in groups for u in group)]
+    return Solution(
+        cost=float(cost[-1]),
+        stages=tuple(reversed(stages)),
+        latencies=tuple(reversed(latencies)),
+        states=len(space.states),
+        transitions=space.transitions,
+        endings=len(space.endings),
+    )
+
+
+def levels(space: EndingSpace) -> list[tuple[int, int]]:
+    """Ranges of non-empty states of one size: each depends on smaller ones only."""
+    sizes = sizes_of(space.states)
+    bounds = [*(np.flatnonzero(np.diff(sizes)) + 1), len(sizes)]
+    return [(int(a), int(b)) for a, b in itertools.pairwise(bounds)]

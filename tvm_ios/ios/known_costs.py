@@ -1,0 +1,150 @@
+"""What is known of the costs of one block's stages: some measured, the others optimistic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_ios.costs.model import CostModel
+from tvm_ios.graph.op_graph import OpGraph, mask_of
+from tvm_ios.ios.block import Block
+from tvm_ios.ios.dynamic_program import STRATEGIES, Solution, solve_space
+from tvm_ios.ios.endings import EndingSpace
+from tvm_ios.ios.strategies import Mergeable, candidate_stages
+from tvm_ios.ios.twin_stages import TwinStages
+from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.waves import stage_of
+
+
+class KnownCosts:
+    """Seconds of every candidate stage of a block; measurements replace estimates.
+
+    A candidate is a number: the index of a distinct ending of the space, plus the number of
+    endings times the place of its strategy.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        space: EndingSpace,
+        seconds: npt.NDArray[np.float64],
+        stage_key: Callable[[Stage], str],
+    ) -> None:
+        self.space = space
+        self._block = block
+        self._seconds = seconds
+        self._possible = np.isfinite(seconds)
+        self._measured = np.zeros(seconds.shape, np.bool_)
+        self._optimum: Solution | None = None
+        self._twins = TwinStages(
+            (
+                (int(candidate), stage.strategy, stage.groups)
+                for candidate in np.flatnonzero(self._possible)
+                for stage in (self._stage(int(candidate)),)
+            ),
+            len(block.units),
+            lambda strategy, groups: stage_key(block.stage(Stage(strategy, groups))),
+        )
+
+    @staticmethod
+    def of(
+        graph: OpGraph,
+        block: Block,
+        space: EndingSpace,
+        optimistic: CostModel,
+        strategies: frozenset[Strategy],
+        mergeable: Mergeable,
+        stage_key: Callable[[OpGraph, Stage], str],
+    ) -> KnownCosts:
+        """Begin with optimistic costs for all that a policy allows."""
+        seconds = np.full((len(STRATEGIES), len(space.endings)), np.inf)
+        for ending, groups in enumerate(space.groups):
+            for stage in candidate_stages(graph, block.groups(groups), strategies, mergeable):
+                row = STRATEGIES.index(stage.strategy)
+                seconds[row, ending] = optimistic.stage_latency(graph, stage)
+        return KnownCosts(block, space, seconds, lambda stage: stage_key(graph, stage))
+
+    @property
+    def candidates(self) -> int:
+        """How many stages the full search would measure."""
+        return int(self._possible.sum())
+
+    def stage(self, candidate: int) -> Stage:
+        """A candidate as a stage with the graph's unit numbers."""
+        return self._block.stage(self._stage(candidate))
+
+    def single_units(self) -> list[int]:
+        """The candidates of the sequential schedule, in its order."""
+        return [self.space.index_of(1 << unit) for unit in range(len(self._block.units))]
+
+    def unknown(self) -> list[int]:
+        """Every possible candidate that was not measured."""
+        return np.flatnonzero(self._possible & ~self._measured).tolist()
+
+    def unknown_of_optimum(self) -> list[int]:
+        """The candidates of the present optimum that were not measured."""
+        return [
+            candidate
+            for stage in self._present_optimum().stages
+            if not self._measured.flat[candidate := self._candidate(stage)]
+        ]
+
+    def is_unknown(self, candidate: int) -> bool:
+        """Whether neither a candidate nor one with its key was measured."""
+        return not self._measured.flat[candidate]
+
+    def key(self, candidate: int) -> str:
+        """The stage key of a candidate."""
+        return self._twins.key(candidate)
+
+    def set_measured(self, key: str, seconds: float) -> None:
+        """Put a measurement in place of the estimates of all candidates with a key."""
+        candidates = self._twins.numbers(key)
+        self._seconds.flat[candidates] = seconds
+        self._measured.flat[candidates] = True
+        self._optimum = None
+
+    def possible_gain(self) -> float:
+        """Seconds that the optimum may save at most over one unit at a time."""
+        alone = sum(float(self._seconds.flat[candidate]) for candidate in self.single_units())
+        return alone - self.lower_bound()
+
+    def best_known(self) -> Solution:
+        """The best stages of those that were measured.
+
+        Raises
+        ------
+        SearchError
+            If a unit on its own has no finite latency.
+        """
+        return self._solve(np.where(self._measured, self._seconds, np.inf))
+
+    def is_settled(self, gap: float) -> bool:
+        """Whether the best measured stages are the optimum, or within a part of its cost."""
+        if not self.unknown_of_optimum():
+            return True
+        return gap > 0 and self.best_known().cost <= self.lower_bound() * (1 + gap)
+
+    def lower_bound(self) -> float:
+        """Seconds of the present optimum: no schedule is faster if the estimates are bounds."""
+        return self._present_optimum().cost
+
+    def _present_optimum(self) -> Solution:
+        if self._optimum is None:
+            self._optimum = self._solve(self._seconds)
+        return self._optimum
+
+    def _solve(self, seconds: npt.NDArray[np.float64]) -> Solution:
+        # Of equal strategies the first, which is the simplest.
+        return solve_space(self.space, seconds.min(axis=0), seconds.argmin(axis=0))
+
+    def _stage(self, candidate: int) -> Stage:
+        """A candidate with the block's numbers."""
+        row, ending = divmod(candidate, len(self.space.endings))
+        return stage_of(STRATEGIES[row], self.space.groups[ending], self.space.predecessors)
+
+    def _candidate(self, stage: Stage) -> int:
+        ending = self.space.index_of(mask_of(stage.units))
+        return STRATEGIES.index(stage.strategy) * len(self.space.endings) + ending

@@ -1,0 +1,253 @@
+"""Search by measurement that ends in minutes: only stages that may matter are measured.
+
+Stages start with optimistic costs, composed from what was measured before. The optimum under
+these names the stages worth measuring; with their true costs the problem is solved again,
+until every stage of the optimum is measured. If the optimistic costs are lower bounds, that
+optimum is the one that measuring everything would find: any other schedule costs at least its
+optimistic cost, which is no less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.costs.model import CostModel
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.block import Block, block_key, cut_into_blocks
+from tvm_ios.ios.endings import EndingSpace, Pruning, enumerate_endings
+from tvm_ios.ios.known_costs import KnownCosts
+from tvm_ios.ios.network import renumbered
+from tvm_ios.ios.stage_memory import budgeted_blocks, within_budget
+from tvm_ios.ios.strategies import Mergeable, strategies_of
+from tvm_ios.progress import Steps
+from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.stage_order import schedule_of_blocks
+
+#: Seconds that a stage takes; called once for each stage key.
+Measure = Callable[[Stage], float]
+#: What two stages share if one measurement serves both.
+StageKey = Callable[[OpGraph, Stage], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """When measuring ends; the single units are measured whatever it says.
+
+    Attributes
+    ----------
+    max_measurements
+        The most stages measured, or None.
+    time_limit
+        Seconds from the start of the search, or None.
+    everything
+        Measure every stage of the search at once, instead of those that may matter.
+    gap
+        Leave a block when its best measured schedule is within this part of the optimistic
+        bound; 0 for the exact optimum.
+    """
+
+    max_measurements: int | None = None
+    time_limit: float | None = None
+    everything: bool = False
+    gap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LazyStatistics:
+    """What a measured search took.
+
+    Attributes
+    ----------
+    seconds
+        Wall time, measuring included.
+    states, transitions
+        Sums over the different blocks.
+    candidates
+        Stages that the full search would measure, equal blocks once.
+    stages_measured
+        Stage keys that were measured.
+    rounds
+        How many times the blocks were solved.
+    complete
+        False if the budget ended the search early: the schedule is then the best of the
+        stages that were measured.
+    lower_bound
+        Seconds that no schedule can beat if the optimistic costs are lower bounds.
+    blocks, blocks_searched
+        How many there are, and how many of these differ.
+    left_out
+        Why programs were not tried that cannot be built, a sentence each.
+    """
+
+    seconds: float
+    states: int
+    transitions: int
+    candidates: int
+    stages_measured: int
+    rounds: int
+    complete: bool
+    lower_bound: float
+    blocks: int
+    blocks_searched: int
+    left_out: tuple[str, ...] = ()
+
+
+def lazy_search(
+    graph: OpGraph,
+    blocks: Sequence[int],
+    optimistic: CostModel,
+    measure: Measure,
+    stage_key: StageKey,
+    policy: str,
+    pruning: Pruning,
+    mergeable: Mergeable,
+    *,
+    budget: Budget = Budget(),
+    progress: Steps | None = None,
+    device: str = "",
+    memory_budget: int | None = None,
+) -> tuple[Schedule, LazyStatistics]:
+    """Find the fastest schedule by measuring few stages.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    blocks
+        Bit sets of units, in the order of execution; equal blocks are searched once.
+    optimistic
+        Seconds of a stage that was not measured; the result is the full search's if these
+        are lower bounds.
+    measure
+        True seconds of a stage.
+    stage_key
+        Equal for stages that need one measurement only.
+    policy, pruning, mergeable
+        As in :func:`tvm_ios.ios.network.search_graph`.
+    budget
+        When to stop measuring.
+    progress
+        Called after every measurement with the stages measured, and those known to be waiting.
+    device
+        Written into the schedule.
+    memory_budget
+        As in :func:`tvm_ios.ios.network.search_graph`.
+
+    Raises
+    ------
+    SearchError
+        If the policy is unknown, the blocks do not fit, or a unit cannot run on its own.
+    MemoryBudgetError
+        If no schedule fits into the memory budget.
+    """
+    begin = time.perf_counter()
+    strategies = strategies_of(policy)
+    parts = cut_into_blocks(graph, blocks)
+    keys: list[str] = []
+    originals: dict[str, Block] = {}
+    all_spaces: dict[tuple[int, ...], EndingSpace] = {}
+    spaces: dict[str, EndingSpace] = {}
+    for block, (around, left) in zip(
+        parts, budgeted_blocks(graph, parts, memory_budget), strict=True
+    ):
+        key = block_key(graph, block) + (f"{around.key} {left}" if around is not None else "")
+        keys.append(key)
+        if key in originals:
+            continue
+        originals[key] = block
+        if block.predecessors not in all_spaces:
+            all_spaces[block.predecessors] = enumerate_endings(block.predecessors, pruning)
+        spaces[key] = all_spaces[block.predecessors]
+        if around is not None and left is not None:
+            spaces[key] = within_budget(spaces[key], around.needs(spaces[key]), left)
+    costs = {
+        key: KnownCosts.of(graph, block, spaces[key], optimistic, strategies, mergeable, stage_key)
+        for key, block in originals.items()
+    }
+
+    measuring = _Measuring(measure, budget, begin, progress)
+    for known in costs.values():
+        measuring.settle(known, known.single_units(), always=True)
+    if budget.everything:
+        for known in costs.values():
+            measuring.settle(known, known.unknown())
+
+    rounds = 0
+    # A block with much to gain and many twins first: the budget may end the search.
+    pending = sorted(costs, key=lambda key: -costs[key].possible_gain() * keys.count(key))
+    pending = [key for key in pending if not costs[key].is_settled(budget.gap)]
+    while pending:
+        rounds += 1
+        settled = 0
+        for key in pending:
+            settled += measuring.settle(costs[key], costs[key].unknown_of_optimum())
+        if not settled:
+            break
+        pending = [key for key in pending if not costs[key].is_settled(budget.gap)]
+
+    stages: list[Stage] = []
+    latencies: list[float] = []
+    for key, block in zip(keys, parts, strict=True):
+        best = costs[key].best_known()
+        twin = dict(zip(originals[key].units, block.units, strict=True))
+        stages += [renumbered(originals[key].stage(stage), twin) for stage in best.stages]
+        latencies += best.latencies
+    schedule = schedule_of_blocks(
+        graph, stages, latencies, policy, device, keep_order=memory_budget is not None
+    )
+    return schedule, LazyStatistics(
+        seconds=time.perf_counter() - begin,
+        states=sum(len(known.space.states) for known in costs.values()),
+        transitions=sum(known.space.transitions for known in costs.values()),
+        candidates=sum(known.candidates for known in costs.values()),
+        stages_measured=len(measuring.seconds),
+        rounds=rounds,
+        complete=all(not known.unknown_of_optimum() for known in costs.values()),
+        lower_bound=sum(costs[key].lower_bound() for key in keys),
+        blocks=len(parts),
+        blocks_searched=len(costs),
+    )
+
+
+class _Measuring:
+    """Measures each stage key once, as long as the budget lasts."""
+
+    def __init__(
+        self,
+        measure: Measure,
+        budget: Budget,
+        begin: float,
+        progress: Steps | None,
+    ) -> None:
+        self.seconds: dict[str, float] = {}
+        self._measure = measure
+        self._budget = budget
+        self._begin = begin
+        self._progress = progress
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the budget is spent."""
+        most, limit = self._budget.max_measurements, self._budget.time_limit
+        if most is not None and len(self.seconds) >= most:
+            return True
+        return limit is not None and time.perf_counter() - self._begin >= limit
+
+    def settle(self, known: KnownCosts, which: Sequence[int], *, always: bool = False) -> int:
+        """Put true costs in place of optimistic ones; gives how many the budget allowed."""
+        settled = 0
+        for done, candidate in enumerate(which):
+            if not known.is_unknown(candidate):
+                continue
+            key = known.key(candidate)
+            if key not in self.seconds:
+                if self.exhausted and not always:
+                    continue
+                self.seconds[key] = self._measure(known.stage(candidate))
+                if self._progress is not None:
+                    self._progress(len(self.seconds), len(which) - done - 1)
+            known.set_measured(key, self.seconds[key])
+            settled += 1
+        return settled

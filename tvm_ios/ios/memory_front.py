@@ -1,0 +1,126 @@
+"""Latency against memory: the schedules of which none is both faster and smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.costs.model import CostModel
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.block import block_key, cut_into_blocks
+from tvm_ios.ios.dynamic_program import Solution
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.network import renumbered
+from tvm_ios.ios.priced_block import PricedBlock
+from tvm_ios.ios.stage_memory import MemoryBudgetError, blocks_memory, stages_peak
+from tvm_ios.ios.strategies import Mergeable, strategies_of
+from tvm_ios.progress import Steps
+from tvm_ios.schedule.schedule import Schedule, Stage
+
+#: Sums of the same latencies differ by as much with their order.
+_TIE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A schedule, and the most bytes that one of its stages needs."""
+
+    schedule: Schedule
+    peak: int
+
+
+def pareto_front(
+    graph: OpGraph,
+    blocks: Sequence[int],
+    cost: CostModel,
+    policy: str,
+    pruning: Pruning,
+    mergeable: Mergeable,
+    *,
+    progress: Steps | None = None,
+    device: str = "",
+) -> tuple[FrontPoint, ...]:
+    """All trades of latency for memory, the fastest schedule first.
+
+    The fastest schedule is found, then the fastest that needs less memory than that one, and so
+    on until nothing is left. Each is the fastest of all schedules of the search that need as
+    little as it does; what a stage needs is counted as in :mod:`tvm_ios.ios.stage_memory`.
+    Stages are priced once.
+
+    Parameters
+    ----------
+    graph, blocks, cost, policy, pruning, mergeable, device
+        As in :func:`tvm_ios.ios.network.search_graph`.
+    progress
+        Called after every block that was priced.
+
+    Raises
+    ------
+    SearchError
+        As :func:`tvm_ios.ios.network.search_graph`.
+    """
+    strategies = strategies_of(policy)
+    parts = cut_into_blocks(graph, blocks)
+    memory = blocks_memory(graph, parts)
+    priced: dict[str, PricedBlock] = {}
+    keys: list[str] = []
+    for done, (block, around) in enumerate(zip(parts, memory, strict=True), start=1):
+        keys.append(block_key(graph, block) + around.key)
+        if keys[-1] not in priced:
+            priced[keys[-1]] = PricedBlock.of(
+                graph, block, cost, strategies, pruning, mergeable, around
+            )
+        if progress is not None:
+            progress(done, len(parts))
+
+    solved: dict[tuple[str, int], Solution] = {}
+
+    def solution(key: str, left: int) -> Solution:
+        # More than every stage needs is no limit.
+        left = min(left, priced[key].most)
+        if (key, left) not in solved:
+            solved[key, left] = priced[key].solve(left)
+        return solved[key, left]
+
+    def schedule(budget: int) -> Schedule:
+        stages: list[Stage] = []
+        latencies: list[float] = []
+        for key, block, around in zip(keys, parts, memory, strict=True):
+            found = solution(key, budget - around.outside)
+            twin = dict(zip(priced[key].block.units, block.units, strict=True))
+            stages += [renumbered(stage, twin) for stage in found.stages]
+            latencies += found.latencies
+        return Schedule(
+            graph.fingerprint, tuple(stages), policy, device, graph.batch, tuple(latencies)
+        )
+
+    return descend(graph, schedule, sum(tensor.nbytes for tensor in graph.tensors))
+
+
+def descend(
+    graph: OpGraph, schedule: Callable[[int], Schedule], budget: int
+) -> tuple[FrontPoint, ...]:
+    """The front, from a search that finds the fastest schedule within a budget.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    schedule
+        The search; :class:`MemoryBudgetError` if nothing fits.
+    budget
+        Bytes to begin with.
+    """
+    points: list[FrontPoint] = []
+    while True:
+        try:
+            made = schedule(budget)
+        except MemoryBudgetError:
+            if not points:
+                raise
+            return tuple(points)
+        if points and made.latency <= points[-1].schedule.latency * (1 + _TIE):
+            # As fast, and smaller.
+            points.pop()
+        points.append(FrontPoint(made, stages_peak(graph, made.stages)))
+        budget = points[-1].peak - 1

@@ -1,0 +1,128 @@
+"""Search a whole network, block by block; equal blocks once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm_ios.costs.model import CostModel
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.block import Block, block_key, cut_into_blocks
+from tvm_ios.ios.dynamic_program import Solution
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.priced_block import PricedBlock
+from tvm_ios.ios.stage_memory import budgeted_blocks
+from tvm_ios.ios.strategies import Mergeable, strategies_of
+from tvm_ios.progress import Steps
+from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.stage_order import schedule_of_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStatistics:
+    """What a search took.
+
+    Attributes
+    ----------
+    seconds
+        Wall time.
+    states, transitions, endings
+        Sums over the blocks that were searched.
+    blocks, blocks_searched
+        How many there are, and how many of these differ.
+    """
+
+    seconds: float
+    states: int
+    transitions: int
+    endings: int
+    blocks: int
+    blocks_searched: int
+
+
+def search_graph(
+    graph: OpGraph,
+    blocks: Sequence[int],
+    cost: CostModel,
+    policy: str,
+    pruning: Pruning,
+    mergeable: Mergeable,
+    *,
+    reuse: bool = True,
+    progress: Steps | None = None,
+    device: str = "",
+    memory_budget: int | None = None,
+) -> tuple[Schedule, SearchStatistics]:
+    """Find the fastest schedule of a graph of units under a policy of IOS.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    blocks
+        Bit sets of units, in the order of execution.
+    cost
+        Seconds of a stage.
+    policy
+        One of :data:`tvm_ios.ios.strategies.POLICIES`. What is co-scheduled has no placement yet:
+        see :func:`tvm_ios.rammer.wavefront.with_placements`.
+    pruning
+        Limits on groups.
+    mergeable
+        Tells which units can become one operator.
+    reuse
+        Search equal blocks once.
+    progress
+        Called after every block.
+    device
+        Written into the schedule.
+    memory_budget
+        Bytes that the tensors between units may take at any time, as
+        :mod:`tvm_ios.ios.stage_memory` counts them; None for no limit.
+
+    Raises
+    ------
+    SearchError
+        If the policy is unknown, the blocks do not fit, or a block has no finite schedule.
+    MemoryBudgetError
+        If no schedule fits into the memory budget.
+    """
+    begin = time.perf_counter()
+    strategies = strategies_of(policy)
+    found: dict[str, tuple[Block, Solution]] = {}
+    stages: list[Stage] = []
+    latencies: list[float] = []
+    searched: list[Solution] = []
+    parts = cut_into_blocks(graph, blocks)
+    memory = budgeted_blocks(graph, parts, memory_budget)
+    for done, (block, (around, left)) in enumerate(zip(parts, memory, strict=True)):
+        key = block_key(graph, block) if reuse else str(done)
+        if around is not None:
+            key += f"{around.key} {left}"
+        if key not in found:
+            priced = PricedBlock.of(graph, block, cost, strategies, pruning, mergeable, around)
+            found[key] = block, priced.solve(left)
+            searched.append(found[key][1])
+        original, solution = found[key]
+        twin = dict(zip(original.units, block.units, strict=True))
+        stages += [renumbered(stage, twin) for stage in solution.stages]
+        latencies += solution.latencies
+        if progress is not None:
+            progress(done + 1, len(parts))
+    schedule = schedule_of_blocks(
+        graph, stages, latencies, policy, device, keep_order=memory_budget is not None
+    )
+    return schedule, SearchStatistics(
+        seconds=time.perf_counter() - begin,
+        states=sum(s.states for s in searched),
+        transitions=sum(s.transitions for s in searched),
+        endings=sum(s.endings for s in searched),
+        blocks=len(parts),
+        blocks_searched=len(searched),
+    )
+
+
+def renumbered(stage: Stage, numbers: dict[int, int]) -> Stage:
+    """A stage of one block as the stage of an equal block."""
+    return Stage(stage.strategy, tuple(tuple(numbers[u] for u in g) for g in stage.groups))

@@ -1,0 +1,86 @@
+"""A block whose stages have all been priced, which is then solved for any memory budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tvm_ios.costs.model import CostModel
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.block import Block
+from tvm_ios.ios.dynamic_program import STRATEGIES, Seconds, Solution, solve_space
+from tvm_ios.ios.endings import EndingSpace, Integers, Pruning, enumerate_endings
+from tvm_ios.ios.stage_memory import BlockMemory, within_budget
+from tvm_ios.ios.strategies import Mergeable, candidate_stages, generate_stage
+from tvm_ios.schedule.schedule import Strategy
+
+
+@dataclass(frozen=True)
+class PricedBlock:
+    """A block, its search space, and what the stages cost.
+
+    Attributes
+    ----------
+    block
+        Some units of a graph.
+    space
+        Its states and endings.
+    latency, strategies
+        For each distinct ending, as in :func:`tvm_ios.ios.dynamic_program.solve_space`.
+    needs
+        For each transition bytes, or None where no memory is counted.
+    """
+
+    block: Block
+    space: EndingSpace
+    latency: Seconds
+    strategies: Integers
+    needs: Integers | None
+
+    @staticmethod
+    def of(
+        graph: OpGraph,
+        block: Block,
+        cost: CostModel,
+        strategies: frozenset[Strategy],
+        pruning: Pruning,
+        mergeable: Mergeable,
+        memory: BlockMemory | None = None,
+    ) -> PricedBlock:
+        """Ask a cost model for every distinct ending once.
+
+        Raises
+        ------
+        SearchError
+            If the block is too large.
+        """
+        space = enumerate_endings(block.predecessors, pruning)
+        latency = np.empty(len(space.endings))
+        chosen = np.zeros(len(space.endings), np.int64)
+        for ending, groups in enumerate(space.groups):
+            stages = candidate_stages(graph, block.groups(groups), strategies, mergeable)
+            latency[ending], strategy = generate_stage(graph, cost, stages)
+            chosen[ending] = STRATEGIES.index(strategy)
+        needs = None if memory is None else memory.needs(space)
+        return PricedBlock(block, space, latency, chosen, needs)
+
+    @property
+    def most(self) -> int:
+        """Bytes that no stage needs more than; 0 where no memory is counted."""
+        return 0 if self.needs is None else int(self.needs.max(initial=0))
+
+    def solve(self, budget: int | None = None) -> Solution:
+        """The fastest stages, with the graph's unit numbers; none needs more than a budget.
+
+        Raises
+        ------
+        SearchError
+            If the block has no finite schedule, or none that fits.
+        """
+        space = self.space
+        if budget is not None and self.needs is not None:
+            space = within_budget(space, self.needs, budget)
+        solution = solve_space(space, self.latency, self.strategies)
+        stages = tuple(self.block.stage(stage) for stage in solution.stages)
+        return replace(solution, stages=stages)

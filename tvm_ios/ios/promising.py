@@ -1,0 +1,109 @@
+"""Which co-scheduled stages are worth compiling before anything was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.devices.device import Device
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.ios.block import Block, block_key, cut_into_blocks
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.network import renumbered
+from tvm_ios.ios.priced_block import PricedBlock
+from tvm_ios.ios.strategies import candidate_stages
+from tvm_ios.schedule.schedule import Stage, Strategy
+
+_STRATEGIES = frozenset({Strategy.CONCURRENT, Strategy.CO_SCHEDULE})
+
+
+@dataclass(frozen=True, slots=True)
+class PromisingStage:
+    """A co-scheduled stage, with the graph's unit numbers.
+
+    Attributes
+    ----------
+    twins
+        The stage, first, and where it is in equal blocks.
+    gain
+        Seconds that it is estimated to save over the same groups side by side, in all twins.
+    """
+
+    twins: tuple[Stage, ...]
+    gain: float
+
+
+def promising_stages(
+    graph: OpGraph, blocks: Sequence[int], device: Device, pruning: Pruning
+) -> tuple[PromisingStage, ...]:
+    """Co-scheduled stages that a device's figures say are no slower than what else there is.
+
+    First those of the fastest schedules of the blocks, then the others; in both the greatest gain
+    first.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    blocks
+        Bit sets of units, in the order of execution.
+    device
+        A GPU.
+    pruning
+        Limits of the search.
+    """
+    cost = _OneLaunch(device)
+    first: list[PromisingStage] = []
+    others: list[PromisingStage] = []
+    twins: dict[str, list[Block]] = {}
+    for block in cut_into_blocks(graph, blocks):
+        twins.setdefault(block_key(graph, block), []).append(block)
+    for same in twins.values():
+        block = same[0]
+        priced = PricedBlock.of(graph, block, cost, _STRATEGIES, pruning, _never)
+        optimum = set(priced.solve().stages)
+        for groups in priced.space.groups:
+            stages = candidate_stages(graph, block.groups(groups), _STRATEGIES, _never)
+            if stages[-1].strategy is not Strategy.CO_SCHEDULE:
+                continue
+            side_by_side, together = (cost.stage_latency(graph, stage) for stage in stages)
+            if together <= side_by_side:
+                places = (dict(zip(block.units, twin.units, strict=True)) for twin in same)
+                found = PromisingStage(
+                    tuple(renumbered(stages[-1], place) for place in places),
+                    (side_by_side - together) * len(same),
+                )
+                (first if stages[-1] in optimum else others).append(found)
+    return (*_greatest(first), *_greatest(others))
+
+
+def _greatest(stages: Iterable[PromisingStage]) -> list[PromisingStage]:
+    return sorted(stages, key=lambda stage: -stage.gain)
+
+
+class _OneLaunch:
+    """The analytic cost, and for co-scheduled units that of one kernel: a single launch."""
+
+    def __init__(self, device: Device) -> None:
+        self.name = device.name
+        self._device = device
+        self._analytic = AnalyticCost(device)
+
+    def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
+        """The critical path of units without their launches, at least all work divided evenly."""
+        if stage.strategy is not Strategy.CO_SCHEDULE:
+            return self._analytic.stage_latency(graph, stage)
+        device = self._device
+        work, ends = 0.0, dict[int, float]()
+        for unit in stage.units:
+            work += self._analytic.rkernels(graph, unit)[0].work / device.processors
+            alone = self._analytic.unit_latency(graph, unit) - device.launch_overhead
+            before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
+            ends[unit] = max(before, default=0.0) + alone
+        return max(work, *ends.values()) + device.launch_overhead + device.stage_overhead
+
+
+def _never(graph: OpGraph, units: Sequence[int]) -> bool:
+    """Nothing is merged here."""
+    return False

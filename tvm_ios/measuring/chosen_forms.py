@@ -1,0 +1,89 @@
+"""The code of units: compiled, and of several forms the one that takes the least time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tvm_ios.measuring.device import UnsupportedError
+from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.progress import Progress
+from tvm_ios.schedule.schedule import Schedule, Strategy
+
+#: Seconds of one unit, or of several merged ones, in one of its forms.
+Seconds = Callable[[tuple[int, ...], CompiledUnit], float]
+
+
+class ChosenForms:
+    """What stages run of units and of merged ones, compiled when it is asked for.
+
+    Parameters
+    ----------
+    units
+        Of which graph, and what makes their code.
+    seconds
+        Times a form; raises :class:`UnsupportedError` if a library does not compute it.
+    """
+
+    def __init__(self, units: MeasuredUnits, seconds: Seconds) -> None:
+        self._source, self._kernels = units.source, units.kernels
+        self._seconds = seconds
+        self._fastest: dict[tuple[int, ...], CompiledUnit] = {}
+        self._generated: dict[tuple[int, ...], CompiledUnit] = {}
+        #: Units that a kernel library does not compute: how many, by the reason.
+        self.unsupported: dict[str, int] = {}
+
+    def __call__(self, units: tuple[int, ...]) -> CompiledUnit:
+        """The code of one unit, or of several merged ones."""
+        if units not in self._fastest:
+            self.compile([units])
+        return self._fastest[units]
+
+    def generated(self, units: tuple[int, ...]) -> CompiledUnit:
+        """The code of one unit, or of several merged ones, that calls no kernel library."""
+        self(units)
+        return self._generated[units]
+
+    def with_libraries(self, schedule: Schedule) -> Schedule:
+        """A schedule that names the kernel library of each unit for which that is the fastest."""
+        pieces: list[tuple[int, ...]] = []
+        for stage in schedule.stages:
+            if stage.strategy is Strategy.CONCURRENT:
+                pieces += [(unit,) for unit in stage.units]
+            elif stage.strategy is Strategy.MERGE:
+                pieces.append(tuple(sorted(stage.units)))
+        libraries = {units: self(units).library for units in pieces}
+        called = {u: library for units, library in libraries.items() if library for u in units}
+        return replace(schedule, kernels={**schedule.kernels, **called}) if called else schedule
+
+    def share(self, other: ChosenForms) -> None:
+        """Have what another one has compiled, and will."""
+        self._fastest, self._generated = other._fastest, other._generated
+
+    def compile(self, wanted: Sequence[tuple[int, ...]], progress: Progress | None = None) -> None:
+        """Compile units and merged units in parallel, and time those of several forms."""
+        sources = {str(i): self._source(units) for i, units in enumerate(wanted)}
+
+        def report(done: int, total: int) -> None:
+            if progress is not None:
+                progress("compiling kernels", done, total)
+
+        made = self._kernels.compile_forms(sources, report)
+        for i, units in enumerate(wanted):
+            forms = made[str(i)]
+            own = [form for form in forms if not form.library]
+            self._fastest[units] = self._generated[units] = own[0]
+            if len(forms) > 1:
+                seconds = {form.key: self._time(units, form) for form in forms}
+                self._fastest[units] = min(forms, key=lambda form: seconds[form.key])
+                self._generated[units] = min(own, key=lambda form: seconds[form.key])
+                self._kernels.keep(forms, self._generated[units])
+
+    def _time(self, units: tuple[int, ...], form: CompiledUnit) -> float:
+        try:
+            return self._seconds(units, form)
+        except UnsupportedError as error:
+            self.unsupported[str(error)] = self.unsupported.get(str(error), 0) + 1
+            return math.inf

@@ -1,0 +1,89 @@
+"""What differs between devices when programs are timed; the rest of a measured search is equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.program.program import Program
+from tvm_ios.progress import Steps
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+
+#: Gives what a symbol of a program's kernels is.
+Function = Callable[[str], Any]
+NO_CONSTANTS: Mapping[str, Array] = MappingProxyType({})
+
+
+class UnfusedError(UserError):
+    """A stage that cannot be one kernel here, with one sentence that says why."""
+
+
+class UnsupportedError(UserError):
+    """What a kernel library does not compute here, with one sentence that says why."""
+
+
+class Device(Protocol):
+    """Where programs run, and how long they take there."""
+
+    @property
+    def name(self) -> str:
+        """What schedules and logs are made for."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """Threads, or streams."""
+        ...
+
+    @property
+    def splits(self) -> bool:
+        """Whether a kernel's tiles can be spread over several lanes.
+
+        If not, a unit takes the same time on any number of lanes.
+        """
+        ...
+
+    def time_program(
+        self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
+    ) -> list[float]:
+        """Samples, in seconds, of a program on random data, but for constants that are given."""
+        ...
+
+    def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
+        """For each launch of a program of one lane samples of the seconds of one of its tiles."""
+        ...
+
+
+class Kernels(Protocol):
+    """The machine code of units: a compiler, or what one has left."""
+
+    @property
+    def fuser(self) -> StageFuser | None:
+        """What makes one kernel of a co-scheduled stage, on a GPU; elsewhere lanes share it."""
+        ...
+
+    def compile_forms(
+        self, units: Mapping[str, Any], progress: Steps | None = None
+    ) -> dict[str, tuple[CompiledUnit, ...]]:
+        """For each unit its different forms; the default comes last."""
+        ...
+
+    def compile_rkernels(
+        self, units: Mapping[str, Any], progress: Steps | None = None
+    ) -> dict[str, dict[str, CompiledUnit]]:
+        """For each unit its forms by the names of the rKernels."""
+        ...
+
+    def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
+        """Use one of the forms of a unit from now on."""
+        ...
+
+    def function(self, symbol: str) -> Any:
+        """What a symbol of the code is."""
+        ...

@@ -1,0 +1,131 @@
+"""Profiles of rKernels: how long one rTask of each phase takes on one execution unit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+
+from tvm_ios.costs.log import MeasurementLog, quietest
+from tvm_ios.measuring.chosen_forms import ChosenForms, Seconds
+from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.program.lower import lower_stages
+from tvm_ios.program.program import UnitCode
+from tvm_ios.progress import Progress
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage, Strategy
+
+
+class ProfiledRKernels:
+    """The ways to compute each unit, compiled and profiled when they are asked for.
+
+    Parameters
+    ----------
+    units
+        Of which graph, and where they are timed.
+    chosen
+        The form of each unit that stages use.
+    seconds
+        Of a unit alone on all execution units.
+    """
+
+    def __init__(self, units: MeasuredUnits, chosen: ChosenForms, seconds: Seconds) -> None:
+        self._units, self._chosen, self._seconds = units, chosen, seconds
+        #: For each unit key the forms by the names of the rKernels.
+        self._forms: dict[str, dict[str, CompiledUnit]] = {}
+        self._profiled: dict[str, tuple[RKernel, ...]] = {}
+
+    def __call__(self, unit: int) -> tuple[RKernel, ...]:
+        """The ways to compute a unit, from the log or measured now.
+
+        The first is the one that stages use unless a schedule says otherwise. Whoever wants those
+        of all units calls :meth:`measure` first, which compiles them in parallel.
+        """
+        key = self._key(unit)
+        if key not in self._profiled:
+            if key not in self._forms:
+                self._compile((unit,))
+            forms = self._forms[key]
+            usual = self._chosen.generated((unit,)).key
+            names = sorted(forms, key=lambda name: forms[name].key != usual)
+            self._profiled[key] = tuple(self._rkernel(unit, n, forms[n]) for n in names)
+        return self._profiled[key]
+
+    def measure(self, progress: Progress | None = None) -> None:
+        """Compile and profile every rKernel of every distinct unit."""
+        distinct = {self._key(unit): unit for unit in range(len(self._units.graph))}.values()
+        self._compile(tuple(distinct), progress)
+        for done, unit in enumerate(distinct):
+            if progress is not None:
+                progress("profiling rKernels", done, len(distinct))
+            self(unit)
+        if progress is not None:
+            progress("profiling rKernels", len(distinct), len(distinct))
+
+    def form(self, unit: int, name: str) -> CompiledUnit:
+        """One of a unit's rKernels."""
+        return self._forms[self._key(unit)][name]
+
+    def code(self, unit: int, name: str) -> UnitCode:
+        """The code of one of a unit's rKernels."""
+        return self.form(unit, name).code
+
+    def share(self, other: ProfiledRKernels) -> None:
+        """Have what another one has compiled, and will, but not its profiles."""
+        self._forms = other._forms
+
+    def _key(self, unit: int) -> str:
+        return self._chosen((unit,)).key
+
+    def _compile(self, units: Sequence[int], progress: Progress | None = None) -> None:
+        sources = {str(unit): self._units.source((unit,)) for unit in units}
+
+        def report(done: int, total: int) -> None:
+            if progress is not None:
+                progress("compiling rKernels", done, total)
+
+        made = self._units.kernels.compile_rkernels(sources, report)
+        self._forms |= {self._key(unit): made[str(unit)] for unit in units}
+
+    def _rkernel(self, unit: int, name: str, form: CompiledUnit) -> RKernel:
+        about = self._units
+        label = f"unit {about.graph.operators[unit].name}, rKernel {name}"
+
+        def profile() -> list[list[float]]:
+            stage = Stage(Strategy.CONCURRENT, ((unit,),))
+            code = {unit: form.code}
+            program = lower_stages(about.graph, (stage,), code, lanes=1, parts=about.parts)
+            return about.device.profile_phases(program, about.kernels.function)
+
+        seconds = _task_seconds(form, about.log, label, profile)
+        if about.kernels.fuser is not None:
+            return about.kernels.fuser.rkernel(name, form.code, seconds)
+        return RKernel(
+            name=name,
+            tasks=tuple(call.tiles for call in form.code.calls),
+            task_seconds=seconds,
+            seconds=self._seconds((unit,), form),
+        )
+
+
+def _task_seconds(
+    form: CompiledUnit,
+    log: MeasurementLog,
+    label: str,
+    profile: Callable[[], list[list[float]]],
+) -> tuple[float, ...]:
+    """Seconds of a task of each phase, from the log or profiled now.
+
+    Equal code of any unit is profiled once.
+    """
+    keys = [_phase_key(form.key, phase) for phase in range(len(form.code.calls))]
+    if any(map(log.wants, keys)):
+        for phase, (key, samples) in enumerate(zip(keys, profile(), strict=True)):
+            log.append(key, samples, f"{label}, task of phase {phase}")
+    return tuple(quietest(log.measurements[key]) for key in keys)
+
+
+def _phase_key(key: str, phase: int) -> str:
+    text = json.dumps(["task", key, phase, "1 lane, warm"])
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""The order with the least peak memory, and its proof."""

@@ -1,0 +1,155 @@
+"""What must run before what if memory is to stay within a threshold.
+
+"Destructive improvement" of a lower bound: suppose that an order within a threshold exists, and
+draw conclusions until they contradict each other (Klein and Scholl, "Computing lower bounds by
+destructive improvement", EJOR 112, 1999). There the conclusions come from the dates of jobs; here
+they come from minimum cuts.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple, Self
+
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.memory.exact.minimum_cut import LiveCuts
+from tvm_ios.memory.fused_graph import FusedGraph, fused
+
+
+class _Witness(NamedTuple):
+    """A state in which a node may be run, and its live bytes."""
+
+    state: int
+    live: int
+
+
+class ForcedOrder:
+    """Relations between nodes that hold in every order within a threshold.
+
+    When node i runs, some set S of nodes has been executed: its ancestors and none of its
+    descendants. The live bytes of S and what i needs beside them must fit. If they fit for no S
+    that holds j, then i runs before j; if for none without j, then after it. Each such relation
+    makes fewer sets possible for other nodes. A set that is known to fit answers for all nodes
+    inside and outside of it, so that few minimum cuts decide about many pairs.
+
+    Parameters
+    ----------
+    graph
+        Of nodes.
+    """
+
+    def __init__(self, graph: FusedGraph) -> None:
+        self.graph = graph
+        #: Of each node what it adds at least while it runs: when all else has been executed.
+        self._rise = [graph.step(graph.all_nodes & ~(1 << n), n)[1] for n in range(len(graph))]
+        self._ancestors, self._descendants = list(graph.ancestors), list(graph.descendants)
+        self._relations: list[tuple[int, int]] = []
+        self._witnesses: list[list[_Witness]] = [[] for _ in range(len(graph))]
+
+    def copy(self) -> Self:
+        """Relations that may be added to without changing these."""
+        new = self.__class__.__new__(self.__class__)
+        new.graph, new._rise = self.graph, self._rise
+        new._ancestors, new._descendants = [*self._ancestors], [*self._descendants]
+        new._relations = [*self._relations]
+        new._witnesses = [[*known] for known in self._witnesses]
+        return new
+
+    def within(self, threshold: int, until: float) -> bool:
+        """Find relations.
+
+        Parameters
+        ----------
+        threshold
+            Bytes that no footprint exceeds; not above that of an earlier call.
+        until
+            When to stop at the latest, by :func:`time.perf_counter`: fewer relations are found.
+
+        Returns
+        -------
+        bool
+            False if no order is within the threshold.
+        """
+        cuts = LiveCuts(self.graph, 0, self.graph.all_nodes)
+        for before, node in self._relations:
+            cuts.require(before, node)
+        everyone = range(len(self.graph))
+        if not all(self._can_run(cuts, node, threshold) for node in everyone):
+            return False
+        known = -1
+        while known < len(self._relations):
+            known = len(self._relations)
+            for node in everyone:
+                if time.perf_counter() > until:
+                    return True
+                if not self._can_run(cuts, node, threshold):
+                    return False
+                self._relate(cuts, node, threshold)
+        return True
+
+    def apply(self) -> FusedGraph:
+        """The graph whose nodes wait for each other as the relations say."""
+        graph = self.graph
+        waits = list(graph.waits) or [0] * len(graph.problem)
+        for before, node in self._relations:
+            waits[graph.sequences[node][0]] |= 1 << graph.sequences[before][-1]
+        return fused(graph.problem, graph.sequences, tuple(waits))
+
+    def _can_run(self, cuts: LiveCuts, node: int, threshold: int) -> bool:
+        """Whether some set of executed nodes leaves room for a node."""
+        limit = threshold - self._rise[node]
+        self._witnesses[node] = [
+            known
+            for known in self._witnesses[node]
+            if known.live <= limit and self._is_state(known.state, node)
+        ]
+        return bool(self._witnesses[node]) or self._look(cuts, node, limit, largest=True)
+
+    def _is_state(self, state: int, node: int) -> bool:
+        """Whether a set that was one before still is one right before a node."""
+        if state & (self._descendants[node] | 1 << node) or self._ancestors[node] & ~state:
+            return False
+        return all(state >> before & 1 or not state >> n & 1 for before, n in self._relations)
+
+    def _relate(self, cuts: LiveCuts, node: int, threshold: int) -> None:
+        """Ask of every parallel node whether it can be executed before, and after."""
+        limit = threshold - self._rise[node]
+        asked = self.graph.all_nodes & ~(1 << node)
+        for other in bits(asked):
+            parallel = not (self._ancestors[node] | self._descendants[node]) >> other & 1
+            if parallel and not self._look(cuts, node, limit, inside=1 << other, largest=True):
+                self._add(cuts, node, other)
+                parallel = False
+            if parallel and not self._look(cuts, node, limit, outside=1 << other, largest=False):
+                self._add(cuts, other, node)
+
+    def _look(
+        self,
+        cuts: LiveCuts,
+        node: int,
+        limit: int,
+        *,
+        inside: int = 0,
+        outside: int = 0,
+        largest: bool,
+    ) -> bool:
+        """Whether a set that holds some nodes and does not hold others leaves room for a node."""
+        for state, _ in self._witnesses[node]:
+            if not inside & ~state and not outside & state and (inside or outside):
+                return True
+        inside, outside = inside | self._ancestors[node], outside | 1 << node
+        found = cuts.fewest(inside, outside, largest=largest)
+        live = self.graph.live(found)
+        if live <= limit:
+            self._witnesses[node].append(_Witness(found, live))
+        return live <= limit
+
+    def _add(self, cuts: LiveCuts, before: int, node: int) -> None:
+        cuts.require(before, node)
+        self._relations.append((before, node))
+        above = self._ancestors[before] | 1 << before
+        below = self._descendants[node] | 1 << node
+        for n in bits(below):
+            self._ancestors[n] |= above
+        for n in bits(above):
+            self._descendants[n] |= below

@@ -1,0 +1,94 @@
+"""Fusion that keeps the least peak: what may as well run one right after another becomes one node.
+
+The rules of "Memory-aware Scheduling for Complex Wired Networks" (Theorems IV.1 and IV.2), with
+conditions under which they hold for nodes with scratch, shared inputs and several results.
+As worded there they can lose the optimum; ``tests/memory/test_published_rules.py`` shows where.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.memory.exact.isolated import isolated_sequences
+from tvm_ios.memory.fused_graph import FusedGraph, fused, unfused
+from tvm_ios.memory.problem import MemoryProblem
+
+#: Nodes of an isolated sub-graph, the M of Algorithm 1.
+MOST_NODES = 24
+
+
+def fuse(problem: MemoryProblem, until: float, most: int = MOST_NODES) -> FusedGraph:
+    """Fuse to a fixed point (Algorithm 1).
+
+    Parameters
+    ----------
+    problem
+        Its least peak stays the same.
+    until
+        When to stop at the latest, by :func:`time.perf_counter`.
+    most
+        How many nodes an isolated sub-graph may have.
+    """
+    return fuse_further(unfused(problem), until, most)
+
+
+def fuse_further(graph: FusedGraph, until: float, most: int = MOST_NODES) -> FusedGraph:
+    """The same for nodes that are sequences already."""
+    size = len(graph) + 1
+    while len(graph) < size and time.perf_counter() < until:
+        size = len(graph)
+        graph = fuse_neighbours(graph)
+        if len(graph) == size:
+            graph = _with(graph, isolated_sequences(graph, most, until))
+    return graph
+
+
+def fuse_neighbours(graph: FusedGraph) -> FusedGraph:
+    """Fuse pairs of nodes, each node with one other at most.
+
+    - Node a moves *later*, right before b, if b is its only successor, a adds to the live bytes
+      (or nothing) and does not need more while it runs than b does.
+    - Node b moves *earlier*, right after a, if its other predecessors are ancestors of a, it does
+      not add to the live bytes and does not need more than a does.
+
+    The first must hold when everything else has been executed, the second when nothing has: then
+    it holds always.
+    """
+    return _with(graph, (graph.sequences[a] + graph.sequences[b] for a, b in _pairs(graph)))
+
+
+def _pairs(graph: FusedGraph) -> Iterator[tuple[int, int]]:
+    """Pairs of nodes that may be fused; no node is in two."""
+    taken = 0
+    for b in range(len(graph)):
+        for a in bits(graph.predecessors[b] & ~taken):
+            if taken >> b & 1:
+                break
+            if _delays(graph, a, b) or _advances(graph, a, b):
+                taken |= 1 << a | 1 << b
+                yield a, b
+
+
+def _delays(graph: FusedGraph, a: int, b: int) -> bool:
+    if graph.successors[a] != 1 << b:
+        return False
+    change, rise = graph.step(graph.all_nodes, a)
+    return change >= 0 and rise <= change + graph.step(graph.all_nodes, b)[1]
+
+
+def _advances(graph: FusedGraph, a: int, b: int) -> bool:
+    if graph.predecessors[b] & ~(graph.ancestors[a] | 1 << a):
+        return False
+    change, rise = graph.step(0, a)
+    change_b, rise_b = graph.step(0, b)
+    return change_b <= 0 and change + rise_b <= rise
+
+
+def _with(graph: FusedGraph, sequences: Iterator[tuple[int, ...]]) -> FusedGraph:
+    """The graph with some nodes replaced by longer ones."""
+    longer = list(sequences)
+    inside = {operator for sequence in longer for operator in sequence}
+    kept = [sequence for sequence in graph.sequences if sequence[0] not in inside]
+    return fused(graph.problem, kept + longer, graph.waits) if longer else graph

@@ -1,0 +1,111 @@
+"""Isolated sub-graphs in whose middle no order gains from stopping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.memory.exact.least_peak import least_peak_between
+from tvm_ios.memory.exact.minimum_cut import fewest_live
+from tvm_ios.memory.fused_graph import FusedGraph
+from tvm_ios.memory.orders import Answer
+
+#: Seconds that ordering one sub-graph may take.
+_ORDER_LIMIT = 0.5
+
+
+def isolated_sequences(graph: FusedGraph, most: int, until: float) -> Iterator[tuple[int, ...]]:
+    """Disjoint sub-graphs that may be fused, each as its operators in the best order.
+
+    A sub-graph may be fused if it is isolated, and the live bytes of *every* state inside it (not
+    only of those of one order) are at least those before it and those after it. Then whoever
+    stops inside it might as well have stopped before it or gone on to its end.
+
+    Parameters
+    ----------
+    graph
+        Of nodes.
+    most
+        How many nodes a sub-graph may have.
+    until
+        When to stop at the latest, by :func:`time.perf_counter`.
+    """
+    taken = 0
+    for source in range(len(graph)):
+        for inside in _grown(graph, source, most):
+            if time.perf_counter() > until:
+                return
+            if inside & taken or not _is_isolated(graph, inside):
+                continue
+            before = 0
+            for node in bits(inside):
+                before |= graph.ancestors[node]
+            before &= ~inside
+            if not _peaks_inside(graph, before, inside):
+                continue
+            found = _best_order(graph, before, inside, until)
+            if found.peak == found.bound:
+                taken |= inside
+                yield graph.unfold(found.nodes)
+                break
+
+
+def _grown(graph: FusedGraph, source: int, most: int) -> Iterator[int]:
+    """Sets of nodes that are entered through a node's results alone and left by one node alone.
+
+    Each with the node itself and without it.
+    """
+    inside = around = 0
+    reading = graph.successors[source]
+    # In topological order; a node joins when all that it reads is from the source or inside.
+    for node in bits(graph.descendants[source]):
+        if not reading >> node & 1 or graph.predecessors[node] & ~(inside | 1 << source):
+            continue
+        inside |= 1 << node
+        if inside.bit_count() > most:
+            return
+        reading |= graph.successors[node]
+        around |= graph.successors[node]
+        # Everything inside leads to this node, and nothing inside but this node is read outside.
+        if inside & ~(graph.ancestors[node] | 1 << node):
+            continue
+        rest = inside ^ 1 << node
+        if all(not graph.successors[other] & ~inside for other in bits(rest)):
+            if not graph.successors[source] & ~inside:
+                yield inside | 1 << source
+            if rest:
+                yield inside
+
+
+def _is_isolated(graph: FusedGraph, inside: int) -> bool:
+    """Whether nodes outside are before all of it, after all, or parallel and share nothing."""
+    some_before = some_after = shared = 0
+    all_before = all_after = graph.all_nodes
+    for node in bits(inside):
+        some_before |= graph.ancestors[node]
+        some_after |= graph.descendants[node]
+        all_before &= graph.ancestors[node] | inside
+        all_after &= graph.descendants[node] | inside
+        shared |= graph.contexts[node]
+    outside = ~inside
+    return not ((some_before & ~all_before | some_after & ~all_after | shared) & outside)
+
+
+def _peaks_inside(graph: FusedGraph, before: int, inside: int) -> bool:
+    """Whether no state inside has fewer live bytes than the state before or the one after."""
+    after = before | inside
+    ends = max(graph.live(before), graph.live(after))
+    first = [n for n in bits(inside) if not graph.predecessors[n] & inside]
+    last = [n for n in bits(inside) if not graph.successors[n] & inside]
+    return all(
+        graph.live(fewest_live(graph, before | 1 << a, after ^ 1 << b, largest=False)) >= ends
+        for a in first
+        for b in last
+        if a != b
+    )
+
+
+def _best_order(graph: FusedGraph, before: int, inside: int, until: float) -> Answer:
+    until = min(until, time.perf_counter() + _ORDER_LIMIT)
+    return least_peak_between(graph, before, before | inside, tuple(bits(inside)), 0, until)

@@ -1,0 +1,43 @@
+"""The best order, proven; or a good one and how far from the best it can be."""
+
+from __future__ import annotations
+
+import time
+
+from tvm_ios.memory.exact.bisection import close_gap
+from tvm_ios.memory.exact.fusion import fuse
+from tvm_ios.memory.exact.least_peak import least_peak
+from tvm_ios.memory.orders import MemoryOrder, largest_need, peak_from, reverse_post_order
+from tvm_ios.memory.problem import MemoryProblem
+
+#: Of the time limit: how much fusion may take, and then the search of all states.
+_FUSION, _EXACT = 0.25, 0.2
+
+
+def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
+    """Fuse what keeps the optimum, then search the states of the fused graph exactly.
+
+    Parameters
+    ----------
+    problem
+        Of any size.
+    time_limit
+        Seconds. If the exact search takes too long, the rest of the time goes into bisection,
+        which states a bound however early it is stopped.
+    """
+    begin = time.perf_counter()
+    graph = fuse(problem, begin + _FUSION * time_limit)
+    start = min(
+        (reverse_post_order(graph), tuple(range(len(graph)))),
+        key=lambda nodes: peak_from(graph, 0, nodes),
+    )
+    found = least_peak(
+        graph, start, largest_need(problem), time.perf_counter() + _EXACT * time_limit
+    )
+    plain, order = reverse_post_order(problem), graph.unfold(found.nodes)
+    if problem.footprints(plain).peak < found.peak:
+        order = plain
+    order, bound = close_gap(graph, order, found.bound, begin + time_limit)
+    peak = problem.footprints(order).peak
+    seconds = time.perf_counter() - begin
+    return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), len(graph))

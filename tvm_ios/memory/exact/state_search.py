@@ -1,0 +1,250 @@
+"""The states of a graph that can be reached within a threshold of bytes."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tvm_ios.graph.op_graph import bits, mask_of
+from tvm_ios.memory.exact.minimum_cut import fewest_live
+from tvm_ios.memory.fused_graph import FusedGraph
+
+
+class _Found(NamedTuple):
+    """A state, and how it was reached from another one."""
+
+    moves: tuple[int, ...]
+    state: int
+    live: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """What is known of a state.
+
+    Attributes
+    ----------
+    live
+        Its transient footprint.
+    ready
+        The nodes that can be run (backwards: that can have been run last).
+    origin, moves
+        From which state it was reached, and by which nodes.
+    """
+
+    live: int
+    ready: int
+    origin: int | None
+    moves: tuple[int, ...]
+
+
+class StateSearch:
+    """A search from one state to another whose threshold may be raised and never lowered.
+
+    A state is put in the place of another only if the goal can be reached from both or from
+    neither. That rests on two facts: the live bytes are a submodular function of the state, and
+    what a node adds to them only falls as more has been executed.
+
+    - A node that does not add to the live bytes, and fits, is run at once.
+    - From state A, let Y be reached with no more live bytes than A, and no state between them have
+      fewer than Y. Then Y takes the place of A: a way X1, X2, ... from A to the goal is also a way
+      X1 + Y, X2 + Y, ... from Y, with no more bytes anywhere. If a state between them has fewer
+      than Y, the minimum cut between them has the fewest; it can be reached as well and takes the
+      place of A instead. Such a Y is looked for right after each state, and everywhere for the
+      one where the search began, which then begins anew.
+    - What did not fit is looked at again when the threshold is raised.
+
+    Parameters
+    ----------
+    graph
+        Of nodes.
+    low, high
+        Where orders begin and end: bit sets of executed nodes.
+    backward
+        Whether to search from the end; then nodes are taken back instead of run.
+    """
+
+    def __init__(self, graph: FusedGraph, low: int, high: int, *, backward: bool = False) -> None:
+        self.graph, self.backward = graph, backward
+        self._within = high & ~low
+        self._root, self._goal = (high, low) if backward else (low, high)
+        #: Nodes that must have been moved before one can be, and those that it may free.
+        self._needs = graph.successors if backward else graph.predecessors
+        self._frees = graph.predecessors if backward else graph.successors
+        self._done: list[int] = []
+        self._begin(_Found((), self._root, graph.live(self._root), self._ready(self._root)))
+
+    @property
+    def states(self) -> int:
+        """How many states are known."""
+        return len(self._reached)
+
+    @property
+    def found(self) -> bool:
+        """Whether the goal has been reached."""
+        return self._goal in self._reached
+
+    def next_threshold(self) -> int | None:
+        """The smallest footprint that was refused, if any was: no order needs fewer bytes.
+
+        Holds when :meth:`run` has nothing left to look at.
+        """
+        return self._refused[0][0] if self._refused else None
+
+    def run(self, threshold: int, most: int) -> bool:
+        """Look at states.
+
+        Parameters
+        ----------
+        threshold
+            Bytes that no footprint may exceed; never smaller than in an earlier call.
+        most
+            How many states to look at.
+
+        Returns
+        -------
+        bool
+            Whether there may be more to look at within the threshold.
+        """
+        while self._refused and self._refused[0][0] <= threshold:
+            self._open(heapq.heappop(self._refused)[1])
+        for _ in range(most):
+            if self.found:
+                return False
+            state = self._next()
+            if state is None:
+                return False
+            self._expand(state, threshold)
+        return True
+
+    def order(self) -> tuple[int, ...]:
+        """The nodes from the beginning to the end, once the goal has been found."""
+        moves = [*self._done, *self._way(self._goal)]
+        return tuple(reversed(moves)) if self.backward else tuple(moves)
+
+    def _begin(self, root: _Found) -> None:
+        """Forget everything but one state."""
+        self._root = root.state
+        self._done += root.moves
+        self._reached = {root.state: _Reached(root.live, root.ready, None, ())}
+        self._fewest: list[tuple[int, int, int]] = []
+        self._deepest: list[tuple[int, int, int]] = []
+        self._refused: list[tuple[int, int]] = []
+        self._waiting: set[int] = set()
+        self._turn = False
+        self._open(root.state)
+
+    def _open(self, state: int) -> None:
+        self._waiting.add(state)
+        live, depth = self._reached[state].live, (state ^ self._goal).bit_count()
+        heapq.heappush(self._fewest, (live, depth, state))
+        heapq.heappush(self._deepest, (depth, live, state))
+
+    def _next(self) -> int | None:
+        """Fewest bytes and deepest in turn."""
+        while self._fewest or self._deepest:
+            self._turn = not self._turn
+            heap = self._deepest if self._turn else self._fewest
+            if heap and (state := heapq.heappop(heap)[2]) in self._waiting:
+                self._waiting.remove(state)
+                return state
+        return None
+
+    def _expand(self, state: int, threshold: int) -> None:
+        known = self._reached[state]
+        at = self._close(_Found((), state, known.live, known.ready), threshold)
+        if at.moves:
+            self._reach(state, at)
+            return
+        children, refused = self._children(at, threshold)
+        for child in children:
+            if child.live <= at.live:
+                self._reach(state, self._fewest_between(state, child.moves, child))
+                return
+        if refused is not None:
+            heapq.heappush(self._refused, (refused, state))
+        for child in children:
+            if self._reach(state, child):
+                return
+
+    def _reach(self, origin: int, found: _Found) -> bool:
+        """Note a state; whether the search began anew from it or a better one."""
+        if found.state in self._reached:
+            return False
+        self._reached[found.state] = _Reached(found.live, found.ready, origin, found.moves)
+        if found.live > self._reached[self._root].live:
+            self._open(found.state)
+            return False
+        self._begin(self._fewest_between(self._root, self._way(found.state), found))
+        return True
+
+    def _children(self, at: _Found, threshold: int) -> tuple[list[_Found], int | None]:
+        """The states after one more node, and the smallest footprint of a node that did not fit."""
+        children: list[_Found] = []
+        refused: int | None = None
+        for node in bits(at.ready):
+            change, rise = self._step(at.state, node)
+            need = at.live + rise
+            if need > threshold:
+                refused = need if refused is None else min(refused, need)
+                continue
+            after = at.state ^ 1 << node
+            ready = self._ready_after(after, node, at.ready)
+            children.append(self._close(_Found((node,), after, at.live + change, ready), threshold))
+        return children, refused
+
+    def _close(self, at: _Found, threshold: int) -> _Found:
+        """Run at once what adds nothing."""
+        _, state, live, ready = at
+        moves: list[int] = []
+        count = -1
+        while count < len(moves):
+            count = len(moves)
+            for node in bits(ready):
+                change, rise = self._step(state, node)
+                if change <= 0 and live + rise <= threshold:
+                    moves.append(node)
+                    live += change
+                    state ^= 1 << node
+                    ready = self._ready_after(state, node, ready)
+        return _Found(at.moves + tuple(moves), state, live, ready)
+
+    def _fewest_between(self, begin: int, moves: tuple[int, ...], end: _Found) -> _Found:
+        """The state with the fewest live bytes from one to another, as reached from the first."""
+        low, high = (end.state, begin) if self.backward else (begin, end.state)
+        best = fewest_live(self.graph, low, high, largest=not self.backward)
+        between = best ^ begin
+        way = tuple(node for node in moves if between >> node & 1)
+        if best == end.state:
+            return end._replace(moves=way)
+        return _Found(way, best, self.graph.live(best), self._ready(best))
+
+    def _way(self, state: int) -> tuple[int, ...]:
+        """The nodes that lead to a state from where the search began."""
+        parts: list[tuple[int, ...]] = []
+        while (origin := self._reached[state].origin) is not None:
+            parts.append(self._reached[state].moves)
+            state = origin
+        return tuple(node for part in reversed(parts) for node in part)
+
+    def _step(self, state: int, node: int) -> tuple[int, int]:
+        if not self.backward:
+            return self.graph.step(state, node)
+        change, rise = self.graph.step(state ^ 1 << node, node)
+        return -change, rise - change
+
+    def _ready(self, state: int) -> int:
+        undone = state if self.backward else ~state
+        left = undone & self._within
+        return mask_of(node for node in bits(left) if not self._needs[node] & undone)
+
+    def _ready_after(self, state: int, node: int, ready: int) -> int:
+        """The ready nodes of a state in which a node of the ready ones has just been moved."""
+        ready ^= 1 << node
+        undone = state if self.backward else ~state
+        for other in bits(self._frees[node] & self._within):
+            if not self._needs[other] & undone:
+                ready |= 1 << other
+        return ready

@@ -1,0 +1,1 @@
+"""The published memory schedulers: SERENITY, HMCOS, and the integer program."""

@@ -1,0 +1,72 @@
+"""The method of "Memory-aware Scheduling for Complex Wired Networks" (Algorithm 2)."""
+
+from __future__ import annotations
+
+import time
+
+from tvm_ios.memory.exact.fusion import MOST_NODES, fuse
+from tvm_ios.memory.orders import MemoryOrder, largest_need, peak_from, reverse_post_order
+from tvm_ios.memory.problem import MemoryProblem
+from tvm_ios.memory.published.ilp import solve_order
+from tvm_ios.memory.published.partition import partition
+
+#: Nodes that a part of the partition has at most, unless the number of parts is given.
+_PART = 40
+
+
+def schedule_fusion_ilp(
+    problem: MemoryProblem,
+    time_limit: float,
+    *,
+    parts: int | None = None,
+    most: int = MOST_NODES,
+    solver: str = "cp-sat",
+) -> MemoryOrder:
+    """Fuse, divide, and order by integer programming where the peak lies.
+
+    The other parts keep reverse post-order. When a part has been ordered and the peak then lies
+    in another one, that one is ordered too.
+
+    Parameters
+    ----------
+    problem
+        Of any size.
+    time_limit
+        Seconds, after which the best order so far is returned.
+    parts
+        Of the partition. With one the result is proven if the solver finishes; by default as many
+        as make parts of 40 fused nodes.
+    most
+        How many nodes an isolated sub-graph that is fused may have.
+    solver
+        As :func:`tvm_ios.memory.published.ilp.solve_order` knows.
+    """
+    begin = time.perf_counter()
+    until = begin + time_limit
+    graph = fuse(problem, until, most)
+    start = reverse_post_order(graph)
+    count = max(1, -(-len(graph) // _PART)) if parts is None else parts
+    ends = partition(graph, count, start)
+    lows = [0, *ends][: len(ends)]
+    pieces = [
+        tuple(n for n in start if (high & ~low) >> n & 1)
+        for low, high in zip(lows, ends, strict=True)
+    ]
+    bound = largest_need(problem)
+    peaks = [peak_from(graph, low, piece) for low, piece in zip(lows, pieces, strict=True)]
+    solved: set[int] = set()
+    while peaks and time.perf_counter() < until:
+        worst = max(range(len(peaks)), key=peaks.__getitem__)
+        if worst in solved or peaks[worst] <= bound:
+            break
+        found = solve_order(
+            graph, lows[worst], ends[worst], pieces[worst], until, bound=bound, solver=solver
+        )
+        solved.add(worst)
+        pieces[worst], peaks[worst] = found.nodes, found.peak
+        if len(pieces) == 1:
+            bound = max(bound, found.bound)
+    order = graph.unfold(node for piece in pieces for node in piece)
+    peak = problem.footprints(order).peak
+    seconds = time.perf_counter() - begin
+    return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), len(graph))

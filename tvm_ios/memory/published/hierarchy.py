@@ -1,0 +1,188 @@
+"""Hierarchical graphs: operators in sequences, sequences in groups (HMCOS, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.memory.fused_graph import FusedGraph, fused
+from tvm_ios.memory.precedence import Precedence
+from tvm_ios.memory.problem import MemoryProblem
+from tvm_ios.memory.published.soft_budget import soft_budget
+
+
+@dataclass(frozen=True)
+class Hierarchy(Precedence):
+    """Groups of sequences, each ordered by itself for the context that it runs in.
+
+    Attributes
+    ----------
+    graph
+        Of sequences.
+    groups
+        Bit sets of sequences in topological order; a sequence that is in no group is one alone.
+    until
+        When to stop ordering groups, by :func:`time.perf_counter`.
+    """
+
+    graph: FusedGraph
+    groups: tuple[int, ...]
+    until: float
+
+    @cached_property
+    def predecessors(self) -> tuple[int, ...]:
+        """For each group the bit set of groups that it reads from."""
+        return _quotient(self.graph, self.groups)
+
+    @cached_property
+    def _orders(self) -> dict[tuple[int, int], tuple[tuple[int, ...], int, int]]:
+        return {}
+
+    def live(self, state: int) -> int:
+        """The transient footprint of a set of executed groups."""
+        return self.graph.live(self._sequences(state))
+
+    def step(self, state: int, node: int) -> tuple[int, int]:
+        """Bytes after and while a group runs, above the transient footprint before it."""
+        return self._ordered(state, node)[1:]
+
+    def order(self, state: int, node: int) -> tuple[int, ...]:
+        """The sequences of a group in the order for its context."""
+        return self._ordered(state, node)[0]
+
+    def _ordered(self, state: int, node: int) -> tuple[tuple[int, ...], int, int]:
+        group, done = self.groups[node], self._sequences(state)
+        near = above = 0
+        for sequence in bits(group):
+            near |= self.graph.contexts[sequence]
+            above |= self.graph.ancestors[sequence]
+        key = (node, done & near & ~group)
+        if key not in self._orders:
+            low = (done & near | above) & ~group
+            for sequence in bits(low):
+                low |= self.graph.ancestors[sequence] & ~group
+            found = soft_budget(self.graph, low, tuple(bits(group)), self.until)
+            live = self.graph.live(low)
+            change = self.graph.live(low | group) - live
+            self._orders[key] = (found.nodes, change, found.peak - live)
+        return self._orders[key]
+
+    def _sequences(self, state: int) -> int:
+        sequences = 0
+        for node in bits(state):
+            sequences |= self.groups[node]
+        return sequences
+
+    def ungrouped(self, node: int) -> Hierarchy:
+        """The same with one group's sequences alone."""
+        groups = (g for i, g in enumerate(self.groups) if i != node)
+        alone = (1 << sequence for sequence in bits(self.groups[node]))
+        made = _topological(self.graph, [*groups, *alone])
+        assert made is not None
+        return Hierarchy(self.graph, made, self.until)
+
+
+def hierarchy(problem: MemoryProblem, until: float) -> Hierarchy:
+    """Put operators into sequences and these into groups.
+
+    A sequence is a longest chain of operators with one predecessor and one successor each. A
+    group is a cell: an *exit*, where branches join, and what leads to no other place. Exits are
+    the joins that every order passes alone, and between two of these the joins after which no
+    other join must come.
+
+    Parameters
+    ----------
+    problem
+        Of the operators.
+    until
+        When to stop ordering groups, by :func:`time.perf_counter`.
+    """
+    graph = fused(problem, _chains(problem))
+    groups = tuple(1 << node for node in range(len(graph)))
+    for cell in _cells(graph):
+        rest = [group for group in groups if not group & cell]
+        if cell.bit_count() > 1 and (made := _topological(graph, [*rest, cell])) is not None:
+            groups = made
+    return Hierarchy(graph, groups, until)
+
+
+def _chains(problem: MemoryProblem) -> list[tuple[int, ...]]:
+    chains: dict[int, list[int]] = {}
+    for operator, before in enumerate(problem.predecessors):
+        chain = chains.get(before.bit_length() - 1) if before.bit_count() == 1 else None
+        if chain is None or problem.successors[chain[-1]] != 1 << operator:
+            chain = []
+        chain.append(operator)
+        chains[operator] = chain
+    return [tuple(chain) for operator, chain in chains.items() if chain[0] == operator]
+
+
+def _cells(graph: FusedGraph) -> Iterator[int]:
+    """Bit sets of the sequences of each cell; nothing leaves one and comes back."""
+    #: For each sequence what every way from it to the end passes, itself included.
+    passed = [0] * len(graph)
+    for node in reversed(range(len(graph))):
+        common = graph.all_nodes if graph.successors[node] else 0
+        for reader in bits(graph.successors[node]):
+            common &= passed[reader]
+        passed[node] = common | 1 << node
+    joins = [n for n, before in enumerate(graph.predecessors) if before.bit_count() > 1]
+    inner = 0
+    for node in joins:
+        if graph.ancestors[node] | graph.descendants[node] | 1 << node != graph.all_nodes:
+            inner |= 1 << node
+    exits = [n for n in joins if not passed[n] & inner & ~(1 << n) or not inner >> n & 1]
+    cells = dict.fromkeys(exits, 0)
+    for node in range(len(graph)):
+        place = next((n for n in bits(passed[node]) if n in cells), None)
+        if place is not None:
+            cells[place] |= 1 << node
+    for cell in cells.values():
+        while True:
+            above = below = 0
+            for node in bits(cell):
+                above |= graph.ancestors[node]
+                below |= graph.descendants[node]
+            leaving = above & below & ~cell
+            kept = [n for n in bits(cell) if not graph.descendants[n] & leaving]
+            if len(kept) == cell.bit_count():
+                break
+            cell = sum(1 << node for node in kept)
+        yield cell
+
+
+def _quotient(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...]:
+    """For each group the bit set of the groups that it reads from."""
+    place = {node: i for i, group in enumerate(groups) for node in bits(group)}
+    found: list[int] = []
+    for i, group in enumerate(groups):
+        before = 0
+        for node in bits(group):
+            for source in bits(graph.predecessors[node] & ~group):
+                before |= 1 << place[source]
+        found.append(before & ~(1 << i))
+    return tuple(found)
+
+
+def _topological(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...] | None:
+    """The groups in topological order; None if two wait for each other."""
+    needs = [0] * len(groups)
+    for i, group in enumerate(groups):
+        for node in bits(group):
+            needs[i] |= graph.predecessors[node] & ~group
+    waiting = sorted(range(len(groups)), key=lambda i: groups[i].bit_length())
+    done, ordered = 0, list[int]()
+    while waiting:
+        left: list[int] = []
+        for i in waiting:
+            if needs[i] & ~done:
+                left.append(i)
+            else:
+                done |= groups[i]
+                ordered.append(groups[i])
+        if len(left) == len(waiting):
+            return None
+        waiting = left
+    return tuple(ordered)

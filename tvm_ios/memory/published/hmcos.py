@@ -1,0 +1,53 @@
+"""HMCOS: schedule a hierarchical graph, and take it apart where the peak lies.
+
+Wang et al., "Hierarchical Memory-Constrained Operator Scheduling of Neural Architecture Search
+Networks", DAC 2022.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
+from tvm_ios.memory.problem import MemoryProblem
+from tvm_ios.memory.published.hierarchy import Hierarchy, hierarchy
+from tvm_ios.memory.published.soft_budget import soft_budget
+
+
+def schedule_hmcos(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
+    """Order groups of sequences; ungroup the one where the peak lies; repeat while the peak falls.
+
+    Parameters
+    ----------
+    problem
+        Of any size.
+    time_limit
+        Seconds, after which the best order so far is returned.
+    """
+    begin = time.perf_counter()
+    bound = largest_need(problem)
+    order = reverse_post_order(problem)
+    peak, nodes = problem.footprints(order).peak, len(problem)
+    level: Hierarchy | None = hierarchy(problem, begin + time_limit)
+    last: int | None = None
+    while level is not None and time.perf_counter() < level.until:
+        found = soft_budget(level, 0, tuple(range(len(level.groups))), level.until)
+        if last is not None and found.peak >= last:
+            break
+        last = found.peak
+        state, sequences = 0, list[int]()
+        begins: list[tuple[int, int]] = []
+        for node in found.nodes:
+            begins.append((len(level.graph.unfold(sequences)), node))
+            sequences += level.order(state, node)
+            state |= 1 << node
+        made = level.graph.unfold(sequences)
+        steps = problem.footprints(made)
+        if steps.peak <= peak:
+            order, peak, nodes = made, steps.peak, len(level.groups)
+        where = steps.stable.index(steps.peak) if made else 0
+        at = next((n for b, n in reversed(begins) if b <= where), None)
+        grouped = at is not None and level.groups[at].bit_count() > 1
+        level = level.ungrouped(at) if at is not None and grouped else None
+    seconds = time.perf_counter() - begin
+    return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), nodes)

@@ -1,0 +1,273 @@
+"""The integer program of "Memory-aware Scheduling for Complex Wired Networks" (section IV-A).
+
+Variables, for node u and step t: x = u runs at t; y = buffer b is stored when step t begins. One
+node a step, each once; what a node reads is stored; what is stored was stored or written one step
+before; minimise the peak. Pruned by topology: a node runs after its ancestors and before its
+descendants, and a buffer is stored only between.
+
+A node of several operators has several footprints while it runs, each of which the peak bounds.
+They depend on what has run before (is a shared input freed?): variables z say which bytes are
+saved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.memory.buffers import Buffer
+from tvm_ios.memory.fused_graph import FusedGraph
+from tvm_ios.memory.problem import is_live
+
+#: Coefficients by variable, and what their sum is at most.
+Row = tuple[dict[int, int], int]
+
+
+@dataclass
+class IntegerProgram:
+    """Minimise variable 0, the peak, in units of bytes; all others are 0 or 1.
+
+    Attributes
+    ----------
+    rows
+        ``(coefficients by variable, bound)``: the sum is at most the bound.
+    exactly_one
+        Variables of which one is 1.
+    x
+        For each node and step the variable.
+    unit
+        Bytes.
+    lowest, highest
+        Of the peak, in units.
+    variables
+        How many there are.
+    """
+
+    unit: int
+    lowest: int
+    highest: int
+    rows: list[Row] = field(default_factory=list[Row])
+    exactly_one: list[list[int]] = field(default_factory=list[list[int]])
+    x: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    variables: int = 1
+
+    def new(self) -> int:
+        """Another variable."""
+        self.variables += 1
+        return self.variables - 1
+
+    def at_most(self, bound: int, *terms: tuple[int, list[int]]) -> None:
+        """Add a row of ``(coefficient, variables)``."""
+        row: dict[int, int] = {}
+        for coefficient, variables in terms:
+            for variable in variables:
+                row[variable] = row.get(variable, 0) + coefficient
+        self.rows.append((row, bound))
+
+
+def integer_program(
+    graph: FusedGraph, low: int, high: int, bound: int, peak: int
+) -> IntegerProgram:
+    """Write down the order of some nodes as an integer program.
+
+    Parameters
+    ----------
+    graph
+        Of nodes.
+    low, high
+        The states where orders begin and end: bit sets of executed nodes.
+    bound, peak
+        Bytes that no order is below, and of a known order.
+    """
+    return _Writer(graph, low, high).write(bound, peak)
+
+
+@dataclass(frozen=True, slots=True)
+class _Saving:
+    """Bytes that a node needs less if all of some sets have a member that has run."""
+
+    nbytes: int
+    needs: tuple[int, ...]
+    #: Of savings with one key only one counts.
+    key: int
+
+
+class _Writer:
+    """What is known while a program is written."""
+
+    def __init__(self, graph: FusedGraph, low: int, high: int) -> None:
+        self.graph, self.low, self.within = graph, low, high & ~low
+        self.nodes = list(bits(self.within))
+        self.steps = range(len(self.nodes))
+        #: The first and the last step of each node.
+        self.first = {u: (graph.ancestors[u] & self.within).bit_count() for u in self.nodes}
+        after = {u: (graph.descendants[u] & self.within).bit_count() for u in self.nodes}
+        self.last = {u: len(self.nodes) - 1 - after[u] for u in self.nodes}
+
+    def write(self, bound: int, peak: int) -> IntegerProgram:
+        levels = {u: list(self._levels(u)) for u in self.nodes}
+        sizes = [b.nbytes for b in self.graph.buffers]
+        needs = [need for u in self.nodes for need, _ in levels[u]]
+        saved = [s.nbytes for u in self.nodes for _, found in levels[u] for s in found]
+        unit = max(1, math.gcd(*sizes, *needs, *saved))
+        program = IntegerProgram(unit, -(-bound // unit), -(-peak // unit))
+        self.program = program
+        for u in self.nodes:
+            for t in range(self.first[u], self.last[u] + 1):
+                program.x[u, t] = program.new()
+            program.exactly_one.append(self._x(u, self.first[u], self.last[u]))
+        for t in self.steps:
+            program.exactly_one.append([program.x[u, t] for u in self.nodes if (u, t) in program.x])
+        stored: list[list[tuple[int, list[int]]]] = [[] for _ in self.steps]
+        constant = 0
+        for buffer in self.graph.buffers:
+            constant += self._store(buffer, stored)
+        self._precede()
+        for t in self.steps:
+            running = [u for u in self.nodes if (u, t) in program.x]
+            saves = {u: self._saves(u, t, [f for _, f in levels[u]]) for u in running}
+            for level in range(max(len(levels[u]) for u in running)):
+                terms = list(stored[t])
+                for u in running:
+                    at = min(level, len(levels[u]) - 1)
+                    terms.append((levels[u][at][0] // unit, [program.x[u, t]]))
+                    terms += saves[u][at]
+                program.at_most(-constant // unit, (-1, [0]), *terms)
+        return program
+
+    def _x(self, u: int, begin: int, end: int) -> list[int]:
+        """The variables of a node in steps from one to another, both included."""
+        steps = range(max(begin, self.first[u]), min(end, self.last[u]) + 1)
+        return [self.program.x[u, t] for t in steps]
+
+    def _store(self, buffer: Buffer, stored: list[list[tuple[int, list[int]]]]) -> int:
+        """Write when a buffer is stored; returns its bytes if it always is."""
+        program = self.program
+        writers = list(bits(buffer.writers & self.within))
+        readers = list(bits(buffer.users & self.within))
+        at_start = is_live(buffer, self.low)
+        stays = buffer.at_end or bool(buffer.users & ~(self.low | self.within))
+        if (at_start and stays) or not readers:
+            return buffer.nbytes if at_start else 0
+        size = buffer.nbytes // program.unit
+        begin = 0 if at_start else 1 + min(self.first[w] for w in writers)
+        end = len(self.nodes) - 1 if stays else max(self.last[u] for u in readers)
+        if stays and len(writers) == 1:
+            # Once written it stays: no variable is needed.
+            for t in range(begin, end + 1):
+                stored[t].append((size, self._x(writers[0], 0, t - 1)))
+            return 0
+        y = {t: program.new() for t in range(begin, end + 1)}
+        for t, variable in y.items():
+            stored[t].append((size, [variable]))
+            written = [] if t == 0 else [x for w in writers for x in self._x(w, t - 1, t - 1)]
+            if t > begin:
+                program.at_most(0, (1, [variable]), (-1, [y[t - 1], *written]))
+            elif not at_start:
+                program.at_most(0, (1, [variable]), (-1, written))
+        shared = len(writers) + at_start > 1
+        for u in readers:
+            if writers == [u]:
+                continue
+            for t in range(self.first[u], self.last[u] + 1):
+                if t in y and not shared:
+                    program.at_most(0, (1, [program.x[u, t]]), (-1, [y[t]]))
+        if shared or stays:
+            # From the first that writes to the last that uses it.
+            for t, variable in y.items():
+                for w in writers or [None]:
+                    begun = [] if w is None else self._x(w, 0, t - 1)
+                    for u in [None] if stays else readers:
+                        done = [] if u is None else self._x(u, 0, t - 1)
+                        program.at_most(0, (1, begun), (-1, [*done, variable]))
+                if at_start:
+                    for u in readers:
+                        program.at_most(-1, (-1, [*self._x(u, 0, t - 1), variable]))
+        return 0
+
+    def _precede(self) -> None:
+        """Nodes run after what they read from, also where no buffer of one writer says so."""
+        single = {
+            (b.writers, u)
+            for b in self.graph.buffers
+            if b.writers.bit_count() == 1 and not b.at_start and not self._stays(b)
+            for u in bits(b.users)
+        }
+        for u in self.nodes:
+            for before in bits(self.graph.predecessors[u] & self.within):
+                if (1 << before, u) in single:
+                    continue
+                for t in range(self.first[u], self.last[u] + 1):
+                    self.program.at_most(0, (1, self._x(u, 0, t)), (-1, self._x(before, 0, t - 1)))
+
+    def _stays(self, buffer: Buffer) -> bool:
+        return buffer.at_end or bool(buffer.users & ~(self.low | self.within))
+
+    def _saves(
+        self, u: int, t: int, levels: list[tuple[_Saving, ...]]
+    ) -> list[list[tuple[int, list[int]]]]:
+        """For each footprint of a node in a step the terms of what is saved."""
+        program = self.program
+        made: dict[_Saving, int] = {}
+        for saving in dict.fromkeys(s for level in levels for s in level):
+            made[saving] = program.new()
+            program.at_most(0, (1, [made[saving]]), (-1, [program.x[u, t]]))
+            for need in saving.needs:
+                if not need & self.low:
+                    ran = [x for n in bits(need & self.within) for x in self._x(n, 0, t - 1)]
+                    program.at_most(0, (1, [made[saving]]), (-1, ran))
+        for key in {saving.key for saving in made}:
+            alike = [variable for saving, variable in made.items() if saving.key == key]
+            if len(alike) > 1:
+                program.at_most(1, (1, alike))
+        return [[(-s.nbytes // program.unit, [made[s]]) for s in level] for level in levels]
+
+    def _levels(self, u: int) -> Iterator[tuple[int, tuple[_Saving, ...]]]:
+        """The footprints of a node above the live bytes before it that may be its largest.
+
+        Each as bytes when nothing parallel has run, and what is saved when something has.
+        """
+        inner = self.graph.inner_steps(0, u)
+        found = [(inner[k][1], tuple(self._savings(u, k))) for k in range(len(inner))]
+        least = [need - sum(s.nbytes for s in saved) for need, saved in found]
+        for k, (need, saved) in enumerate(found):
+            better = (
+                other
+                for other in range(len(found))
+                if least[other] > need or (least[other] == need and other < k)
+            )
+            if next(better, None) is None:
+                yield need, saved
+
+    def _savings(self, u: int, k: int) -> Iterator[_Saving]:
+        """What an operator of a node saves if parallel nodes have run."""
+        graph, problem = self.graph, self.graph.problem
+        sequence, context = graph.sequences[u], graph.contexts[u]
+        ran = sequence[: k + 1]
+        touched = {b for op in ran for b in problem.touched[op]}
+        for b in touched:
+            buffer = problem.memory.buffers[b]
+            users, writers = graph.nodes_of((buffer.users,)), graph.nodes_of((buffer.writers,))
+            if not buffer.at_start and not writers & graph.ancestors[u] and writers & context:
+                yield _Saving(buffer.nbytes, (writers & context,), -1 - b)
+            if self._freed(u, b, sequence[:k]):
+                yield _Saving(buffer.nbytes, tuple(1 << n for n in bits(users & context)), -1 - b)
+        operator = sequence[k]
+        for b in problem.memory.takes[operator]:
+            if self._freed(u, b, ran):
+                buffer = problem.memory.buffers[b]
+                users = graph.nodes_of((buffer.users,)) & context
+                yield _Saving(buffer.nbytes, tuple(1 << n for n in bits(users)), operator)
+
+    def _freed(self, u: int, b: int, ran: tuple[int, ...]) -> bool:
+        """Whether some operators of a node free a buffer if, and only if, parallel nodes ran."""
+        graph, buffer = self.graph, self.graph.problem.memory.buffers[b]
+        if buffer.at_end or not any(buffer.users >> op & 1 for op in ran):
+            return False
+        rest = buffer.users
+        for op in ran:
+            rest &= ~(1 << op)
+        nodes = graph.nodes_of((rest,)) & ~graph.ancestors[u]
+        return bool(nodes) and not nodes & ~graph.contexts[u]

@@ -1,0 +1,81 @@
+"""SERENITY: dynamic programming over states, budgeted, between single-tensor cuts.
+
+Ahn et al., "Ordering Chaos", MLSys 2020. Its rewriting of concatenations is
+:mod:`tvm_ios.memory.published.identity_rewriting`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from tvm_ios.graph.op_graph import bits
+from tvm_ios.memory.fused_graph import unfused
+from tvm_ios.memory.orders import MemoryOrder, largest_need
+from tvm_ios.memory.problem import MemoryProblem, is_live
+from tvm_ios.memory.published.soft_budget import soft_budget
+
+
+def schedule_serenity(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
+    """Order each part between two cuts by itself.
+
+    Parameters
+    ----------
+    problem
+        Of any size; without cuts, little more than 30 parallel operators take too long.
+    time_limit
+        Seconds. What is not ordered by then keeps the order of Kahn's algorithm, whose peak is
+        the first budget.
+    """
+    begin = time.perf_counter()
+    until = begin + time_limit
+    graph, kahn = unfused(problem), kahn_order(problem)
+    order: list[int] = []
+    low, bound = 0, largest_need(problem)
+    for state in single_tensor_cuts(problem):
+        part = [operator for operator in kahn if (state & ~low) >> operator & 1]
+        found = soft_budget(graph, low, part, until)
+        order += found.nodes
+        bound = max(bound, found.bound)
+        low = state
+    peak = problem.footprints(order).peak
+    seconds = time.perf_counter() - begin
+    return MemoryOrder(
+        tuple(order), peak, bound, peak == bound, seconds, len(problem), len(problem)
+    )
+
+
+def kahn_order(problem: MemoryProblem) -> tuple[int, ...]:
+    """Kahn's algorithm: what has become ready first runs first."""
+    order: list[int] = []
+    done = 0
+    queue = deque(op for op, before in enumerate(problem.predecessors) if not before)
+    while queue:
+        operator = queue.popleft()
+        order.append(operator)
+        done |= 1 << operator
+        for reader in bits(problem.successors[operator]):
+            if not problem.predecessors[reader] & ~done:
+                queue.append(reader)
+    return tuple(order)
+
+
+def single_tensor_cuts(problem: MemoryProblem) -> list[int]:
+    """States that every order passes through with nothing live but one operator's results.
+
+    Returns
+    -------
+    list of int
+        Bit sets of executed operators, each within the next; all operators last. Graph outputs
+        that have been written before do not count.
+    """
+    cuts: list[int] = []
+    for operator in range(len(problem)):
+        before, after = problem.ancestors[operator], problem.descendants[operator]
+        state = before | 1 << operator
+        if state | after != problem.all_nodes or not after:
+            continue
+        live = (b for b in problem.memory.buffers if is_live(b, state) and not b.at_end)
+        if all(buffer.writers == 1 << operator for buffer in live):
+            cuts.append(state)
+    return sorted([*cuts, problem.all_nodes], key=int.bit_count) if len(problem) else []

@@ -1,0 +1,106 @@
+"""SERENITY's dynamic program over states, with adaptive soft budgeting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tvm_ios.graph.op_graph import bits, mask_of
+from tvm_ios.memory.fused_graph import FusedGraph
+from tvm_ios.memory.orders import Answer, peak_from
+
+if TYPE_CHECKING:
+    from tvm_ios.memory.published.hierarchy import Hierarchy
+
+#: Seconds that one step of the dynamic program may take at first.
+_STEP_LIMIT = 0.25
+
+
+class _Flag(Enum):
+    """Why a run of the dynamic program found nothing."""
+
+    NO_SOLUTION = "no solution"
+    TIMEOUT = "timeout"
+
+
+def soft_budget(
+    graph: FusedGraph | Hierarchy, low: int, start: Sequence[int], until: float
+) -> Answer:
+    """Order some nodes with the smallest peak (SERENITY, Algorithms 1 and 2).
+
+    States above the budget are pruned. It begins at the peak of the order that is known; a run
+    one of whose steps takes too long lowers it, a run that prunes every order raises it, by
+    bisection. When no budget is left between those, steps may take twice as long.
+
+    Parameters
+    ----------
+    graph
+        Of which these are nodes.
+    low
+        The nodes executed before.
+    start
+        The nodes, in any order.
+    until
+        When to stop at the latest, by :func:`time.perf_counter`.
+    """
+    bound, peak = 0, peak_from(graph, low, start)
+    limit = _STEP_LIMIT
+    # A budget of `bound - 1` has no solution, one of `peak` has one.
+    budget, too_slow = peak, peak + 1
+    while bound < peak and time.perf_counter() < until:
+        found = _dynamic_program(graph, low, mask_of(start), budget, limit, until)
+        if isinstance(found, tuple):
+            peak = peak_from(graph, low, found)
+            return Answer(found, peak, peak)
+        if found is _Flag.NO_SOLUTION:
+            bound = budget + 1
+        else:
+            too_slow = budget
+        if bound >= too_slow:
+            limit, too_slow, budget = 2 * limit, peak + 1, peak
+        else:
+            budget = (bound + too_slow) // 2
+    return Answer(tuple(start), peak, min(bound, peak))
+
+
+def _dynamic_program(
+    graph: FusedGraph | Hierarchy, low: int, within: int, budget: int, limit: float, until: float
+) -> tuple[int, ...] | _Flag:
+    """The order with the smallest peak, if that is within the budget.
+
+    Of every state the smallest peak of an order that leads to it, states of one size at a time.
+    """
+    ready = mask_of(n for n in bits(within) if not graph.predecessors[n] & ~low)
+    # Of every state: peak, live bytes, ready nodes, and which node was the last.
+    level = {low: (0, graph.live(low), ready, -1)}
+    levels = [level]
+    for _ in range(within.bit_count()):
+        end = min(until, time.perf_counter() + limit)
+        following: dict[int, tuple[int, int, int, int]] = {}
+        for state, (peak, live, ready, _) in level.items():
+            if time.perf_counter() > end:
+                return _Flag.TIMEOUT
+            for node in bits(ready):
+                change, rise = graph.step(state, node)
+                reached = max(peak, live + rise)
+                after = state | 1 << node
+                known = following.get(after)
+                if reached > budget or (known is not None and known[0] <= reached):
+                    continue
+                opened = ready ^ 1 << node
+                for reader in bits(graph.successors[node] & within):
+                    if not graph.predecessors[reader] & ~after:
+                        opened |= 1 << reader
+                following[after] = (reached, live + change, opened, node)
+        if not following:
+            return _Flag.NO_SOLUTION
+        level = following
+        levels.append(level)
+    state, order = low | within, list[int]()
+    for level in reversed(levels[1:]):
+        node = level[state][3]
+        order.append(node)
+        state ^= 1 << node
+    return tuple(reversed(order))

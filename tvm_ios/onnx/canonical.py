@@ -1,0 +1,49 @@
+"""What an ONNX node becomes, and how its handlers read attributes and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm_ios.graph.op_graph import AttrValue, GraphError
+from tvm_ios.onnx.edit import constant
+
+Attrs = Mapping[str, AttrValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """One canonical operator; ``inputs`` are the ONNX values that it reads."""
+
+    kind: str
+    inputs: Sequence[Any]
+    attrs: Attrs = field(default_factory=dict[str, AttrValue])
+
+
+#: Makes canonical operators of a node and an opset; None leaves the node as it is.
+Handler = Callable[[Any, int], Canonical | list[Canonical] | None]
+
+
+def integers(node: Any, position: int, name: str) -> tuple[int, ...] | None:
+    """Integers that newer opsets read as an input and older ones as an attribute."""
+    if len(node.inputs) > position and node.inputs[position] is not None:
+        array = constant(node.inputs[position])
+        return None if array is None else tuple(array.reshape(-1).tolist())
+    values = node.attributes.get_ints(name, None) if name else None
+    return None if values is None else tuple(values)
+
+
+def static_shape(value: Any) -> tuple[int, ...]:
+    """The extents of a value.
+
+    Raises
+    ------
+    GraphError
+        If they depend on the data.
+    """
+    if value.shape is None or any(not isinstance(extent, int) for extent in value.shape):
+        raise GraphError(
+            f"the shape of {value.name!r} depends on the data; export the model with fixed shapes"
+        )
+    return tuple(value.shape)

@@ -1,0 +1,76 @@
+"""Small edits of an onnx_ir graph, shared by the simplification steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.graph.op_graph import GraphError
+
+
+def bypass(graph: Any, node: Any, source: Any) -> bool:
+    """Let all readers of a node's only output read another value, and remove the node.
+
+    Returns False, with nothing done, if the graph's interface needs the node.
+    """
+    target = node.outputs[0]
+    taken = source.is_graph_input() or source.is_graph_output() or source.is_initializer()
+    if target.is_graph_output() and taken:
+        return False
+    redirect(graph, target, source)
+    graph.remove(node, safe=True)
+    return True
+
+
+def redirect(graph: Any, target: Any, source: Any) -> None:
+    """Let all readers of a value, and the model's outputs, read what a node makes instead."""
+    if target.is_graph_output():
+        source.name, target.name = target.name, None
+        graph.outputs[list(graph.outputs).index(target)] = source
+    ir.convenience.replace_all_uses_with(target, source)
+
+
+def constant(value: Any) -> np.ndarray[Any, Any] | None:
+    """The array that a value always has, or None.
+
+    Raises
+    ------
+    GraphError
+        If its data do not fit its type and shape.
+    """
+    if value is None or value.const_value is None or value.is_graph_input():
+        return None
+    try:
+        return value.const_value.numpy()
+    except ValueError as error:
+        raise GraphError(f"the weight {value.name!r} is damaged: {error}") from error
+
+
+def new_constant(graph: Any, name: str, array: np.ndarray[Any, Any]) -> Any:
+    """Add an initializer, under a name that is still free."""
+    free, number = name, 0
+    while free in graph.initializers:
+        number += 1
+        free = f"{name}_{number}"
+    tensor = ir.tensor(np.array(array, order="C"), name=free)
+    value = ir.Value(
+        name=free, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
+    )
+    graph.register_initializer(value)
+    return value
+
+
+def free_weights_from_inputs(graph: Any) -> None:
+    """Old files list weights among the inputs, which would make them variable."""
+    inputs = [value for value in graph.inputs if value.name not in graph.initializers]
+    if len(inputs) != len(graph.inputs):
+        graph.inputs[:] = inputs
+
+
+def drop_unused_initializers(graph: Any) -> None:
+    """Remove the constants that nothing reads."""
+    for name, value in list(graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output():
+            del graph.initializers[name]

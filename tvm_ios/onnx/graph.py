@@ -1,0 +1,168 @@
+"""Read an ONNX model into an operator graph, without TVM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import onnx_ir as ir
+
+from tvm_ios.graph.op_graph import AttrValue, GraphError, Operator, OpGraph, Tensor
+from tvm_ios.graph.operators import operator_flops
+from tvm_ios.onnx.canonical import Canonical
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.file import read_onnx
+from tvm_ios.onnx.operators import canonical
+from tvm_ios.onnx.simplify import simplify
+
+
+def graph_from_onnx(
+    model: Any, *, name: str | None = None, already_simplified: bool = False
+) -> OpGraph:
+    """The operator graph of an ONNX model, in the kinds of :mod:`tvm_ios.graph.operators`.
+
+    Parameters
+    ----------
+    model
+        An ``onnx.ModelProto``, or the path of an ``.onnx`` file.
+    name
+        Of the graph; by default the model's own, or the file's.
+    already_simplified
+        The model comes from :func:`tvm_ios.onnx.simplify.simplify`.
+
+    Raises
+    ------
+    ModelError
+        If the file is no ONNX model.
+    InputShapeError, GraphError
+        If a shape is not static, a data type is unknown, or an operator holds a graph of its own.
+    """
+    if isinstance(model, str | Path):
+        path = Path(model)
+        name = path.stem if name is None else name
+        model = read_onnx(path)
+    if not already_simplified:
+        model = simplify(model)
+    source: Any = ir.serde.deserialize_model(model)
+    reader = _Reader(source.opset_imports.get("", 0))
+    inputs = tuple(reader.data(value) for value in source.graph.inputs)
+    for node in source.graph:
+        reader.read(node)
+    outputs = tuple(reader.number(value) for value in source.graph.outputs)
+    return OpGraph(
+        name=name or source.graph.name or "model",
+        operators=tuple(reader.operators),
+        tensors=tuple(reader.tensors),
+        inputs=inputs,
+        outputs=outputs,
+    )
+
+
+@dataclass
+class _Reader:
+    opset: int
+    tensors: list[Tensor] = field(default_factory=list[Tensor])
+    operators: list[Operator] = field(default_factory=list[Operator])
+    numbers: dict[Any, int] = field(default_factory=dict[Any, int])
+    names: dict[str, int] = field(default_factory=dict[str, int])
+
+    def data(self, value: Any) -> int:
+        """Number a value that something makes."""
+        return self._new(value, _shape(value), False)
+
+    def number(self, value: Any) -> int:
+        """The tensor of a value that is read; a constant is numbered when it is first read."""
+        if value not in self.numbers:
+            if constant(value) is None:
+                raise GraphError(f"value {value.name!r} is read but nothing produces it")
+            self._new(value, tuple(value.const_value.shape.numpy()), True)
+        return self.numbers[value]
+
+    def read(self, node: Any) -> None:
+        """Append the operators that a node stands for."""
+        for attribute in node.attributes.values():
+            if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+                raise GraphError(
+                    f"operator {node.name!r} ({node.op_type}) holds a graph of its own; "
+                    "export the model without control flow"
+                )
+        if node.op_type == "Identity" and node.domain in ("", "ai.onnx"):
+            # Left where one value is two outputs, each with a name of its own.
+            self.numbers[node.outputs[0]] = self.number(node.inputs[0])
+            return
+        steps = canonical(node, self.opset)
+        sources: Sequence[int] = ()
+        for position, step in enumerate(steps):
+            read = [self.number(value) for value in step.inputs]
+            # Every step but the first reads what the one before it made.
+            inputs = (*sources, *read)
+            if step.kind == "bias_add":
+                row = self.tensors[inputs[1]]
+                self.tensors[inputs[1]] = replace(row, shape=(math.prod(row.shape),))
+            if position == len(steps) - 1:
+                outputs = tuple(self.data(value) for value in node.outputs)
+            else:
+                made = node.outputs[0]
+                tensor = Tensor(f"{made.name}.{step.kind}", _shape(made), _dtype(made))
+                outputs = (self._append(tensor),)
+            self._operator(node, step, position, inputs, outputs)
+            sources = outputs
+
+    def _operator(
+        self,
+        node: Any,
+        step: Canonical,
+        position: int,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+    ) -> None:
+        base = node.name or node.outputs[0].name
+        attrs: Mapping[str, AttrValue] = MappingProxyType(dict(step.attrs))
+        read = [self.tensors[i] for i in inputs]
+        made = [self.tensors[i] for i in outputs]
+        self.operators.append(
+            Operator(
+                name=self._unique(base if position == 0 else f"{base}.{step.kind}"),
+                kind=step.kind,
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
+                attrs=attrs,
+                flops=operator_flops(step.kind, attrs, read, made),
+            )
+        )
+
+    def _unique(self, name: str) -> str:
+        count = self.names.get(name, 0)
+        self.names[name] = count + 1
+        return self._unique(f"{name}#{count}") if count else name
+
+    def _new(self, value: Any, shape: tuple[int, ...], is_constant: bool) -> int:
+        self.numbers[value] = self._append(Tensor(value.name, shape, _dtype(value), is_constant))
+        return self.numbers[value]
+
+    def _append(self, tensor: Tensor) -> int:
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if value.shape is None or any(not isinstance(extent, int) for extent in value.shape):
+        raise GraphError(
+            f"the shape of {value.name!r} depends on the data; export the model with fixed shapes"
+        )
+    return tuple(value.shape)
+
+
+def _dtype(value: Any) -> str:
+    dtype = value.const_value.dtype if value.dtype is None and value.const_value else value.dtype
+    name = "" if dtype is None else dtype.name.lower()
+    name = {"float": "float32", "double": "float64"}.get(name, name)
+    try:
+        Tensor(value.name, (), name).nbytes  # noqa: B018  (asks whether the type is known)
+    except KeyError as error:
+        raise GraphError(f"value {value.name!r} is of type {name!r}, which is not known") from error
+    return name

@@ -1,0 +1,125 @@
+"""Operators written in the place of one that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx.edit import constant, new_constant, redirect
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Steps:
+    """Puts operators before a node.
+
+    What stands for the node has its shape and type; those of what is between are for inference to
+    find.
+
+    Attributes
+    ----------
+    graph, node
+        Where to; names begin with the node's.
+    opset
+        Of the model: older ones have attributes where newer ones have inputs.
+    """
+
+    graph: Any
+    node: Any
+    opset: int
+    _made: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def name(self) -> str:
+        """What the names of all that is made begin with."""
+        return self.node.name or self.node.outputs[0].name or self.node.op_type
+
+    def op(
+        self, kind: str, *inputs: Any, outputs: int = 1, like: Any = None, **attributes: Any
+    ) -> Any:
+        """The result of an operator, or the list of its results.
+
+        ``like`` is a value of the result's shape and type, which later steps ask for before they
+        are inferred.
+        """
+        name = f"{self.name}.{kind.lower()}{len(self._made)}"
+        made: Any = ir.node(kind, inputs, attributes, num_outputs=outputs, name=name)
+        for number, value in enumerate(made.outputs):
+            value.name = name if outputs == 1 else f"{name}.{number}"
+            if like is not None:
+                value.shape, value.dtype = like.shape, like.dtype
+        self._made.append(made)
+        self.graph.insert_before(self.node, made)
+        return made.outputs[0] if outputs == 1 else list(made.outputs)
+
+    def number(self, value: float | Sequence[int] | Array) -> Any:
+        """A constant: integers as int64, an array as it is, a number of the node's type."""
+        if isinstance(value, np.ndarray | np.generic):
+            array = np.asarray(value)
+        elif isinstance(value, Sequence):
+            array = np.array(value, np.int64)
+        else:
+            array = np.asarray(value, self.node.outputs[0].dtype.numpy())
+        return new_constant(self.graph, f"{self.name}.number", array)
+
+    def transposed(self, value: Any, perm: Sequence[int]) -> Any:
+        """The value, a constant one at once, with its axes in another order."""
+        if list(perm) == sorted(perm):
+            return value
+        array = constant(value)
+        if array is not None:
+            return self.number(np.transpose(array, perm))
+        return self.op("Transpose", value, perm=list(perm))
+
+    def reshaped(self, value: Any, old: Sequence[int], new: Sequence[int]) -> Any:
+        """The value, a constant one at once, with other extents."""
+        if list(old) == list(new):
+            return value
+        array = constant(value)
+        if array is not None:
+            return self.number(array.reshape(new))
+        return self.op("Reshape", value, self.number(list(new)))
+
+    def summed(self, value: Any, axes: Sequence[int]) -> Any:
+        """The value summed over some axes, which are gone then."""
+        if not axes:
+            return value
+        if self.opset >= 13:
+            return self.op("ReduceSum", value, self.number(list(axes)), keepdims=0)
+        return self.op("ReduceSum", value, axes=list(axes), keepdims=0)
+
+    def unsqueezed(self, value: Any, axis: int) -> Any:
+        """The value with one more axis."""
+        if self.opset >= 13:
+            return self.op("Unsqueeze", value, self.number([axis]))
+        return self.op("Unsqueeze", value, axes=[axis])
+
+    def split(self, value: Any, sizes: Sequence[int], axis: int) -> list[Any]:
+        """Ranges of an axis."""
+        if len(sizes) == 1:
+            return [value]
+        if self.opset >= 13:
+            number = self.number(list(sizes))
+            return self.op("Split", value, number, outputs=len(sizes), axis=axis)
+        return self.op("Split", value, outputs=len(sizes), axis=axis, split=list(sizes))
+
+    def clipped(self, value: Any, least: float, most: float) -> Any:
+        """The value within two limits."""
+        if self.opset >= 11:
+            return self.op("Clip", value, self.number(least), self.number(most))
+        return self.op("Clip", value, min=least, max=most)
+
+    def stand_for(self, *results: Any) -> None:
+        """Let these be read in the place of the node's results, and remove the node."""
+        for old, new in zip(self.node.outputs, results, strict=False):
+            if new.shape is None:
+                new.shape = old.shape
+            if new.dtype is None:
+                new.dtype = old.dtype
+            redirect(self.graph, old, new)
+        self.graph.remove(self.node, safe=True)

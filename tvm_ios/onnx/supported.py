@@ -1,0 +1,50 @@
+"""What a simplified ONNX model must not hold, whatever reads it next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.onnx.file import node_text
+
+_CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
+
+
+def require_supported(name: str, model: Any) -> None:
+    """Refuse control flow and shapes that only the data tell.
+
+    Parameters
+    ----------
+    name
+        The model's, for the message.
+    model
+        A simplified ``onnx.ModelProto``; what could be folded away is gone.
+
+    Raises
+    ------
+    GraphError
+        Naming the operator, its node, and what to do.
+    """
+    graph = model.graph
+    known = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
+    for node in graph.node:
+        what = f"{node_text(node)} of {name}"
+        if node.op_type in _CONTROL_FLOW:
+            raise GraphError(
+                f"{what} is control flow, which cannot be scheduled: export the model without it, "
+                "with the branch taken or the loop unrolled"
+            )
+        for output in node.output:
+            if output and not _is_static(known.get(output)):
+                raise GraphError(
+                    f"{what} makes {output!r}, whose shape depends on the data or is unknown: "
+                    "export the model with fixed shapes and without this operator"
+                )
+
+
+def _is_static(value: Any) -> bool:
+    """Whether a value is a tensor whose dimensions are all numbers."""
+    if value is None or not value.type.HasField("tensor_type"):
+        return False
+    tensor = value.type.tensor_type
+    return tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim)

@@ -1,0 +1,206 @@
+"""The best of several schedules between any two places where they have done the same units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tvm_ios.graph.op_graph import OpGraph, mask_of
+from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, regions
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Stages of a schedule between two neighbouring borders.
+
+    Attributes
+    ----------
+    stages
+        By number.
+    order
+        The instances that run in them, as the schedule's plan has them.
+    done
+        Bit set of the units that have run when it ends.
+    """
+
+    stages: tuple[int, ...]
+    order: tuple[PlacedInstance, ...]
+    done: int
+
+
+def segments_of(schedule: Schedule) -> tuple[Segment, ...]:
+    """Cut a schedule wherever all that began before has ended.
+
+    That is after each stage; among sub-graphs, where all instances of those before come before
+    all instances of those after.
+
+    Parameters
+    ----------
+    schedule
+        A valid one.
+    """
+    plan = schedule.instances or InstancePlan((), ())
+    owner = {unit: n for n, subgraph in enumerate(plan.subgraphs) for unit in subgraph.units}
+    found: list[Segment] = []
+    done = 0
+    for region in regions(plan, schedule.stages):
+        here = {owner.get(schedule.stages[stage].units[0]) for stage in region}
+        order = [place for place in plan.order if place.subgraph in here]
+        begin, first = 0, 0
+        for last, stage in enumerate(region):
+            done |= schedule.stages[stage].mask
+            complete = {n for n in here if n is not None and not _mask(plan, n) & ~done}
+            end = sum(place.subgraph in complete for place in order)
+            begun = {owner.get(schedule.stages[s].units[0]) for s in region[: last + 1]} - {None}
+            if begun <= complete and all(p.subgraph in complete for p in order[:end]):
+                stages = tuple(region[begin : last + 1])
+                found.append(Segment(stages, tuple(order[first:end]), done))
+                begin, first = last + 1, end
+    return tuple(found)
+
+
+def _mask(plan: InstancePlan, subgraph: int) -> int:
+    return mask_of(plan.subgraphs[subgraph].units)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A schedule whose segments were measured.
+
+    Attributes
+    ----------
+    schedule
+        Which one.
+    seconds
+        Of each of its segments.
+    """
+
+    schedule: Schedule
+    seconds: tuple[float, ...]
+
+
+def mix(graph: OpGraph, candidates: Sequence[Candidate], policy: str) -> Schedule:
+    """The schedule of the least sum of segments; of equals the one that changes least often.
+
+    Parameters
+    ----------
+    graph
+        Of units.
+    candidates
+        Valid schedules of it; the first one is preferred to equal ones.
+    policy
+        The name of the result.
+    """
+    segments = [segments_of(candidate.schedule) for candidate in candidates]
+    edges: dict[int, list[tuple[int, int]]] = {}
+    for number, own in enumerate(segments):
+        before = 0
+        for place, segment in enumerate(own):
+            edges.setdefault(before, []).append((number, place))
+            before = segment.done
+    # Of each set of units, by the candidate that came there last: seconds, changes, and the way.
+    best: dict[int, dict[int, tuple[float, int, tuple[tuple[int, int], ...]]]] = {}
+    best[0] = {-1: (0.0, 0, ())}
+    for done in sorted(edges, key=int.bit_count):
+        for number, place in edges[done]:
+            after = best.setdefault(segments[number][place].done, {})
+            for last, (seconds, changes, way) in best.get(done, {}).items():
+                total = seconds + candidates[number].seconds[place]
+                reached = (total, changes + (last != number), (*way, (number, place)))
+                if number not in after or reached < after[number]:
+                    after[number] = reached
+    way = min(best[graph.all_operators].values())[2]
+    chosen = [(candidates[number].schedule, segments[number][place]) for number, place in way]
+    return joined(graph, chosen, policy)
+
+
+def joined(graph: OpGraph, parts: Sequence[tuple[Schedule, Segment]], policy: str) -> Schedule:
+    """Segments of several schedules as one.
+
+    Parameters
+    ----------
+    graph
+        Of units.
+    parts
+        Segments that follow each other, each with its schedule.
+    policy
+        The name of the result.
+    """
+    stages = tuple(schedule.stages[n] for schedule, segment in parts for n in segment.stages)
+    placements: dict[int, Placement] = {}
+    kernels: dict[int, str] = {}
+    latencies: Mapping[int, tuple[float, ...]] = {}
+    subgraphs: list[SplitSubGraph] = []
+    order: list[PlacedInstance] = []
+    begin = 0
+    for schedule, segment in parts:
+        for place, number in enumerate(segment.stages, begin):
+            if number in schedule.placements:
+                placements[place] = schedule.placements[number]
+        begin += len(segment.stages)
+        own = {unit for n in segment.stages for unit in schedule.stages[n].units}
+        kernels |= {unit: name for unit, name in schedule.kernels.items() if unit in own}
+        latencies = latencies or schedule.unit_latencies
+        new: dict[int, int] = {}
+        for number in sorted({place.subgraph for place in segment.order}):
+            assert schedule.instances is not None
+            new[number] = len(subgraphs)
+            subgraphs.append(schedule.instances.subgraphs[number])
+        order += [replace(place, subgraph=new[place.subgraph]) for place in segment.order]
+    first = parts[0][0]
+    return Schedule(
+        graph.fingerprint,
+        stages,
+        policy,
+        first.device,
+        graph.batch,
+        kernels=kernels,
+        placements=placements,
+        unit_latencies=latencies,
+        instances=InstancePlan(tuple(subgraphs), tuple(order)) if subgraphs else None,
+    )
+
+
+def by_sub_graph(schedule: Schedule) -> Schedule:
+    """The same instances, those of a sub-graph before those of the next: more borders."""
+    if schedule.instances is None:
+        return schedule
+    order = tuple(sorted(schedule.instances.order, key=lambda place: place.subgraph))
+    return replace(schedule, instances=replace(schedule.instances, order=order))
+
+
+def with_merges(schedule: Schedule, other: Schedule) -> Schedule:
+    """The same instances, which merge the units that stages of another schedule merge.
+
+    Only units of one sub-graph that have stages of their own: they read the same tensor, so that
+    all of them can run where the first does.
+
+    Parameters
+    ----------
+    schedule, other
+        Valid schedules of one graph; the first one with instances.
+    """
+    plan = schedule.instances or InstancePlan((), ())
+    owner = {unit: n for n, subgraph in enumerate(plan.subgraphs) for unit in subgraph.units}
+    alone = {stage.units[0] for stage in schedule.stages if len(stage.units) == 1}
+    merge_of: dict[int, Stage] = {}
+    for stage in other.stages:
+        homes = {owner.get(unit) if unit in alone else None for unit in stage.units}
+        if stage.strategy is Strategy.MERGE and len(homes) == 1 and None not in homes:
+            merge_of |= dict.fromkeys(stage.units, stage)
+    stages: list[Stage] = []
+    placements: dict[int, Placement] = {}
+    for number, stage in enumerate(schedule.stages):
+        made = merge_of.get(stage.units[0], stage)
+        if made is not stage and made in stages:
+            continue
+        if number in schedule.placements:
+            placements[len(stages)] = schedule.placements[number]
+        stages.append(made)
+    merged = merge_of.keys()
+    kernels = {unit: name for unit, name in schedule.kernels.items() if unit not in merged}
+    return replace(
+        schedule, stages=tuple(stages), placements=placements, kernels=kernels, latencies=()
+    )

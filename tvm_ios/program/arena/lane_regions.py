@@ -1,0 +1,83 @@
+"""An arena in which every lane has a region of its own: what it computes stays in its cache.
+
+A lane that runs one instance after another writes the intermediates of the next one where those
+of the last one lay, which are in its cache. A plan that only looks for the fewest bytes may give
+it bytes that another lane has written, which then have to come from that lane's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_ios.program.arena.best_fit import place
+from tvm_ios.program.arena.lifetimes import Array, Lifetimes
+
+#: Instead of a lane, of what several lanes use, or none.
+SHARED = -1
+
+
+@dataclass(frozen=True)
+class LaneRegions:
+    """Where buffers lie, and whose the bytes are.
+
+    Attributes
+    ----------
+    offsets
+        First bytes of the buffers, of shape [n].
+    regions
+        For each lane its bytes. What only this lane uses lies there; what several lanes use may
+        lie there as well, while the lane does not need these bytes, or behind all regions.
+    """
+
+    offsets: Array
+    regions: tuple[range, ...]
+
+
+def plan_lane_regions(times: Lifetimes) -> LaneRegions:
+    """Give what one lane alone uses bytes of this lane's region, best-fit.
+
+    Parameters
+    ----------
+    times
+        Of the buffers of a program that is free of races.
+    """
+    conflicts = times.conflicts()
+    lane_of = buffer_lanes(times)
+    offsets = np.full(len(times.sizes), -1, np.int64)
+    regions: list[range] = []
+    begin = 0
+    for lane in range(len(times.last)):
+        own = np.flatnonzero(lane_of == lane)
+        offsets[own] = begin + _best(times, conflicts, own)
+        end = int((offsets + times.sizes)[own].max(initial=begin))
+        regions.append(range(begin, end))
+        begin = end
+    shared = np.flatnonzero(lane_of == SHARED)
+    offsets = place(times.sizes, conflicts, _large_first(times, shared), placed=offsets)
+    return LaneRegions(offsets, tuple(regions))
+
+
+def buffer_lanes(times: Lifetimes) -> Array:
+    """For each buffer the only lane that uses it, or :data:`SHARED`, of shape [n]."""
+    using = times.last > 0
+    return np.where(using.sum(axis=0) == 1, using.argmax(axis=0), SHARED)
+
+
+def _best(times: Lifetimes, conflicts: Sequence[Array], own: Array) -> Array:
+    """Offsets in a region of their own: the better of two orders."""
+    index = np.full(len(times.sizes), -1, np.int64)
+    index[own] = np.arange(len(own))
+    sizes = times.sizes[own]
+    near = [index[conflicts[b]] for b in own]
+    near = [others[others >= 0] for others in near]
+    by_size = np.argsort(-sizes, kind="stable")
+    by_time = np.argsort(times.first_step[own], kind="stable")
+    found = [place(sizes, near, order) for order in (by_size, by_time)]
+    return min(found, key=lambda offsets: int((offsets + sizes).max(initial=0)))
+
+
+def _large_first(times: Lifetimes, chosen: Array) -> Array:
+    return chosen[np.argsort(-times.sizes[chosen], kind="stable")]

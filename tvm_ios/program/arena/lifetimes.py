@@ -1,0 +1,112 @@
+"""When the buffers of an arena are in use, over the happens-before order of a program.
+
+A buffer is *dead before* another one if every run has finished with it before it begins with
+the other: only then may the two share bytes. This is a partial order, written here as vectors
+over the lanes: the launches that the buffer's last accesses are, and those that have surely
+finished when any of its accesses begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.program.happens_before import ordered_launches
+from tvm_ios.program.memory_plan import planned_buffers
+from tvm_ios.program.program import ALIGNMENT, Program
+
+Array = np.ndarray[Any, Any]
+
+#: Entries of the square matrix of an order that are worked on at a time.
+_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """The buffers of an arena, numbered from 0, and when each is in use.
+
+    Attributes
+    ----------
+    buffers
+        Their numbers in the program, of shape [n].
+    sizes
+        Bytes that each takes in an arena, multiples of 64, of shape [n].
+    last
+        How many launches of each lane have finished when the buffer is dead, of shape
+        [lanes, n].
+    known
+        How many launches of each lane have surely finished when the buffer is first touched,
+        whichever launch that is, of shape [lanes, n].
+    first_step, last_step
+        Its first and last access in one order that the program allows, of shape [n].
+    """
+
+    buffers: Array
+    sizes: Array
+    last: Array
+    known: Array
+    first_step: Array
+    last_step: Array
+
+    def conflicts(self) -> list[Array]:
+        """For each buffer those that it may share no byte with, ascending."""
+        count, empty = len(self.sizes), self.sizes == 0
+        step = max(1, _BLOCK // max(1, count))
+        found: list[Array] = []
+        for first in range(0, count, step):
+            here = slice(first, first + step)
+            before = np.ones((min(step, count - first), count), bool)
+            after = before.copy()
+            for last, known in zip(self.last, self.known, strict=True):
+                before &= last[here, None] <= known[None, :]
+                after &= last[None, :] <= known[here, None]
+            before |= after
+            before |= empty[here, None] | empty[None, :]
+            np.fill_diagonal(before[:, first:], True)
+            found += [np.flatnonzero(~row) for row in before]
+        return found
+
+
+def lifetimes(program: Program) -> Lifetimes:
+    """When the planned buffers of a program are in use; a part is its whole."""
+    buffers = planned_buffers(program)
+    place = {number: index for index, number in enumerate(buffers)}
+    for number, buffer in enumerate(program.buffers):
+        if buffer.part is not None and buffer.part.of in place:
+            place[number] = place[buffer.part.of]
+    touched: list[int] = []
+    steps: list[int] = []
+    lanes: list[int] = []
+    finished: list[int] = []
+    clocks: list[tuple[int, ...]] = []
+    for step, (lane, done, known, launch) in enumerate(ordered_launches(program)):
+        clocks.append(known)
+        lanes.append(lane)
+        finished.append(done)
+        for buffer in {place[b] for b in launch.buffers if b in place}:
+            touched.append(buffer)
+            steps.append(step)
+    count, access = len(buffers), np.asarray(steps, np.int64)
+    owner = np.asarray(touched, np.int64)
+    last = np.zeros((len(program.lanes), count), np.int64)
+    # Before a buffer that nothing touches everything has finished.
+    known = np.full((len(program.lanes), count), len(clocks), np.int64)
+    np.maximum.at(last, (np.asarray(lanes, np.int64)[access], owner), np.asarray(finished)[access])
+    clock = np.asarray(clocks, np.int64).reshape(len(clocks), len(program.lanes))
+    for lane in range(len(program.lanes)):
+        np.minimum.at(known[lane], owner, clock[access, lane])
+    first_step = np.full(count, len(clocks), np.int64)
+    last_step = np.full(count, -1, np.int64)
+    np.minimum.at(first_step, owner, access)
+    np.maximum.at(last_step, owner, access)
+    sizes = [-(-program.buffers[b].type.nbytes // ALIGNMENT) * ALIGNMENT for b in buffers]
+    return Lifetimes(
+        np.asarray(buffers, np.int64),
+        np.asarray(sizes, np.int64),
+        last,
+        known,
+        first_step,
+        last_step,
+    )

@@ -1,0 +1,122 @@
+"""One arena for a program's intermediate memory, scratch included, as small as can be proven."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_ios.program.arena.best_fit import placements
+from tvm_ios.program.arena.bound import heaviest_antichain, sweep
+from tvm_ios.program.arena.lane_regions import plan_lane_regions
+from tvm_ios.program.arena.lifetimes import Array, Lifetimes, lifetimes
+from tvm_ios.program.arena.solver import solve
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Program
+
+#: Of the solver's deterministic time; about seconds.
+SOLVER_LIMIT = 3.0
+
+
+@dataclass(frozen=True)
+class PlannedMemory:
+    """A plan, and how good it is.
+
+    Attributes
+    ----------
+    plan
+        Where buffers lie.
+    bound
+        Bytes that no plan is smaller than.
+    proven
+        Whether no plan is smaller than this one: it meets the bound, or the solver says so.
+    unshared
+        Bytes that the buffers take if each has memory of its own.
+    regions
+        For each lane the bytes of what it alone uses, if lanes have regions of their own.
+    """
+
+    plan: MemoryPlan
+    bound: int
+    proven: bool
+    unshared: int
+    regions: tuple[range, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        """Size of the arena to the bound."""
+        return self.plan.nbytes / self.bound if self.bound else 1.0
+
+
+def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> PlannedMemory:
+    """Give the intermediate buffers and scratch of a program bytes of one arena.
+
+    Best-fit in several orders; where none meets the lower bound, CP-SAT from the best of them.
+    The same program gives the same plan.
+
+    Parameters
+    ----------
+    program
+        Free of races.
+    solver_limit
+        Of CP-SAT's deterministic time, about seconds.
+    """
+    return plan_lifetimes(lifetimes(program), solver_limit=solver_limit)
+
+
+def plan_lane_memory(program: Program) -> PlannedMemory:
+    """Like :func:`plan_memory`, with a region for each lane, in whose cache its bytes stay.
+
+    Takes more bytes: what one lane has finished with is not given to another.
+
+    Parameters
+    ----------
+    program
+        Free of races, with lanes that work by themselves for long.
+    """
+    times = lifetimes(program)
+    found = plan_lane_regions(times)
+    offsets = found.offsets
+    bound = int(times.sizes[list(heaviest_antichain(times))].sum())
+    proven = _nbytes(times.sizes, offsets) == bound
+    plan = _plan(times, offsets)
+    return PlannedMemory(plan, bound, proven, int(times.sizes.sum()), found.regions)
+
+
+def plan_lifetimes(times: Lifetimes, *, solver_limit: float = SOLVER_LIMIT) -> PlannedMemory:
+    """Give buffers bytes of one arena when it is known when each is in use; see above."""
+    sizes, conflicts = times.sizes, times.conflicts()
+    bound = sweep(times)
+    best = _best_fit(times, conflicts, bound)
+    if _nbytes(sizes, best) != bound:
+        bound = int(sizes[list(heaviest_antichain(times))].sum())
+    proven = _nbytes(sizes, best) == bound
+    if not proven:
+        best, proven = solve(sizes, conflicts, best, bound, solver_limit)
+    return PlannedMemory(_plan(times, best), bound, proven, int(sizes.sum()))
+
+
+def plan_quickly(program: Program) -> MemoryPlan:
+    """The best of the best-fit orders, without a proof and without OR-Tools."""
+    times = lifetimes(program)
+    return _plan(times, _best_fit(times, times.conflicts(), sweep(times)))
+
+
+def _best_fit(times: Lifetimes, conflicts: Sequence[Array], bound: int) -> Array:
+    best = np.zeros(0, np.int64)
+    for offsets in placements(times, conflicts):
+        best = min(best, offsets, key=lambda o: _nbytes(times.sizes, o)) if len(best) else offsets
+        if _nbytes(times.sizes, best) == bound:
+            break
+    return best
+
+
+def _nbytes(sizes: Array, offsets: Array) -> int:
+    return int((offsets + sizes).max(initial=0))
+
+
+def _plan(times: Lifetimes, offsets: Array) -> MemoryPlan:
+    numbers = map(int, times.buffers)
+    nbytes = _nbytes(times.sizes, offsets)
+    return MemoryPlan(nbytes, dict(zip(numbers, map(int, offsets), strict=True)))

@@ -1,0 +1,142 @@
+"""Which launches of a program are ordered, and whether all that must be are.
+
+A launch *happens before* another if the lanes' own order and the waits say so in every run.
+Two launches conflict if both use a region of memory and one of them writes it; tiles of one
+kernel on the same buffers do not conflict, for a kernel's tiles are independent. A program is
+free of races if every two conflicting launches are ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tvm_ios.errors import UserError
+from tvm_ios.program.program import Launch, Program, Role, Wait
+from tvm_ios.program.regions import regions_of
+
+#: For each kernel symbol the positions of the arguments that it may write.
+WrittenArguments = Mapping[str, frozenset[int]]
+
+
+class RaceError(UserError):
+    """Two launches that need an order have none; the sentence names them and the buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    lane: int
+    #: How many launches its lane has finished when this one has.
+    finished: int
+    #: For each lane the launches that have surely finished when this one begins.
+    known: tuple[int, ...]
+    launch: Launch
+    writes: bool
+
+
+def check_races(program: Program, written: WrittenArguments | None = None) -> None:
+    """Check that every data dependence between lanes is ordered.
+
+    Parameters
+    ----------
+    program
+        What is to run.
+    written
+        For each kernel symbol the positions of the arguments that it may write. A position
+        not named is only read. By default what the program itself says.
+
+    Raises
+    ------
+    RaceError
+        Naming the first two launches that conflict and may run at the same time, or the first
+        that reads a buffer which nothing has surely written before.
+    """
+    if written is None:
+        uses = zip(program.kernels, program.uses, strict=True)
+        written = {symbol: frozenset(use.writes) for symbol, use in uses}
+    regions = regions_of(program.buffers)
+    given = {
+        region
+        for buffer, own in zip(program.buffers, regions, strict=True)
+        if buffer.role in (Role.INPUT, Role.CONSTANT)
+        for region in own
+    }
+    accesses: dict[int, list[_Access]] = {}
+    for lane, finished, known, launch in ordered_launches(program):
+        writes = written[program.kernels[launch.kernel]]
+        written_here = {b for p, b in enumerate(launch.buffers) if p in writes}
+        for buffer in dict.fromkeys(launch.buffers):
+            access = _Access(lane, finished, known, launch, buffer in written_here)
+            for region in regions[buffer]:
+                earlier = accesses.setdefault(region, [])
+                for other in earlier:
+                    if _conflict(other, access) and not _before(other, access):
+                        raise RaceError(
+                            f"{_describe(program, other)} and {_describe(program, access)} both "
+                            f"use buffer {program.buffers[buffer].name!r}, one writes it, and no "
+                            "wait orders them"
+                        )
+                if not (region in given or access.writes or any(o.writes for o in earlier)):
+                    raise RaceError(
+                        f"{_describe(program, access)} reads buffer "
+                        f"{program.buffers[buffer].name!r}, which nothing has written before"
+                    )
+                earlier.append(access)
+
+
+def ordered_launches(
+    program: Program,
+) -> Iterator[tuple[int, int, tuple[int, ...], Launch]]:
+    """All launches, in an order that the waits allow.
+
+    Yields
+    ------
+    lane, finished, known, launch
+        ``finished`` is the launch's place in its lane, from 1; ``known[l]`` is how many
+        launches of lane ``l`` have finished in every run when this launch begins.
+    """
+    lanes = program.lanes
+    position = [0] * len(lanes)
+    known = [[0] * len(lanes) for _ in lanes]
+    #: For each lane what was known when its k-th launch had finished.
+    history: list[list[tuple[int, ...]]] = [[(0,) * len(lanes)] for _ in lanes]
+    moved = True
+    while moved:
+        moved = False
+        for number, lane in enumerate(lanes):
+            while position[number] < len(lane):
+                item = lane[position[number]]
+                if isinstance(item, Wait):
+                    if item.launches >= len(history[item.lane]):
+                        break
+                    then = history[item.lane][item.launches]
+                    known[number] = [max(pair) for pair in zip(known[number], then, strict=True)]
+                else:
+                    yield number, len(history[number]), tuple(known[number]), item
+                    known[number][number] += 1
+                    history[number].append(tuple(known[number]))
+                position[number] += 1
+                moved = True
+
+
+def _conflict(one: _Access, other: _Access) -> bool:
+    if not (one.writes or other.writes):
+        return False
+    if (one.lane, one.finished) == (other.lane, other.finished):
+        # A kernel that is given a buffer and its parts orders its own accesses.
+        return False
+    a, b = one.launch, other.launch
+    same_work = (a.unit, a.kernel, a.buffers) == (b.unit, b.kernel, b.buffers)
+    return not same_work or (a.begin < b.end and b.begin < a.end)
+
+
+def _before(earlier: _Access, later: _Access) -> bool:
+    # The launches come in an order that the waits allow, so never the other way round.
+    return later.known[earlier.lane] >= earlier.finished
+
+
+def _describe(program: Program, access: _Access) -> str:
+    return (
+        f"launch {access.finished} of lane {access.lane} "
+        f"(unit {program.units[access.launch.unit]!r})"
+    )

@@ -1,0 +1,158 @@
+"""Where tensors lie that are joined to others: side by side in the result, so nothing is copied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm_ios.graph.op_graph import OpGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor lies: in which one, and in which range of which axis."""
+
+    of: int
+    axis: int
+    begin: int
+    end: int
+
+
+#: For each tensor that lies in another one, where; no tensor there lies in yet another.
+Places = Mapping[int, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A unit that only concatenates.
+
+    Attributes
+    ----------
+    output
+        Its result.
+    axis
+        Of the result.
+    fields
+        What it joins (None for a constant), and how much of the axis that is.
+    priority
+        Who has more is served first; see :func:`join_priority`.
+    """
+
+    output: int
+    axis: int
+    fields: tuple[tuple[int | None, int], ...]
+    priority: tuple[Any, ...]
+
+    def in_place(self, places: Places) -> frozenset[int]:
+        """The fields that lie where the result wants them."""
+        times = Counter(tensor for tensor, _ in self.fields)
+        return frozenset(
+            tensor
+            for tensor, place in self.wanted(places.get(self.output, self.alone))
+            if tensor is not None and times[tensor] == 1 and places.get(tensor) == place
+        )
+
+    def reads_its_result(self, places: Places) -> bool:
+        """Whether a field that must be copied lies where the result does.
+
+        Tiles of the copy run side by side, and a program tells only of buffers who writes them.
+        """
+        whole = places.get(self.output, self.alone)
+        copied = {tensor for tensor, _ in self.fields} - self.in_place(places)
+        found = (places[t] for t in copied if t is not None and t in places)
+        return any(p.of == whole.of and p.begin < whole.end and whole.begin < p.end for p in found)
+
+    def wanted(self, whole: Place) -> Iterator[tuple[int | None, Place]]:
+        """The fields and where they should lie if the result, or its beginning, lies there."""
+        begin = whole.begin
+        for tensor, extent in self.fields:
+            yield tensor, Place(whole.of, self.axis, begin, begin + extent)
+            begin += extent
+
+    @property
+    def alone(self) -> Place:
+        """Where the result lies if it is in no other tensor."""
+        return Place(self.output, self.axis, 0, sum(extent for _, extent in self.fields))
+
+
+def join_priority(
+    graph: OpGraph, unit: int, size: int, fields: Sequence[tuple[int | None, int]]
+) -> tuple[Any, ...]:
+    """What is concatenated again comes after the concatenation that reads it.
+
+    ``size`` is the number of elements of the result. The unit's number is last, because a schedule
+    changes it.
+    """
+    makers = [None if t is None else graph.producer[t] for t, _ in fields]
+    depths = tuple(-1 if maker is None else graph.depth[maker] for maker in makers)
+    return (graph.depth[unit], size, depths, tuple(extent for _, extent in fields), unit)
+
+
+def place_joined(
+    joins: Sequence[Join],
+    may_lie: Callable[[int, Join], bool],
+    works: Callable[[Join, Places], bool],
+) -> tuple[Places, list[Join]]:
+    """Lay joined tensors into the results, as far as they can lie there.
+
+    Parameters
+    ----------
+    joins
+        Of one graph.
+    may_lie
+        Whether a tensor may be memory of the program's that lies as the result of the join does.
+    works
+        Whether a concatenation can be computed with tensors in these places; others are left as
+        they were.
+
+    Returns
+    -------
+    tuple
+        The places, and the concatenations that they are for.
+    """
+    able = sorted(joins, key=lambda join: join.priority, reverse=True)
+    while True:
+        places: dict[int, Place] = {}
+        for join in able:
+            _place(join, may_lie, places)
+        left = [join for join in able if works(join, places)]
+        if len(left) == len(able):
+            return places, able
+        able = left
+
+
+def _place(join: Join, may_lie: Callable[[int, Join], bool], places: dict[int, Place]) -> None:
+    """Place the fields of a concatenation, as far as they can lie in its result."""
+    if join.output not in places and may_lie(join.output, join):
+        # The fields may lie side by side already, in what a later concatenation joins them to.
+        found = _side_by_side(join, places)
+        if found is not None:
+            places[join.output] = found
+            return
+    whole = places.get(join.output, join.alone)
+    if whole.axis != join.axis:
+        return
+    times = Counter(tensor for tensor, _ in join.fields)
+    for tensor, place in join.wanted(whole):
+        if (
+            tensor is not None
+            and tensor not in places
+            and times[tensor] == 1
+            and may_lie(tensor, join)
+        ):
+            places[tensor] = place
+
+
+def _side_by_side(join: Join, places: Places) -> Place | None:
+    """The range that the fields fill, one after another; None if they do not."""
+    first = None if join.fields[0][0] is None else places.get(join.fields[0][0])
+    if first is None or first.axis != join.axis:
+        return None
+    end = first.begin
+    for tensor, place in join.wanted(first):
+        if tensor is None or places.get(tensor) != place:
+            return None
+        end = place.end
+    return replace(first, end=end)

@@ -1,0 +1,112 @@
+"""Writes lanes of launches with the waits that their data needs, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from tvm_ios.program.program import Launch, Wait
+
+
+class PhaseWriter(Protocol):
+    """What units' code is emitted to; see :meth:`LaneWriter.phase`."""
+
+    def phase(
+        self,
+        launches: Sequence[tuple[int, Launch]],
+        reads: Collection[int],
+        writes: Collection[int],
+    ) -> None:
+        """Append launches that may run at the same time."""
+        ...
+
+
+class LaneWriter:
+    """Appends launches to lanes and puts before each the waits that it needs.
+
+    What must be waited for follows from the regions of memory: a reader waits for the writers, a
+    writer for the writers and the readers before it. Each lane remembers what earlier waits have
+    proved about the other lanes (a vector clock), and a wait that says nothing new is left out.
+    As a wait only ever names launches that are written already, waits form no cycle.
+
+    Parameters
+    ----------
+    lanes
+        How many there are.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._items: list[list[Launch | Wait]] = [[] for _ in range(lanes)]
+        self._known = [[0] * lanes for _ in range(lanes)]
+        #: For each lane what is known when its first k launches have finished.
+        self._history: list[list[tuple[int, ...]]] = [[(0,) * lanes] for _ in range(lanes)]
+        #: For each region the last phase that wrote it, as launches finished a lane.
+        self._writers: dict[int, dict[int, int]] = {}
+        #: For each region its readers since then.
+        self._readers: dict[int, dict[int, int]] = {}
+        self._floor: dict[int, int] = {}
+
+    def phase(
+        self,
+        launches: Sequence[tuple[int, Launch]],
+        reads: Collection[int],
+        writes: Collection[int],
+    ) -> None:
+        """Append launches that may run at the same time, such as the tiles of one kernel.
+
+        Parameters
+        ----------
+        launches
+            Lane and launch; at least one.
+        reads, writes
+            The regions of memory that they read, and those that they write (or read and
+            write), such as :func:`tvm_ios.program.regions.regions_of` numbers them.
+        """
+        required = dict(self._floor)
+        for region in {*reads, *writes}:
+            _raise_to(required, self._writers.get(region, {}))
+        for region in writes:
+            _raise_to(required, self._readers.get(region, {}))
+        finished: dict[int, int] = {}
+        for lane, launch in launches:
+            self._wait(lane, required)
+            self._items[lane].append(launch)
+            self._known[lane][lane] += 1
+            self._history[lane].append(tuple(self._known[lane]))
+            finished[lane] = self._known[lane][lane]
+        for region in reads:
+            _raise_to(self._readers.setdefault(region, {}), finished)
+        for region in writes:
+            # Whoever waits for this phase has waited for the earlier ones too.
+            self._writers[region] = dict(finished)
+            self._readers[region] = {}
+
+    def barrier(self) -> None:
+        """Make every later launch wait for all launches so far."""
+        self._floor = {lane: len(past) - 1 for lane, past in enumerate(self._history)}
+
+    def lanes(self) -> tuple[tuple[Launch | Wait, ...], ...]:
+        """What was written."""
+        return tuple(map(tuple, self._items))
+
+    def _wait(self, lane: int, required: Mapping[int, int]) -> None:
+        known = self._known[lane]
+        news = {
+            other: launches
+            for other, launches in required.items()
+            if other != lane and known[other] < launches
+        }
+        for other, launches in sorted(news.items()):
+            implied = any(
+                third != other and self._history[third][then][other] >= launches
+                for third, then in news.items()
+            )
+            if not implied:
+                self._items[lane].append(Wait(other, launches))
+                then = self._history[other][launches]
+                known[:] = map(max, known, then)
+
+
+def _raise_to(clock: dict[int, int], other: Mapping[int, int]) -> None:
+    for lane, launches in other.items():
+        clock[lane] = max(clock.get(lane, 0), launches)

@@ -1,0 +1,268 @@
+"""Lowering: from a schedule and the code of the units to a program of lanes.
+
+Stages are laid out in order. A stage of one group runs its units one after another, each
+kernel's tiles spread over all lanes. With no more groups than lanes every group has a team of
+lanes of its own; with more groups than lanes each group has one lane and lanes take several
+groups. A merge stage is one group whose code computes the outputs of all its units.
+
+No barrier stands between stages, because the waits that the data needs imply the order; with
+``barriers`` there is one, which is what IOS measures.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.lane_writer import LaneWriter
+from tvm_ios.program.lanes import allocate_lanes
+from tvm_ios.program.program import Part, Program, UnitCode
+from tvm_ios.program.program_builder import (
+    NO_PARTS,
+    ConstantName,
+    LoweringError,
+    ProgramBuilder,
+    work_name,
+)
+from tvm_ios.schedule.placement import Placement, Share, fault_of
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+
+#: Seconds that a unit takes on a number of lanes.
+UnitLatency = Callable[[int, int], float]
+
+_NO_MERGES: Mapping[Stage, UnitCode] = MappingProxyType({})
+_NO_PLACEMENTS: Mapping[int, Placement] = MappingProxyType({})
+
+
+def lower(
+    graph: OpGraph,
+    schedule: Schedule,
+    code: Mapping[int, UnitCode],
+    merged: Mapping[Stage, UnitCode] = _NO_MERGES,
+    *,
+    lanes: int,
+    unit_latency: UnitLatency | None = None,
+    barriers: bool = False,
+    constant_name: ConstantName | None = None,
+    parts: Mapping[int, Part] = NO_PARTS,
+) -> Program:
+    """Compile a schedule to a program.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    schedule
+        Stages over it.
+    code
+        For each unit its code. The code's parameters are the unit's distinct data inputs in
+        the unit's order, then any number of constants, then its outputs.
+    merged
+        For each merge stage of several units its code: the distinct data inputs that the units
+        do not compute, in the order of first use, constants, and then the outputs of all units,
+        unit by unit. A co-scheduled stage may have such code too, one kernel that does what its
+        placement says; the placement is then not looked at.
+    lanes
+        Execution units to use.
+    unit_latency
+        Measured latencies. Teams are then sized by them, and a unit that is fastest on fewer
+        lanes than its team has takes only these. Without them teams are sized by the units'
+        FLOPs and bytes.
+    barriers
+        Put a barrier of all lanes between stages.
+    constant_name
+        Names constants; equal names share a buffer. Default: ``unit name/parameter index``.
+    parts
+        For each tensor that lies in another one's memory, where: numbers of tensors.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule does not fit the graph.
+    LoweringError
+        If the code does not fit the schedule.
+    """
+    schedule.validate(graph)
+    return lower_stages(
+        graph,
+        schedule.stages,
+        code,
+        merged,
+        lanes=lanes,
+        unit_latency=unit_latency,
+        barriers=barriers,
+        constant_name=constant_name,
+        parts=parts,
+        placements=schedule.placements,
+    )
+
+
+def lower_stages(
+    graph: OpGraph,
+    stages: Sequence[Stage],
+    code: Mapping[int, UnitCode],
+    merged: Mapping[Stage, UnitCode] = _NO_MERGES,
+    *,
+    lanes: int,
+    unit_latency: UnitLatency | None = None,
+    barriers: bool = False,
+    constant_name: ConstantName | None = None,
+    parts: Mapping[int, Part] = NO_PARTS,
+    placements: Mapping[int, Placement] = _NO_PLACEMENTS,
+) -> Program:
+    """Compile some stages, such as one that is to be measured; parameters as in :func:`lower`.
+
+    ``placements`` has one for the place in ``stages`` of each co-scheduled stage.
+
+    Tensors that the stages read but do not produce become inputs of the program; what others
+    read of theirs, and graph outputs, become its outputs.
+    """
+    if lanes < 1:
+        raise LoweringError(f"a program needs at least one lane, not {lanes}")
+    groups = [_work_groups(graph, stage, code, merged) for stage in stages]
+    work = [item for stage_groups in groups for group in stage_groups for item in group]
+    builder = ProgramBuilder(graph, work, constant_name, parts)
+    writer = LaneWriter(lanes)
+    for position, (stage, stage_groups) in enumerate(zip(stages, groups, strict=True)):
+        if stage.strategy is Strategy.CO_SCHEDULE and stage not in merged:
+            placement = placements.get(position, ())
+            reject_misfit(graph, stage, placement, code, lanes)
+            _emit_placed(builder, writer, stage_groups[0], placement)
+        else:
+            teams = _teams(graph, stage, len(stage_groups), lanes, unit_latency)
+            for group, team in zip(stage_groups, teams, strict=True):
+                for units, unit_code in group:
+                    width = _width(units, len(team), unit_latency)
+                    builder.emit(writer, units, unit_code, team[:width])
+        if barriers:
+            writer.barrier()
+    return builder.program(writer.lanes())
+
+
+def recorded_latency(
+    stages: Sequence[Stage], recorded: Mapping[int, Sequence[float]], lanes: int
+) -> UnitLatency | None:
+    """What a schedule says that units take, as :func:`lower_stages` wants it.
+
+    Parameters
+    ----------
+    stages
+        All stages; what they merge is one unit.
+    recorded
+        For units that were measured the seconds on 1, 2, ... lanes.
+    lanes
+        Execution units to use.
+
+    Returns
+    -------
+    UnitLatency or None
+        None if that does not say how the groups of some stage are to share the lanes.
+    """
+    known = {unit: seconds for unit, seconds in recorded.items() if len(seconds) >= lanes}
+    # As many groups as lanes have one each, whatever they take.
+    shared = (stage for stage in stages if len(stage.groups) not in (1, lanes))
+    if not known or any(unit not in known for stage in shared for unit in stage.units):
+        return None
+
+    def latency(unit: int, count: int) -> float:
+        # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.
+        return known[unit][count - 1] if unit in known else 1 / count
+
+    return latency
+
+
+#: Units that one code computes, and the code.
+_Work = tuple[tuple[int, ...], UnitCode]
+
+
+def _work_groups(
+    graph: OpGraph,
+    stage: Stage,
+    code: Mapping[int, UnitCode],
+    merged: Mapping[Stage, UnitCode],
+) -> tuple[tuple[_Work, ...], ...]:
+    if stage in merged:
+        return (((stage.units, merged[stage]),),)
+    if stage.strategy is Strategy.MERGE and len(stage.groups) > 1:
+        raise LoweringError(f"merged unit {work_name(graph, stage.units)!r} has no code")
+    for unit in stage.units:
+        if unit not in code:
+            raise LoweringError(f"unit {graph.operators[unit].name!r} has no code")
+    return tuple(tuple(((unit,), code[unit]) for unit in group) for group in stage.groups)
+
+
+def _teams(
+    graph: OpGraph, stage: Stage, groups: int, lanes: int, unit_latency: UnitLatency | None
+) -> Sequence[tuple[int, ...]]:
+    """For each group the lanes that it runs on."""
+    if groups == 1:
+        return (tuple(range(lanes)),)
+
+    def assumed(unit: int, count: int) -> float:
+        return (graph.operators[unit].flops + graph.operator_bytes(unit)) / count
+
+    latency = unit_latency or assumed
+    return allocate_lanes(
+        [
+            [sum(latency(unit, count) for unit in group) for count in range(1, lanes + 1)]
+            for group in stage.groups
+        ],
+        lanes,
+    )
+
+
+def _width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | None) -> int:
+    """Lanes that a unit takes of its team: the fewest of those on which it is fastest."""
+    unit, *others = units
+    if unit_latency is None or others:
+        return team
+    return min(range(1, team + 1), key=lambda lanes: unit_latency(unit, lanes))
+
+
+def reject_misfit(
+    graph: OpGraph,
+    stage: Stage,
+    placement: Placement,
+    code: Mapping[int, UnitCode],
+    lanes: int,
+) -> None:
+    """Refuse a placement that is none of the stage's units, of their code, or of these lanes."""
+    if fault := fault_of(graph, stage.units, placement):
+        raise LoweringError(f"a co-scheduled stage {fault}: search again")
+    tiles: dict[tuple[int, int], int] = {}
+    for share in placement:
+        if share.lane >= lanes:
+            raise LoweringError(f"the schedule is for more lanes than {lanes}: search again")
+        place = (share.unit, share.phase)
+        tiles[place] = max(tiles.get(place, 0), share.end)
+    calls = {(u, phase): c.tiles for u in stage.units for phase, c in enumerate(code[u].calls)}
+    for unit, phase in sorted(calls.keys() | tiles.keys()):
+        if calls.get((unit, phase)) != tiles.get((unit, phase)):
+            raise LoweringError(
+                f"the schedule places the rTasks of other kernels of unit "
+                f"{graph.operators[unit].name!r}: search again"
+            )
+
+
+def _emit_placed(
+    builder: ProgramBuilder, writer: LaneWriter, group: tuple[_Work, ...], placement: Placement
+) -> None:
+    codes = {unit: code for (unit,), code in group}
+    begun = {unit: builder.begin((unit,), code) for unit, code in codes.items() if not code.calls}
+    for (unit, phase), shares in itertools.groupby(placement, lambda s: (s.unit, s.phase)):
+        if unit not in begun:
+            begun[unit] = builder.begin((unit,), codes[unit])
+        builder.emit_phase(writer, begun[unit], phase, ranges_of(shares))
+
+
+def ranges_of(shares: Iterable[Share]) -> list[tuple[int, int, int]]:
+    """Lane, begin and end of one phase's launches: on a lane neighbours are one."""
+    ranges: list[tuple[int, int, int]] = []
+    for share in sorted(shares, key=lambda s: (s.lane, s.begin)):
+        if ranges and ranges[-1][0] == share.lane and ranges[-1][2] == share.begin:
+            ranges[-1] = (share.lane, ranges[-1][1], share.end)
+        else:
+            ranges.append((share.lane, share.begin, share.end))
+    return ranges

@@ -1,0 +1,129 @@
+"""An rProgram for one persistent kernel: what each vEU runs, and what it waits for (plain data).
+
+On a GPU a vEU is a thread block that stays (Rammer, section 4.1.2). It goes through a list of
+ranges of rTasks; a *step* is one of them, and after it the vEU counts its steps up. What must be
+waited for are whole operators, for a tensor is read as soon as all of it is there; so waits are
+written down once an operator, and not for each pair of vEUs, of which hundreds of vEUs have too
+many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm_ios.graph.op_graph import bits, mask_of
+from tvm_ios.program.program import Buffer, KernelUse
+
+#: For each lane how many of its steps must be finished.
+Steps = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RTasks:
+    """The rTasks ``[begin, end)`` of an operator: one step of a vEU."""
+
+    operator: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ROperator:
+    """A phase of a unit with its buffers: rTasks that are independent of each other.
+
+    Attributes
+    ----------
+    kernel, buffers, unit
+        As of a :class:`tvm_ios.program.program.Launch`.
+    waits
+        Operators that must be complete before any of its rTasks begins, in ascending order; those
+        that these have waited for themselves are left out.
+    """
+
+    kernel: int
+    buffers: tuple[int, ...]
+    unit: int
+    waits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PersistentProgram:
+    """What a persistent kernel runs.
+
+    Attributes
+    ----------
+    lanes
+        For each vEU its steps, in order.
+    operators
+        In the order of Append: an operator waits for earlier ones only, and a vEU runs operators
+        in ascending order. So some vEU can always go on.
+    kernels, buffers, units, uses
+        As of a :class:`tvm_ios.program.program.Program`.
+    """
+
+    lanes: tuple[tuple[RTasks, ...], ...]
+    operators: tuple[ROperator, ...]
+    kernels: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    units: tuple[str, ...]
+    uses: tuple[KernelUse, ...]
+
+    @cached_property
+    def barriers(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """For each step of each vEU the operators that it has to wait for.
+
+        Those are left out that the vEU knows to be complete: they were waited for before, by the
+        vEU or by operators that it has waited for, or it has run all of their rTasks itself.
+        """
+        before = self._before
+        places = [{*steps} for steps in self.finished]
+        found: list[tuple[tuple[int, ...], ...]] = []
+        for number, lane in enumerate(self.lanes):
+            known, waits = 0, list[tuple[int, ...]]()
+            for step in lane:
+                needed = mask_of(self.operators[step.operator].waits) & ~known
+                waits.append(tuple(bits(needed)))
+                for other in bits(needed):
+                    known |= before[other] | 1 << other
+                if places[step.operator] == {number}:
+                    known |= 1 << step.operator
+            found.append(tuple(waits))
+        return tuple(found)
+
+    @cached_property
+    def finished(self) -> tuple[Steps, ...]:
+        """For each operator the steps that the vEUs which run it have made when it is complete."""
+        found: list[dict[int, int]] = [{} for _ in self.operators]
+        for number, lane in enumerate(self.lanes):
+            for place, step in enumerate(lane, 1):
+                found[step.operator][number] = place
+        return tuple(found)
+
+    @cached_property
+    def _before(self) -> tuple[int, ...]:
+        """For each operator the bit set of those that are complete when it begins."""
+        return _closures(operator.waits for operator in self.operators)
+
+    @property
+    def independent(self) -> bool:
+        """Whether no operator waits for another."""
+        return not any(operator.waits for operator in self.operators)
+
+    def steps_of(self, operators: Collection[int]) -> dict[int, int]:
+        """For each vEU the steps after which some operators are complete, in ascending order."""
+        needed: dict[int, int] = {}
+        for operator in operators:
+            for lane, steps in self.finished[operator].items():
+                needed[lane] = max(steps, needed.get(lane, 0))
+        return dict(sorted(needed.items()))
+
+
+def _closures(waits: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    found: list[int] = []
+    for direct in waits:
+        found.append(mask_of(direct))
+        for other in direct:
+            found[-1] |= found[other]
+    return tuple(found)

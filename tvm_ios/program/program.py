@@ -1,0 +1,378 @@
+"""A program: lanes of launches and waits, what every scheduler compiles to (plain data).
+
+A *lane* is an ordered list of :class:`Launch` and :class:`Wait`. On a CPU a lane is a thread
+and a launch calls a kernel on a range of its tiles; on CUDA a lane is a stream and a wait an
+event. Sequential, concurrent, merged and co-scheduled stages differ only in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import natural, naturals
+
+#: Kernels are compiled for vectors of this many bytes; it is a cache line too.
+ALIGNMENT = 64
+
+
+class ProgramError(UserError):
+    """A program that cannot run, with one sentence that names the first fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferType:
+    """Physical shape and type of a buffer: what a kernel was compiled for."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCall:
+    """One call of a unit's code: a kernel function and its tiles.
+
+    Attributes
+    ----------
+    symbol
+        Name of the function in the kernel library. It is called with its buffers and a tile
+        range ``[begin, end)``; any partition of ``[0, tiles)`` gives the same bits.
+    tiles
+        Extent of the outer parallel loop.
+    arguments
+        Indices into the unit's parameters followed by its scratch buffers.
+    """
+
+    symbol: str
+    tiles: int
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCode:
+    """The code of a unit: phases that run one after another, with a barrier between.
+
+    Attributes
+    ----------
+    parameters
+        Inputs (weights included, as the kernels want them) and then outputs.
+    outputs
+        How many of the parameters, the last ones, are outputs.
+    scratch
+        Buffers that live only while the unit runs.
+    calls
+        The phases.
+    """
+
+    parameters: tuple[BufferType, ...]
+    outputs: int
+    scratch: tuple[BufferType, ...]
+    calls: tuple[PhaseCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """How a kernel may be launched; anything else reads or writes memory that is not its own.
+
+    Attributes
+    ----------
+    tiles
+        Tile ranges lie in ``[0, tiles)``.
+    arguments
+        How many buffers it takes.
+    writes
+        Positions of those that it may write.
+    """
+
+    tiles: int
+    arguments: int
+    writes: tuple[int, ...]
+
+
+class Role(StrEnum):
+    """What a buffer is for."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    CONSTANT = "constant"
+    INTERMEDIATE = "intermediate"
+    SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which elements of another buffer are a buffer: a range of one axis.
+
+    Attributes
+    ----------
+    of
+        The other buffer, which is no part itself.
+    axis
+        Into its physical shape; the same for all parts of a buffer.
+    begin, end
+        The range.
+    """
+
+    of: int
+    axis: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A buffer of a program.
+
+    Attributes
+    ----------
+    name
+        Unique; for a constant it names the parameter.
+    type
+        What kernels were compiled for: of a part, the type of the whole, whose memory they are
+        given and in which they find the part by themselves.
+    role
+        What it is for.
+    part
+        Set if it lies in another buffer: kernels then touch these elements only.
+    """
+
+    name: str
+    type: BufferType
+    role: Role
+    part: Part | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run the tiles ``[begin, end)`` of a kernel on some buffers.
+
+    ``unit`` says whose work it is, for errors and traces: an index into
+    :attr:`Program.units`.
+    """
+
+    kernel: int
+    buffers: tuple[int, ...]
+    begin: int
+    end: int
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Go on only when ``lane`` has finished its first ``launches`` launches of this run."""
+
+    lane: int
+    launches: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """What an executor runs.
+
+    Attributes
+    ----------
+    lanes
+        One list of instructions a lane.
+    kernels
+        Symbols in the kernel library.
+    buffers
+        All buffers.
+    units
+        Names of the units, for errors and traces.
+    uses
+        One a kernel; or empty in a program written by hand, whose launches are not checked
+        against the kernels then.
+    """
+
+    lanes: tuple[tuple[Launch | Wait, ...], ...]
+    kernels: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    units: tuple[str, ...]
+    uses: tuple[KernelUse, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.lanes:
+            raise ProgramError("the program has no lane")
+        if self.uses and len(self.uses) != len(self.kernels):
+            raise ProgramError("the program does not say of every kernel how it may be launched")
+        if any(place >= use.arguments for use in self.uses for place in use.writes):
+            raise ProgramError("a kernel of the program writes an argument that it does not take")
+        self._reject_parts()
+        launches = [sum(isinstance(i, Launch) for i in lane) for lane in self.lanes]
+        for number, lane in enumerate(self.lanes):
+            for item in lane:
+                if isinstance(item, Wait):
+                    if not 0 <= item.lane < len(self.lanes):
+                        raise ProgramError(
+                            f"lane {number} waits for lane {item.lane}, which does not exist"
+                        )
+                    if not 0 <= item.launches <= launches[item.lane]:
+                        raise ProgramError(
+                            f"lane {number} waits for launch {item.launches} of lane {item.lane}, "
+                            f"which has {launches[item.lane]}"
+                        )
+                    continue
+                if not 0 <= item.kernel < len(self.kernels):
+                    raise ProgramError(
+                        f"lane {number} launches kernel {item.kernel}, which does not exist"
+                    )
+                if not all(0 <= b < len(self.buffers) for b in item.buffers):
+                    raise ProgramError(f"lane {number} uses a buffer that does not exist")
+                if not 0 <= item.begin <= item.end:
+                    raise ProgramError(f"lane {number} has the tile range {item.begin}, {item.end}")
+                if not 0 <= item.unit < len(self.units):
+                    raise ProgramError(
+                        f"lane {number} launches for unit {item.unit}, which does not exist"
+                    )
+                if self.uses:
+                    self._reject_misuse(number, item)
+        self._reject_deadlock()
+
+    def _reject_parts(self) -> None:
+        axes: dict[int, int] = {}
+        for buffer in self.buffers:
+            part = buffer.part
+            if part is None:
+                continue
+            if not 0 <= part.of < len(self.buffers) or self.buffers[part.of].part is not None:
+                raise ProgramError(f"buffer {buffer.name!r} is part of no whole buffer")
+            whole = self.buffers[part.of]
+            if buffer.type != whole.type or Role.CONSTANT in (buffer.role, whole.role):
+                raise ProgramError(f"buffer {buffer.name!r} cannot be part of {whole.name!r}")
+            if axes.setdefault(part.of, part.axis) != part.axis or not (
+                0 <= part.axis < len(whole.type.shape)
+                and 0 <= part.begin < part.end <= whole.type.shape[part.axis]
+            ):
+                raise ProgramError(
+                    f"buffer {buffer.name!r} is {part.begin} to {part.end} of axis {part.axis} of "
+                    f"{whole.name!r}, which has no such part"
+                )
+
+    def _reject_misuse(self, lane: int, launch: Launch) -> None:
+        use, kernel = self.uses[launch.kernel], self.kernels[launch.kernel]
+        if launch.end > use.tiles:
+            raise ProgramError(
+                f"lane {lane} launches the tiles {launch.begin} to {launch.end} of kernel "
+                f"{kernel!r}, which has {use.tiles}"
+            )
+        if len(launch.buffers) != use.arguments:
+            raise ProgramError(
+                f"lane {lane} gives {len(launch.buffers)} buffers to kernel {kernel!r}, "
+                f"which takes {use.arguments}"
+            )
+        for place in use.writes:
+            buffer = self.buffers[launch.buffers[place]]
+            if buffer.role in (Role.INPUT, Role.CONSTANT):
+                raise ProgramError(f"lane {lane} writes the {buffer.role.value} {buffer.name!r}")
+
+    def _reject_deadlock(self) -> None:
+        """Run the lanes with instantaneous kernels; what stays behind waits for ever."""
+        done = [0] * len(self.lanes)
+        position = [0] * len(self.lanes)
+        moved = True
+        while moved:
+            moved = False
+            for number, lane in enumerate(self.lanes):
+                while position[number] < len(lane):
+                    item = lane[position[number]]
+                    if isinstance(item, Wait) and done[item.lane] < item.launches:
+                        break
+                    done[number] += isinstance(item, Launch)
+                    position[number] += 1
+                    moved = True
+        for number, lane in enumerate(self.lanes):
+            if position[number] < len(lane):
+                raise ProgramError(f"lane {number} would wait for ever: the waits form a cycle")
+
+    def whole_of(self, buffer: int) -> int:
+        """The buffer whose memory a buffer lies in: of a part the whole, else itself."""
+        part = self.buffers[buffer].part
+        return buffer if part is None else part.of
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the inverse of :meth:`from_json`."""
+        return {
+            "format": "tvm-ios program",
+            "version": 3,
+            "kernels": self.kernels,
+            "uses": [[u.tiles, u.arguments, u.writes] for u in self.uses],
+            "units": self.units,
+            "buffers": [_buffer_json(buffer) for buffer in self.buffers],
+            "lanes": [
+                [
+                    ["wait", item.lane, item.launches]
+                    if isinstance(item, Wait)
+                    else ["launch", item.kernel, item.buffers, item.begin, item.end, item.unit]
+                    for item in lane
+                ]
+                for lane in self.lanes
+            ],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Program:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ProgramError
+            If the data is not a program of this version, or would not run.
+        """
+        if data.get("format") != "tvm-ios program" or data.get("version") != 3:
+            raise ProgramError("this is not a tvm-ios program of version 3")
+        try:
+            return Program(
+                lanes=tuple(
+                    tuple(
+                        Wait(natural(item[1]), natural(item[2]))
+                        if item[0] == "wait"
+                        else Launch(natural(item[1]), naturals(item[2]), *naturals(item[3:6]))
+                        for item in lane
+                    )
+                    for lane in data["lanes"]
+                ),
+                kernels=tuple(map(str, data["kernels"])),
+                buffers=_buffers(data["buffers"]),
+                units=tuple(map(str, data["units"])),
+                uses=tuple(
+                    KernelUse(natural(tiles), natural(arguments), naturals(writes))
+                    for tiles, arguments, writes in data["uses"]
+                ),
+            )
+        except ProgramError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise ProgramError(f"the program file lacks or misstates {error}") from error
+
+
+def _buffer_json(buffer: Buffer) -> list[Any]:
+    part = buffer.part
+    place = () if part is None else ((part.of, part.axis, part.begin, part.end),)
+    return [buffer.name, buffer.type.shape, buffer.type.dtype, buffer.role.value, *place]
+
+
+def _buffers(data: Any) -> tuple[Buffer, ...]:
+    buffers = tuple(
+        Buffer(
+            str(name),
+            BufferType(naturals(shape), str(dtype)),
+            Role(role),
+            *(Part(*naturals(place)) for place in parts),
+        )
+        for name, shape, dtype, role, *parts in data
+    )
+    names = [buffer.name for buffer in buffers]
+    if len(set(names)) < len(names):
+        raise ProgramError("two buffers of the program have one name")
+    return buffers

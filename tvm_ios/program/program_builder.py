@@ -1,0 +1,290 @@
+"""Buffers and launches of a program: what the code of units reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from tvm_ios.errors import UserError
+from tvm_ios.graph.op_graph import OpGraph, mask_of
+from tvm_ios.program.lane_writer import PhaseWriter
+from tvm_ios.program.program import (
+    Buffer,
+    BufferType,
+    KernelUse,
+    Launch,
+    Part,
+    PhaseCall,
+    Program,
+    Role,
+    UnitCode,
+    Wait,
+)
+from tvm_ios.program.regions import regions_of
+
+NO_PARTS: Mapping[int, Part] = MappingProxyType({})
+
+#: Names the constant buffer of a parameter: the units that share the code, the parameter.
+ConstantName = Callable[[tuple[int, ...], int], str]
+
+
+class LoweringError(UserError):
+    """A schedule and code that do not fit together, with the first fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunWork:
+    """Units that one code computes, with the buffers of this code.
+
+    Attributes
+    ----------
+    units, code
+        What computes what.
+    buffers
+        The code's parameters and then its scratch.
+    unit
+        Its number in the program.
+    """
+
+    units: tuple[int, ...]
+    code: UnitCode
+    buffers: tuple[int, ...]
+    unit: int
+
+
+class ProgramBuilder:
+    """Gives every tensor a buffer and turns units into launches, one unit after another.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    work
+        What will be emitted, in order: units that one code computes, and the code.
+    constant_name
+        Names constants; equal names share a buffer.
+    parts
+        For each tensor that lies in another one's memory, where; numbers of tensors. The code of
+        units was made for the whole.
+
+    Raises
+    ------
+    LoweringError
+        If two codes disagree about a tensor, or one does not fit its units.
+    """
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        work: Sequence[tuple[tuple[int, ...], UnitCode]],
+        constant_name: ConstantName | None,
+        parts: Mapping[int, Part] = NO_PARTS,
+    ) -> None:
+        self._graph = graph
+        self._constant_name = constant_name or self._default_name
+        self._parts = parts
+        self._buffers: list[Buffer] = []
+        self._number: dict[str, int] = {}
+        self._kernels: dict[str, int] = {}
+        self._uses: dict[str, KernelUse] = {}
+        self._units: list[str] = []
+        self._tensors = self._tensor_buffers(work)
+        # Buffers that come later, constants and scratch, are whole and have a region each.
+        self._regions = list(regions_of(self._buffers))
+        self._last_region = max((own[-1] for own in self._regions), default=-1)
+
+    def emit(
+        self,
+        writer: PhaseWriter,
+        units: tuple[int, ...],
+        code: UnitCode,
+        lanes: Sequence[int],
+    ) -> None:
+        """Write the launches of some units' code, each phase's tiles spread over the lanes."""
+        begun = self.begin(units, code)
+        for phase, call in enumerate(code.calls):
+            width = max(1, min(len(lanes), call.tiles))
+            cuts = [call.tiles * i // width for i in range(width + 1)]
+            self.emit_phase(writer, begun, phase, list(zip(lanes, cuts, cuts[1:], strict=False)))
+
+    def begin(self, units: tuple[int, ...], code: UnitCode) -> BegunWork:
+        """Give some units' code its buffers; its phases are emitted next, in order."""
+        parameters = self._parameters(units, code)
+        scratch = [self._scratch(kind) for kind in code.scratch]
+        self._units.append(work_name(self._graph, units))
+        return BegunWork(units, code, (*parameters, *scratch), len(self._units) - 1)
+
+    def emit_phase(
+        self,
+        writer: PhaseWriter,
+        begun: BegunWork,
+        phase: int,
+        ranges: Sequence[tuple[int, int, int]],
+    ) -> None:
+        """Write the launches of one phase: for each its lane and the tiles from and to."""
+        code, buffers = begun.code, begun.buffers
+        call = code.calls[phase]
+        inputs = len(code.parameters) - code.outputs
+        kernel = self._kernels.setdefault(call.symbol, len(self._kernels))
+        # Code does not say which of these a phase only reads.
+        written = {place for place, a in enumerate(call.arguments) if a >= inputs}
+        self._note_use(call, written)
+        arguments = tuple(buffers[a] for a in call.arguments)
+        writer.phase(
+            [
+                (lane, Launch(kernel, arguments, first, last, begun.unit))
+                for lane, first, last in ranges
+            ],
+            reads={r for a in call.arguments if a < inputs for r in self._regions[buffers[a]]},
+            writes={r for place in written for r in self._regions[arguments[place]]},
+        )
+
+    def _note_use(self, call: PhaseCall, written: set[int]) -> None:
+        known = self._uses.get(call.symbol)
+        if known is not None:
+            if (known.tiles, known.arguments) != (call.tiles, len(call.arguments)):
+                raise LoweringError(f"two units launch kernel {call.symbol!r} differently")
+            # What is some unit's input is not written, whatever it is to other units.
+            written = written & set(known.writes)
+        self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), tuple(sorted(written)))
+
+    def program(self, lanes: Sequence[tuple[Launch | Wait, ...]]) -> Program:
+        """The finished program, whose lanes were written."""
+        return Program(
+            tuple(lanes),
+            tuple(self._kernels),
+            tuple(self._buffers),
+            tuple(self._units),
+            tuple(self._uses.values()),
+        )
+
+    def _tensor_buffers(self, work: Sequence[tuple[tuple[int, ...], UnitCode]]) -> dict[int, int]:
+        """A buffer for each tensor: inputs and outputs in the graph's order, then the rest."""
+        graph = self._graph
+        types: dict[int, tuple[BufferType, str]] = {}
+        produced: dict[int, None] = {}
+        done = mask_of(unit for units, _ in work for unit in units)
+        for units, code in work:
+            name = work_name(graph, units)
+            data, outputs = tensors_of(graph, units)
+            produced |= dict.fromkeys(outputs)
+            constants = len(code.parameters) - len(data) - len(outputs)
+            if constants < 0 or code.outputs != len(outputs):
+                raise LoweringError(
+                    f"unit {name!r} has {len(data)} data inputs and {len(outputs)} outputs, but "
+                    f"its code has {len(code.parameters)} parameters with {code.outputs} outputs"
+                )
+            kinds = (*code.parameters[: len(data)], *code.parameters[len(data) + constants :])
+            for tensor, kind in zip((*data, *outputs), kinds, strict=True):
+                other, first = types.setdefault(tensor, (kind, name))
+                if other != kind:
+                    raise LoweringError(
+                        f"tensor {graph.tensors[tensor].name!r} is {_type_text(other)} to unit "
+                        f"{first!r} but {_type_text(kind)} to unit {name!r}"
+                    )
+        if done == graph.all_operators:
+            # A graph may have inputs that nobody reads, and hand inputs or constants through.
+            for tensor in (*graph.inputs, *graph.outputs):
+                logical = graph.tensors[tensor]
+                types.setdefault(tensor, (BufferType(logical.shape, logical.dtype), graph.name))
+        for tensor in [t for t in types if t in self._parts]:
+            types.setdefault(self._parts[tensor].of, types[tensor])
+        # What lies in a tensor that nobody computes as a whole makes it an output.
+        wholes = {self._parts[t].of for t in produced if t in self._parts}
+        produced |= dict.fromkeys(t for t in wholes if t in types)
+        roles = {t: self._role(t, produced, done) for t in types}
+        order = dict.fromkeys(t for t in (*graph.inputs, *graph.outputs) if t in types)
+        order |= dict.fromkeys(types)
+        names = tensor_names(graph)
+        number = {tensor: place for place, tensor in enumerate(order)}
+        for tensor in order:
+            part = self._parts.get(tensor)
+            place = None if part is None else replace(part, of=number[part.of])
+            self._buffer(names[tensor], types[tensor][0], roles[tensor], place)
+        return number
+
+    def _role(self, tensor: int, produced: Mapping[int, None], done: int) -> Role:
+        graph = self._graph
+        if tensor not in produced:
+            return Role.CONSTANT if graph.tensors[tensor].constant else Role.INPUT
+        read_elsewhere = any(not done >> c & 1 for c in graph.consumers[tensor])
+        return Role.OUTPUT if tensor in graph.outputs or read_elsewhere else Role.INTERMEDIATE
+
+    def _default_name(self, units: tuple[int, ...], index: int) -> str:
+        return f"{work_name(self._graph, units)}/{index}"
+
+    def _parameters(self, units: tuple[int, ...], code: UnitCode) -> tuple[int, ...]:
+        data, outputs = tensors_of(self._graph, units)
+        constants: list[int] = []
+        for index in range(len(data), len(code.parameters) - len(outputs)):
+            name = self._constant_name(units, index)
+            kind = code.parameters[index]
+            known = self._number.get(name)
+            if known is None:
+                constants.append(self._late_buffer(name, kind, Role.CONSTANT))
+                continue
+            other = self._buffers[known]
+            if other.role is not Role.CONSTANT or other.type != kind:
+                raise LoweringError(
+                    f"constant {name!r} of unit {work_name(self._graph, units)!r} is "
+                    f"{_type_text(kind)}, but that name stands for a {other.role.value} of "
+                    f"{_type_text(other.type)}"
+                )
+            constants.append(known)
+        return (
+            *(self._tensors[t] for t in data),
+            *constants,
+            *(self._tensors[t] for t in outputs),
+        )
+
+    def _scratch(self, kind: BufferType) -> int:
+        """Each unit's scratch is a buffer of its own; a memory plan says what shares bytes."""
+        name = f"scratch {len(self._buffers)}"
+        while name in self._number:
+            name += "#"
+        return self._late_buffer(name, kind, Role.SCRATCH)
+
+    def _buffer(self, name: str, kind: BufferType, role: Role, part: Part | None = None) -> int:
+        self._number[name] = len(self._buffers)
+        self._buffers.append(Buffer(name, kind, role, part))
+        return self._number[name]
+
+    def _late_buffer(self, name: str, kind: BufferType, role: Role) -> int:
+        number = self._buffer(name, kind, role)
+        self._regions.append(range(self._last_region + 1, self._last_region + 2))
+        self._last_region += 1
+        return number
+
+
+def tensor_names(graph: OpGraph) -> tuple[str, ...]:
+    """For each tensor the name of its buffer: its own, made unique and unlike a constant's."""
+    taken: set[str] = set()
+    names: list[str] = []
+    for number, tensor in enumerate(graph.tensors):
+        name = tensor.name
+        if name in taken or name.rpartition("/")[2].isdigit():
+            name = f"{name}#{number}"
+        while name in taken:
+            name += "#"
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def work_name(graph: OpGraph, units: Iterable[int]) -> str:
+    """The name in programs of a unit, or of several merged ones."""
+    return "+".join(graph.operators[unit].name for unit in units)
+
+
+def tensors_of(graph: OpGraph, units: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Distinct data inputs from elsewhere in the order of first use, and outputs."""
+    outputs = tuple(t for u in units for t in graph.operators[u].outputs)
+    inputs = dict.fromkeys(t for u in units for t in graph.operators[u].inputs)
+    made = set(outputs)
+    data = (t for t in inputs if not graph.tensors[t].constant and t not in made)
+    return tuple(data), outputs
+
+
+def _type_text(kind: BufferType) -> str:
+    return f"{kind.dtype}{list(kind.shape)}"

@@ -1,0 +1,57 @@
+"""Regions: the pieces of memory that launches must not fight over.
+
+A buffer that is part of another (a producer that writes into a slice of a concatenation) shares
+some of its elements. Every buffer is therefore a range of *regions*: one of its own, or those
+that the borders of its parts cut it into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tvm_ios.program.program import Buffer
+
+
+def regions_of(buffers: Sequence[Buffer]) -> tuple[range, ...]:
+    """For each buffer the regions that it consists of; buffers overlap where these do.
+
+    Parameters
+    ----------
+    buffers
+        Of one program; all parts of a buffer are ranges of the same axis.
+    """
+    borders = _borders(buffers)
+    first: dict[int, int] = {}
+    regions = 0
+    for number, cuts in borders.items():
+        first[number] = regions
+        regions += len(cuts) - 1
+
+    def of(number: int, buffer: Buffer) -> range:
+        part = buffer.part
+        if part is None:
+            return range(first[number], first[number] + len(borders[number]) - 1)
+        begin, end = (borders[part.of].index(border) for border in (part.begin, part.end))
+        return range(first[part.of] + begin, first[part.of] + end)
+
+    return tuple(of(number, buffer) for number, buffer in enumerate(buffers))
+
+
+def region_bytes(buffers: Sequence[Buffer]) -> tuple[int, ...]:
+    """The size of each region, numbered as by :func:`regions_of`."""
+    return tuple(
+        buffers[number].type.nbytes * (end - begin) // cuts[-1]
+        for number, cuts in _borders(buffers).items()
+        for begin, end in pairwise(cuts)
+    )
+
+
+def _borders(buffers: Sequence[Buffer]) -> dict[int, list[int]]:
+    """For each whole buffer where its regions begin and where the last one ends."""
+    cuts: dict[int, set[int]] = {n: set() for n, b in enumerate(buffers) if b.part is None}
+    for buffer in buffers:
+        if buffer.part is not None:
+            extent = buffer.type.shape[buffer.part.axis]
+            cuts[buffer.part.of] |= {0, buffer.part.begin, buffer.part.end, extent}
+    return {number: sorted(cut or {0, 1}) for number, cut in cuts.items()}

@@ -1,0 +1,81 @@
+"""A persistent program as tables of integers: what each vEU of the kernel reads and goes through.
+
+A branch of code for each vEU, as the paper draws it (Rammer, figure 9), would be hundreds of
+copies of the same calls; a list that every vEU interprets costs a few loads a step. Steps that
+wait for the same operators share one list of waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from tvm_ios.program.persistent import PersistentProgram
+
+
+class Step(NamedTuple):
+    """The rTasks ``[begin, end)`` of an operator, after the waits ``[first_wait, last_wait)``."""
+
+    operator: int
+    begin: int
+    end: int
+    first_wait: int
+    last_wait: int
+
+
+class StepWait(NamedTuple):
+    """A vEU has to have made so many steps."""
+
+    lane: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepTable:
+    """What the vEUs run.
+
+    Attributes
+    ----------
+    first
+        For each vEU, and after the last, the number of its first step.
+    steps
+        Of all vEUs, one vEU after another.
+    waits
+        What a barrier polls: lists that steps refer to.
+    """
+
+    first: tuple[int, ...]
+    steps: tuple[Step, ...]
+    waits: tuple[StepWait, ...]
+
+    @property
+    def barriers(self) -> int:
+        """Steps that have something to wait for: barrier rTasks."""
+        return sum(step.first_wait < step.last_wait for step in self.steps)
+
+    @property
+    def polls(self) -> int:
+        """Steps of vEUs that all barriers together look at."""
+        return sum(step.last_wait - step.first_wait for step in self.steps)
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """The table as the kernel reads it: ``first``, then all steps, then all waits."""
+        return (*self.first, *chain.from_iterable(self.steps), *chain.from_iterable(self.waits))
+
+
+def tabulate(program: PersistentProgram) -> StepTable:
+    """The tables of a persistent program."""
+    first, steps, waits = [0], list[Step](), list[StepWait]()
+    known: dict[Sequence[int], tuple[int, int]] = {(): (0, 0)}
+    for lane, barriers in zip(program.lanes, program.barriers, strict=True):
+        for step, operators in zip(lane, barriers, strict=True):
+            if operators not in known:
+                begin = len(waits)
+                waits += [StepWait(*needed) for needed in program.steps_of(operators).items()]
+                known[operators] = begin, len(waits)
+            steps.append(Step(step.operator, step.begin, step.end, *known[operators]))
+        first.append(len(steps))
+    return StepTable(tuple(first), tuple(steps), tuple(waits))

@@ -1,0 +1,1 @@
+"""Rammer: the wavefront policy over rPrograms, and their simulation (OSDI 2020)."""

@@ -1,0 +1,75 @@
+"""The profiler of Rammer's policy: rPrograms are measured as long as a budget lasts."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.rammer.rprogram import RProgram, simulate
+
+#: Called with how many rPrograms were measured.
+Report = Callable[[int], None]
+
+
+class RProgramProfile:
+    """Seconds of rPrograms, all of one call taken in the same way: measured or simulated.
+
+    Parameters
+    ----------
+    measure
+        Seconds of one.
+    budget
+        When measuring ends; from then on times are simulated.
+    report
+        Called after each measurement.
+    can_run
+        Tells which can be measured at all; others take for ever.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[RProgram], float],
+        budget: Budget,
+        report: Report,
+        can_run: Callable[[RProgram], bool] = lambda _: True,
+    ) -> None:
+        self._can_run = can_run
+        self.complete = True
+        self._measure = measure
+        self._budget = budget
+        self._report = report
+        self._begin = time.perf_counter()
+        #: By identity, for the one that grows is asked about again and again.
+        self._known: dict[int, tuple[RProgram, float]] = {}
+
+    @property
+    def measured(self) -> int:
+        """How many different rPrograms were measured, or found in the log."""
+        return len(self._known)
+
+    @property
+    def seconds(self) -> float:
+        """Since the profile began."""
+        return time.perf_counter() - self._begin
+
+    def __call__(self, programs: Sequence[RProgram]) -> tuple[float, ...]:
+        """Seconds of some rPrograms that are to be compared."""
+        new = sum(id(program) not in self._known for program in programs)
+        most, limit = self._budget.max_measurements, self._budget.time_limit
+        if new and (
+            (most is not None and self.measured + new > most)
+            or (limit is not None and self.seconds >= limit)
+        ):
+            self.complete = False
+            simulated = zip(programs, simulate(programs), strict=True)
+            return tuple(s if self._can_run(program) else math.inf for program, s in simulated)
+        return tuple(map(self._seconds, programs))
+
+    def _seconds(self, program: RProgram) -> float:
+        if id(program) not in self._known:
+            seconds = self._measure(program) if self._can_run(program) else math.inf
+            self._known[id(program)] = program, seconds
+            self._report(self.measured)
+        return self._known[id(program)][1]

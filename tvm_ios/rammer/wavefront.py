@@ -1,0 +1,175 @@
+"""Rammer's wavefront scheduling policy (Rammer, Algorithm 1).
+
+Two slips of the algorithm as printed are repaired. Its loop pushes an rProgram only when the
+next one begins, so the last one is lost: here it is kept. And ``ScheduleWave(W, Pcurr, D)``
+appends to the program that it is given, so ``time(Pcurr)`` would be taken of the longer one:
+here programs are never changed, appending gives another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.rammer.rprogram import RProgram, simulate
+from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.waves import waves
+
+#: The policy's name.
+RAMMER = "rammer"
+
+#: Gives the rKernels of a unit, at least one; the first is what the unit has in other stages.
+RKernels = Callable[[int], tuple[RKernel, ...]]
+#: Seconds of some rPrograms that are to be compared: all taken in the same way.
+Profile = Callable[[Sequence[RProgram]], Sequence[float]]
+
+#: Times this close are equal: sums of the same rTasks differ by as much with their order.
+_TIE = 1e-12
+
+
+def wavefront_programs(
+    graph: OpGraph, kernels: RKernels, lanes: int, profile: Profile = simulate
+) -> tuple[RProgram, ...]:
+    """Schedule a graph as rPrograms (Rammer, Algorithm 1: Schedule).
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    kernels
+        What each unit can be computed with.
+    lanes
+        Execution units of the device.
+    profile
+        Measures rPrograms; by default they are simulated.
+
+    Returns
+    -------
+    tuple of RProgram
+        To be run one after another; each unit stands in exactly one.
+    """
+    plans: list[RProgram] = []
+    current = RProgram.empty(lanes)
+    for wave in waves(graph.predecessors, range(len(graph))):
+        alone = schedule_wave(graph, wave, RProgram.empty(lanes), kernels, profile)
+        if current.units:
+            joined = schedule_wave(graph, wave, current, kernels, profile)
+            together, before, after = profile((joined, current, alone))
+            if together <= (before + after) * (1 + _TIE):
+                current = joined
+                continue
+            plans.append(current)
+        current = alone
+    return (*plans, current) if current.units else ()
+
+
+def schedule_wave(
+    graph: OpGraph, wave: Sequence[int], program: RProgram, kernels: RKernels, profile: Profile
+) -> RProgram:
+    """A program with a wave of units after it (ScheduleWave, with SelectRKernels).
+
+    The wave's fastest rKernels are taken if all their rTasks together leave lanes free (those of
+    a unit's phases are not there at once: the widest counts). Else the most efficient ones, which
+    leave more of the lanes to others, if the profile says that they are better.
+    """
+    fast = {unit: fastest(kernels(unit)) for unit in wave}
+    placed = program.append(graph, wave, fast)
+    if sum(max(kernel.tasks, default=0) for kernel in fast.values()) < len(program.clocks):
+        return placed
+    efficient = {unit: most_efficient(kernels(unit)) for unit in wave}
+    if efficient == fast:
+        return placed
+    other = program.append(graph, wave, efficient)
+    seconds, others = profile((placed, other))
+    return other if others < seconds else placed
+
+
+def co_schedule(graph: OpGraph, units: Sequence[int], kernels: RKernels, lanes: int) -> RProgram:
+    """Some units as one rProgram, simulated: what a co-scheduled stage of them runs.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    units
+        Of a stage; all that they read from else was computed before.
+    kernels, lanes
+        As for :func:`wavefront_programs`.
+    """
+    program = RProgram.empty(lanes)
+    for wave in waves(graph.predecessors, units):
+        program = schedule_wave(graph, wave, program, kernels, simulate)
+    return program
+
+
+def rammer_schedule(
+    graph: OpGraph,
+    programs: Sequence[RProgram],
+    seconds: Sequence[float],
+    kernels: RKernels,
+    *,
+    device: str = "",
+) -> Schedule:
+    """A schedule of one co-scheduled stage an rProgram.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    programs
+        From :func:`wavefront_programs`.
+    seconds
+        Of each of them.
+    kernels
+        As for :func:`wavefront_programs`.
+    device
+        Written into the schedule.
+    """
+    schedule = Schedule(
+        fingerprint=graph.fingerprint,
+        stages=tuple(Stage(Strategy.CO_SCHEDULE, (program.units,)) for program in programs),
+        policy=RAMMER,
+        device=device,
+        batch=graph.batch,
+        latencies=tuple(seconds),
+    )
+    made = dict(zip(schedule.stages, programs, strict=True))
+    return with_placements(schedule, made.__getitem__, kernels)
+
+
+def simulated_schedule(graph: OpGraph, cost: AnalyticCost) -> Schedule:
+    """Rammer's schedule for a described device, whose rTasks and their times are estimates."""
+    kernels = partial(cost.rkernels, graph)
+    programs = wavefront_programs(graph, kernels, cost.device.processors)
+    return rammer_schedule(graph, programs, simulate(programs), kernels, device=cost.name)
+
+
+def with_placements(
+    schedule: Schedule, programs: Callable[[Stage], RProgram], kernels: RKernels
+) -> Schedule:
+    """A schedule whose co-scheduled stages have their placements, and the rKernels they are of.
+
+    Parameters
+    ----------
+    schedule
+        One that a search has found.
+    programs
+        What a co-scheduled stage runs.
+    kernels
+        As for :func:`wavefront_programs`.
+    """
+    found = {
+        position: programs(stage)
+        for position, stage in enumerate(schedule.stages)
+        if stage.strategy is Strategy.CO_SCHEDULE
+    }
+    chosen = {unit: made for program in found.values() for unit, made in program.kernels.items()}
+    return replace(
+        schedule,
+        kernels={u: made.name for u, made in chosen.items() if made.name != kernels(u)[0].name},
+        placements={position: program.placement for position, program in found.items()},
+    )

@@ -1,0 +1,1 @@
+"""Schedules as plain data: stages, placements, instances, and the orders of stages."""

@@ -1,0 +1,85 @@
+"""What a schedule file keeps of its graph, to say where another graph differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from tvm_ios.graph.op_graph import OpGraph
+
+
+def describe(graph: OpGraph) -> dict[str, Any]:
+    """A graph of units as plain data, with all that its fingerprint depends on."""
+    makers = {t: f"input {place}" for place, t in enumerate(graph.inputs)}
+    units: list[dict[str, Any]] = []
+    for number, op in enumerate(graph.operators):
+        units.append(
+            {
+                "kind": op.kind,
+                "reads": [makers.get(t, "a constant") for t in op.inputs],
+                "input types": [_type(graph, t) for t in op.inputs],
+                "output types": [_type(graph, t) for t in op.outputs],
+                **{key: op.attrs[key] for key in sorted(op.attrs)},
+            }
+        )
+        for place, tensor in enumerate(op.outputs):
+            makers[tensor] = f"unit {number}" + (f" (output {place})" if place else "")
+    described = {
+        "inputs": [_type(graph, t) for t in graph.inputs],
+        "units": units,
+        "outputs": [makers.get(t, "a constant") for t in graph.outputs],
+    }
+    # What a reader gets: lists for tuples.
+    return json.loads(json.dumps(described))
+
+
+def first_difference(described: Mapping[str, Any], graph: OpGraph) -> str | None:
+    """Where a graph first differs from what :func:`describe` made of another.
+
+    Returns
+    -------
+    str or None
+        E.g. ``"unit 3 ('conv_5') has strides [1, 1], there [2, 2]"``; None if the description
+        is missing or tells no difference.
+    """
+    ours = describe(graph)
+    if described.get("inputs", ours["inputs"]) != ours["inputs"]:
+        return f"its inputs are {_text(ours['inputs'])}, there {_text(described['inputs'])}"
+    theirs = _list(described.get("units", ours["units"]))
+    for number, (there, here) in enumerate(zip(theirs, ours["units"], strict=False)):
+        if there != here and isinstance(there, dict):
+            name = graph.operators[number].name
+            return f"unit {number} ({name!r}) {_of_unit(here, cast(dict[str, Any], there))}"
+    if len(theirs) != len(graph):
+        return f"it has {len(graph)} units, there {len(theirs)}"
+    if described.get("outputs", ours["outputs"]) != ours["outputs"]:
+        return f"its outputs are {_text(ours['outputs'])}, there {_text(described['outputs'])}"
+    return None
+
+
+def _of_unit(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
+    key = next(key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key))
+    here, there = ours.get(key), theirs.get(key)
+    verb = {"kind": "is", "reads": "reads"}.get(key, f"has {key}")
+    if key.endswith("types") and len(_list(here)) == len(_list(there)):
+        pairs = enumerate(zip(_list(here), _list(there), strict=True))
+        place, (here, there) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
+        verb = f"has {key.removesuffix('s')} {place}"
+    return f"{verb} {_text(here)}, there {_text(there)}"
+
+
+def _type(graph: OpGraph, tensor: int) -> str:
+    made = graph.tensors[tensor]
+    return f"{made.dtype}{list(made.shape)}"
+
+
+def _list(value: Any) -> list[Any]:
+    return cast(list[Any], value) if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, cast(list[Any], value))) or "nothing"
+    return "no such attribute" if value is None else str(value)

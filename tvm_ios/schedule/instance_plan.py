@@ -1,0 +1,264 @@
+"""Which units of a schedule run as instances, split how, in which order and on which lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSubGraph:
+    """A coarse sub-graph that runs in parts, its instances.
+
+    Attributes
+    ----------
+    units
+        Of the sub-graph, by number, ascending.
+    factor
+        Into how many parts its outputs are split: equal ones, but the last may have fewer rows.
+    axes
+        For each tensor that others read, or that is an output of the model, the axis that is
+        split; unit by unit.
+    """
+
+    units: tuple[int, ...]
+    factor: int
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedInstance:
+    """One part of a sub-graph, and where it runs.
+
+    Attributes
+    ----------
+    subgraph, part
+        Which one.
+    lane
+        That runs the whole instance; None where all lanes share it, stage by stage.
+    """
+
+    subgraph: int
+    part: int
+    lane: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InstancePlan:
+    """What a schedule runs in instances: GraphTurbo's splits, order and placement.
+
+    The stages of a schedule whose units are in sub-graphs say in what order, and how, an instance
+    runs its copies of them. Stages of sub-graphs that follow each other are a *region*; its
+    instances run where it stands, in their order.
+
+    Attributes
+    ----------
+    subgraphs
+        Each after those that it reads from.
+    order
+        All instances. A lane runs its own ones in this order.
+    """
+
+    subgraphs: tuple[SplitSubGraph, ...]
+    order: tuple[PlacedInstance, ...]
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes it takes."""
+        return max((p.lane + 1 for p in self.order if p.lane is not None), default=1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "subgraphs": [
+                {"units": s.units, "factor": s.factor, "axes": s.axes} for s in self.subgraphs
+            ],
+            "order": [[p.subgraph, p.part, p.lane] for p in self.order],
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> InstancePlan:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If it is something else.
+        """
+        return InstancePlan(
+            tuple(
+                SplitSubGraph(naturals(s["units"]), natural(s["factor"]), naturals(s["axes"]))
+                for s in data["subgraphs"]
+            ),
+            tuple(
+                PlacedInstance(natural(subgraph), natural(part), _lane(lane))
+                for subgraph, part, lane in data["order"]
+            ),
+        )
+
+
+class StageLike(Protocol):
+    """What is looked at of a :class:`tvm_ios.schedule.schedule.Stage`."""
+
+    @property
+    def strategy(self) -> str: ...  # noqa: D102
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]: ...  # noqa: D102
+
+
+def regions(plan: InstancePlan, stages: Sequence[StageLike]) -> list[list[int]]:
+    """Runs of stages, by number: each a stage without instances, or a region."""
+    owned = {unit for subgraph in plan.subgraphs for unit in subgraph.units}
+    found: list[list[int]] = []
+    inside = False
+    for number, stage in enumerate(stages):
+        was_inside, inside = inside, stage.groups[0][0] in owned
+        if inside and was_inside:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found
+
+
+def subgraph_outputs(graph: OpGraph, units: Sequence[int]) -> tuple[int, ...]:
+    """The tensors that some units make for others, or as outputs of the model; unit by unit."""
+    inside = mask_of(units)
+    return tuple(
+        tensor
+        for unit in units
+        for tensor in graph.operators[unit].outputs
+        if tensor in graph.outputs or mask_of(graph.consumers[tensor]) & ~inside
+    )
+
+
+def fault_of(
+    graph: OpGraph,
+    stages: Sequence[StageLike],
+    kernels: Mapping[int, str],
+    plan: InstancePlan,
+) -> str | None:
+    """The first rule that a plan violates, or None.
+
+    Whether instances run after those that they read from is known only to who knows the units'
+    operators.
+
+    Parameters
+    ----------
+    graph
+        Of units.
+    stages, kernels
+        Of a schedule of it that is right so far.
+    plan
+        To be checked.
+    """
+    owner: dict[int, int] = {}
+    for number, subgraph in enumerate(plan.subgraphs):
+        fault = _fault_of_units(graph, subgraph, owner) or _fault_of_split(graph, subgraph)
+        if fault:
+            return f"sub-graph {number} {fault}"
+        owner |= dict.fromkeys(subgraph.units, number)
+    return (
+        _fault_of_kernels(graph, kernels, owner)
+        or _fault_of_order(graph, plan, owner)
+        or _fault_of_stages(stages, owner)
+        or _fault_of_regions(stages, plan, owner)
+    )
+
+
+def _fault_of_units(
+    graph: OpGraph, subgraph: SplitSubGraph, owner: Mapping[int, int]
+) -> str | None:
+    if not subgraph.units:
+        return "has no units"
+    if list(subgraph.units) != sorted(set(subgraph.units)):
+        return "does not name its units in ascending order, each once"
+    for unit in subgraph.units:
+        if unit >= len(graph):
+            return f"names unit {unit}, which does not exist"
+        if unit in owner:
+            return f"names unit {graph.operators[unit].name!r}, which is in sub-graph {owner[unit]}"
+    return None
+
+
+def _fault_of_split(graph: OpGraph, subgraph: SplitSubGraph) -> str | None:
+    if subgraph.factor < 2:
+        return f"is split into {subgraph.factor} instances: leave it out"
+    outputs = subgraph_outputs(graph, subgraph.units)
+    if len(outputs) != len(subgraph.axes):
+        return f"names {len(subgraph.axes)} axes for its {len(outputs)} outputs"
+    for tensor, axis in zip(outputs, subgraph.axes, strict=True):
+        made = graph.tensors[tensor]
+        if axis >= len(made.shape):
+            return f"splits axis {axis} of {made.name!r}, which has {len(made.shape)}"
+        extent, factor = made.shape[axis], subgraph.factor
+        if axis == 0 and extent % factor:
+            return f"is split by {factor}, which does not divide the batch of {extent}"
+        if -(-extent // factor) * (factor - 1) >= extent:
+            return f"is split by {factor} along axis {axis} of {made.name!r}, which has {extent}"
+    return None
+
+
+def _fault_of_kernels(
+    graph: OpGraph, kernels: Mapping[int, str], owner: Mapping[int, int]
+) -> str | None:
+    for unit in kernels:
+        if unit in owner:
+            name = graph.operators[unit].name
+            return f"unit {name!r} of sub-graph {owner[unit]} cannot have a kernel of its own"
+    return None
+
+
+def _fault_of_order(graph: OpGraph, plan: InstancePlan, owner: Mapping[int, int]) -> str | None:
+    for number, subgraph in enumerate(plan.subgraphs):
+        for unit in subgraph.units:
+            for source in bits(graph.predecessors[unit]):
+                if owner.get(source, number) > number:
+                    return f"sub-graph {number} reads from sub-graph {owner[source]} after it"
+    seen: set[tuple[int, int]] = set()
+    for place in plan.order:
+        if place.subgraph >= len(plan.subgraphs):
+            return f"the order names sub-graph {place.subgraph}, which does not exist"
+        which = f"instance {place.part} of sub-graph {place.subgraph}"
+        if place.part >= plan.subgraphs[place.subgraph].factor:
+            return f"the order names {which}, which does not exist"
+        if (place.subgraph, place.part) in seen:
+            return f"the order names {which} twice"
+        seen.add((place.subgraph, place.part))
+    for number, subgraph in enumerate(plan.subgraphs):
+        for part in range(subgraph.factor):
+            if (number, part) not in seen:
+                return f"the order lacks instance {part} of sub-graph {number}"
+    return None
+
+
+def _fault_of_stages(stages: Sequence[StageLike], owner: Mapping[int, int]) -> str | None:
+    for number, stage in enumerate(stages):
+        owners = {owner.get(unit) for group in stage.groups for unit in group}
+        if owners == {None}:
+            continue
+        if len(owners) > 1:
+            return f"stage {number} has units of a sub-graph and others"
+        (subgraph,) = owners
+        if stage.strategy == "co_schedule":
+            return f"stage {number} co-schedules units of sub-graph {subgraph}, which differ"
+    return None
+
+
+def _fault_of_regions(
+    stages: Sequence[StageLike], plan: InstancePlan, owner: Mapping[int, int]
+) -> str | None:
+    home: dict[int, int] = {}
+    for region, numbers in enumerate(regions(plan, stages)):
+        for number in numbers:
+            subgraph = owner.get(stages[number].groups[0][0])
+            if subgraph is not None and home.setdefault(subgraph, region) != region:
+                return f"stages without instances stand between those of sub-graph {subgraph}"
+    return None
+
+
+def _lane(lane: Any) -> int | None:
+    return None if lane is None else natural(lane)

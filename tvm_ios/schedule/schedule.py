@@ -1,0 +1,349 @@
+"""A schedule: which units run together, how, and in what order (plain, frozen data)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+from tvm_ios.errors import UserError
+from tvm_ios.files.atomic import write_atomically
+from tvm_ios.files.json_text import JsonError, json_object, natural, naturals
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
+from tvm_ios.schedule.first_difference import describe, first_difference
+from tvm_ios.schedule.instance_plan import InstancePlan
+from tvm_ios.schedule.instance_plan import fault_of as fault_of_plan
+from tvm_ios.schedule.placement import Placement, Share, fault_of
+
+#: Of a schedule over units of instances: the schedule of the model that these are made of.
+UNROLLED_FROM = "unrolled_from"
+
+
+class ScheduleError(UserError):
+    """A schedule that does not fit, with the first rule it violates."""
+
+
+class Strategy(StrEnum):
+    """How the units of a stage run (IOS, section 3.1)."""
+
+    #: Groups side by side; the units of a group one after another.
+    CONCURRENT = "concurrent"
+    #: One stacked operator computes all units; a split recovers their outputs.
+    MERGE = "merge"
+    #: Tiles of several units interleaved on the execution units (Rammer).
+    CO_SCHEDULE = "co_schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Units between two barriers.
+
+    Attributes
+    ----------
+    strategy
+        How they run.
+    groups
+        Unit numbers, each group in topological order. A merge stage has one unit a group, a
+        co-scheduled one a single group of all its units in the order of Append.
+    """
+
+    strategy: Strategy
+    groups: tuple[tuple[int, ...], ...]
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """All units, group by group."""
+        return tuple(unit for group in self.groups for unit in group)
+
+    @property
+    def mask(self) -> int:
+        """The bit set of the units."""
+        return mask_of(self.units)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Stages over a graph of units, with what is needed to tell whether they fit.
+
+    Attributes
+    ----------
+    fingerprint
+        :attr:`OpGraph.fingerprint` of the graph of units.
+    stages
+        In the order of execution; each unit stands in exactly one.
+    policy
+        Who made it, e.g. ``"ios-both"``.
+    device
+        What it was made for, e.g. ``"x86-64-v4, 2 lanes"``.
+    batch
+        The batch size it was made for.
+    latencies
+        Expected seconds a stage, or empty.
+    kernels
+        For each unit that does not run in its usual way the name of its
+        :class:`~tvm_ios.schedule.rkernel.RKernel`; merged units have one together, named for each.
+    placements
+        For the number of each co-scheduled stage, and no other, where its rTasks run.
+    unit_latencies
+        For units that were measured the seconds alone on 1, 2, ... lanes: the lanes of a stage are
+        divided among its groups by these. Without them FLOPs and bytes decide.
+    instances
+        Which units run as instances of sub-graphs, or None.
+    described
+        The graph by :func:`tvm_ios.schedule.first_difference.describe`, of a schedule from a
+        file.
+    """
+
+    fingerprint: str
+    stages: tuple[Stage, ...]
+    policy: str
+    device: str = ""
+    batch: int = 1
+    latencies: tuple[float, ...] = ()
+    kernels: Mapping[int, str] = field(default_factory=dict[int, str], hash=False)
+    placements: Mapping[int, Placement] = field(default_factory=dict[int, Placement], hash=False)
+    unit_latencies: Mapping[int, tuple[float, ...]] = field(
+        default_factory=dict[int, tuple[float, ...]], repr=False, hash=False
+    )
+    instances: InstancePlan | None = None
+    described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+
+    @property
+    def latency(self) -> float:
+        """Expected seconds, the sum over the stages."""
+        return sum(self.latencies)
+
+    @property
+    def content(self) -> Schedule:
+        """What the program depends on, whatever fields a schedule may gain."""
+        return replace(self, policy="", device="", batch=0, latencies=())
+
+    @property
+    def of_stages_alone(self) -> Schedule:
+        """The same stages, but no kernels are chosen and no rTasks placed.
+
+        Co-scheduled units run one after another, each on all lanes.
+        """
+        stages = tuple(
+            Stage(Strategy.CONCURRENT, stage.groups) if position in self.placements else stage
+            for position, stage in enumerate(self.stages)
+        )
+        return replace(self, stages=stages, kernels={}, placements={})
+
+    def validate(self, graph: OpGraph) -> None:
+        """Check this schedule against a graph of units.
+
+        Raises
+        ------
+        ScheduleError
+            Naming the first violated rule.
+        """
+        if self.fingerprint != graph.fingerprint:
+            if self.batch != graph.batch and self.instances is not None:
+                raise ScheduleError(
+                    f"the schedule splits a batch of {self.batch}, and that of {graph.name} is "
+                    f"{graph.batch}: give the model that batch, or search again"
+                )
+            difference = first_difference(self.described, graph) or (
+                f"its fingerprint is {graph.fingerprint}, there {self.fingerprint}"
+            )
+            raise ScheduleError(
+                f"the schedule was made for another graph than {graph.name}: {difference}; "
+                "search again for this model"
+            )
+        if self.latencies and len(self.latencies) != len(self.stages):
+            raise ScheduleError("the schedule has not one latency a stage")
+        done = 0
+        for position, stage in enumerate(self.stages):
+            self._validate_stage(graph, position, stage, done)
+            self._validate_placement(graph, position, stage)
+            done |= stage.mask
+        missing = graph.all_operators & ~done
+        if missing:
+            first = graph.operators[next(bits(missing))].name
+            raise ScheduleError(f"unit {first!r} is in no stage")
+        for position in self.placements:
+            if not 0 <= position < len(self.stages):
+                raise ScheduleError(f"stage {position} has a placement but does not exist")
+        self._validate_kernels(graph)
+        for unit, seconds in self.unit_latencies.items():
+            if not 0 <= unit < len(graph):
+                raise ScheduleError(f"the schedule times unit {unit}, which does not exist")
+            if not seconds or not all(0 < s < float("inf") for s in seconds):
+                name = graph.operators[unit].name
+                raise ScheduleError(f"the latencies of unit {name!r} are not all positive seconds")
+        plan = self.instances
+        if plan is not None and (fault := fault_of_plan(graph, self.stages, self.kernels, plan)):
+            raise ScheduleError(fault)
+
+    def _validate_placement(self, graph: OpGraph, position: int, stage: Stage) -> None:
+        placement = self.placements.get(position)
+        if (stage.strategy is Strategy.CO_SCHEDULE) != (placement is not None):
+            raise ScheduleError(
+                f"stage {position} is {stage.strategy.value} and has "
+                f"{'no' if placement is None else 'a'} placement of rTasks"
+            )
+        if placement is not None and (fault := fault_of(graph, stage.units, placement)):
+            raise ScheduleError(f"stage {position} {fault}")
+
+    def _validate_kernels(self, graph: OpGraph) -> None:
+        for unit, kernel in self.kernels.items():
+            if not 0 <= unit < len(graph):
+                raise ScheduleError(
+                    f"the schedule names a kernel of unit {unit}, which does not exist"
+                )
+            name = graph.operators[unit].name
+            if not kernel:
+                raise ScheduleError(f"the kernel of unit {name!r} has no name")
+        for stage in self.stages:
+            if stage.strategy is not Strategy.MERGE:
+                continue
+            first, *others = stage.units
+            for other in others:
+                if self.kernels.get(first) != self.kernels.get(other):
+                    a, b = (graph.operators[unit].name for unit in (first, other))
+                    raise ScheduleError(
+                        f"units {a!r} and {b!r} are merged, and the schedule names different "
+                        "kernels for them"
+                    )
+
+    @staticmethod
+    def _validate_stage(graph: OpGraph, position: int, stage: Stage, done: int) -> None:
+        where = f"stage {position}"
+        if not stage.groups or not all(stage.groups):
+            raise ScheduleError(f"{where} has an empty group")
+        group_of: dict[int, int] = {}
+        for number, group in enumerate(stage.groups):
+            for unit in group:
+                if not 0 <= unit < len(graph):
+                    raise ScheduleError(f"{where} names unit {unit}, which does not exist")
+                name = graph.operators[unit].name
+                if unit in group_of or done >> unit & 1:
+                    raise ScheduleError(f"unit {name!r} is scheduled twice")
+                for p in bits(graph.predecessors[unit] & ~done):
+                    if group_of.get(p) != number:
+                        raise ScheduleError(
+                            f"unit {name!r} in {where} runs before or beside "
+                            f"{graph.operators[p].name!r}, which it reads from"
+                        )
+                group_of[unit] = number
+        if stage.strategy is Strategy.MERGE and any(len(group) != 1 for group in stage.groups):
+            raise ScheduleError(f"{where} merges a group of more than one unit")
+        if stage.strategy is Strategy.CO_SCHEDULE and len(stage.groups) != 1:
+            raise ScheduleError(f"{where} co-schedules more than one group")
+
+    def to_json(self, graph: OpGraph) -> dict[str, Any]:
+        """Plain data with unit numbers; the units' names, kinds and FLOPs are for people."""
+        data: dict[str, Any] = {
+            "format": "tvm-ios schedule",
+            "version": 1,
+            "fingerprint": self.fingerprint,
+            "policy": self.policy,
+            "device": self.device,
+            "batch": self.batch,
+            "units": [op.name for op in graph.operators],
+            "graph": describe(graph),
+            "flops": [op.flops for op in graph.operators],
+            "stages": [{"strategy": s.strategy.value, "groups": s.groups} for s in self.stages],
+            "latencies": self.latencies,
+        }
+        if self.kernels:
+            data["kernels"] = {str(unit): self.kernels[unit] for unit in sorted(self.kernels)}
+        if self.placements:
+            data["placements"] = [
+                [stage, [[s.unit, s.phase, s.lane, s.begin, s.end] for s in placement]]
+                for stage, placement in sorted(self.placements.items())
+            ]
+        if self.unit_latencies:
+            data["unit_latencies"] = {
+                str(unit): self.unit_latencies[unit] for unit in sorted(self.unit_latencies)
+            }
+        if self.instances is not None:
+            data["instances"] = self.instances.to_json()
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Schedule:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ScheduleError
+            If the data is not a schedule of this version.
+        """
+        if data.get("format") != "tvm-ios schedule" or data.get("version") != 1:
+            raise ScheduleError("this is not a tvm-ios schedule of version 1")
+        try:
+            return Schedule(
+                fingerprint=str(data["fingerprint"]),
+                policy=str(data["policy"]),
+                device=str(data["device"]),
+                batch=natural(data["batch"]),
+                stages=tuple(
+                    Stage(
+                        Strategy(stage["strategy"]),
+                        tuple(map(naturals, stage["groups"])),
+                    )
+                    for stage in data["stages"]
+                ),
+                latencies=tuple(float(x) for x in data["latencies"]),
+                kernels=_kernels(data.get("kernels", {})),
+                placements={
+                    natural(stage): tuple(Share(*naturals(share)) for share in placement)
+                    for stage, placement in data.get("placements", ())
+                },
+                unit_latencies={
+                    int(unit): tuple(float(s) for s in seconds)
+                    for unit, seconds in dict(data.get("unit_latencies", {})).items()
+                },
+                instances=_instances(data.get("instances")),
+                described=dict(data.get("graph", {})),
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ScheduleError(f"the schedule file lacks or misstates {error}") from error
+
+    def save(self, path: Path, graph: OpGraph) -> None:
+        """Write JSON, to a temporary name first."""
+        write_atomically(path, json.dumps(self.to_json(graph), indent=1).encode())
+
+    @staticmethod
+    def load(path: Path | str) -> Schedule:
+        """Read a file that :meth:`save` wrote, or that of an executable.
+
+        What ran in instances is read as the schedule of the model that they were made of.
+
+        Raises
+        ------
+        ScheduleError
+            If the file is not a schedule.
+        """
+        try:
+            data = json_object(Path(path).read_bytes())
+        except (OSError, JsonError) as error:
+            raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
+        unrolled_from = data.get(UNROLLED_FROM, data)
+        if not isinstance(unrolled_from, dict):
+            raise ScheduleError(f"{path} is not a tvm-ios schedule: {UNROLLED_FROM!r} is none")
+        return Schedule.from_json(cast(dict[str, Any], unrolled_from))
+
+
+def _instances(data: Any) -> InstancePlan | None:
+    return None if data is None else InstancePlan.from_json(data)
+
+
+def _kernels(data: Any) -> dict[int, str]:
+    if not isinstance(data, dict):
+        raise TypeError("'kernels'")
+    kernels = {int(unit): name for unit, name in cast(dict[str, Any], data).items()}
+    for unit, name in kernels.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the kernel of unit {unit}")
+    return kernels
+
+
+def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:
+    """One unit a stage, in the graph's own order: the baseline of every comparison."""
+    return tuple(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(len(graph)))

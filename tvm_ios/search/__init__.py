@@ -1,1 +1,0 @@
-"""Schedules of blocks of units: IOS, Rammer, baselines, and mixtures of them."""

@@ -1,0 +1,1 @@
+"""General solvers that several rooms use: constraint programming and PBQP."""
