@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relay_passes.dialect import DialectError
 from runtime_ext.contest import Rules, hold_contest
+from runtime_ext.cpu.hierarchy import cpu_hierarchy
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.session import Session
-from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
 from tvm_ios.contest.verdict import Samples, kept_policy
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.explain.timeline import read_timeline

@@ -8,9 +8,9 @@ from relay_passes.prepare import Prepared, apply_schedule
 from runtime_ext.backend import backend
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.tuning.log_use import LogUse
 from runtime_ext.units.in_place import arrange
-from runtime_ext.units.tir_calls import with_tir
 from runtime_ext.units.unit import UnitSource
 from tvm_ios.progress import Progress, Steps
 from tvm_ios.schedule.schedule import Schedule

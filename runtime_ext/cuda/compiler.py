@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import tvm
 
-from runtime_ext.cpu.tilings import finer
 from runtime_ext.cuda.device import gpu_of
 from runtime_ext.cuda.gemm_space import GemmSpace
 from runtime_ext.cuda.kernel import CudaKernel
@@ -26,12 +25,14 @@ from runtime_ext.cuda.persistent.rtask import rtask_function
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import StageFuser
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
+from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
-from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.spec import Contraction, GemmTile
+from runtime_ext.kernels.tile_work import finer
 from runtime_ext.tuning.tuning_log import TuningLog
-from runtime_ext.units.generic import Generic, Scheduled
-from runtime_ext.units.unit import UnitPlan, UnitSource, different, library_plan, plan_unit
-from runtime_ext.units.unit_compiler import UnitCompiler, Workload
+from runtime_ext.units.plans import different, library_plan, plan_unit
+from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
+from runtime_ext.units.unit_compiler import UnitCompiler
 from tvm_ios.devices.device import Device, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UserError
@@ -195,10 +196,10 @@ class CudaKernelCompiler(UnitCompiler):
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         of = (self.gpu.processors, self.precision)
 
-        def coarse(spec: Contraction) -> Blocking | None:
+        def coarse(spec: Contraction) -> GemmTile | None:
             return gemm_tile.coarse_tile(spec, *of)
 
-        def fine(spec: Contraction) -> Blocking | None:
+        def fine(spec: Contraction) -> GemmTile | None:
             return gemm_tile.fine_tile(spec, *of)
 
         narrow = plan_unit(source, self.space, fine)

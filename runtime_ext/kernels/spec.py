@@ -54,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """How the work of a contraction is cut.
+    """How the work of a contraction is cut on a CPU.
 
     Attributes
     ----------
@@ -77,6 +77,39 @@ class Blocking:
 
 
 @dataclass(frozen=True, slots=True)
+class GemmTile:
+    """How the work of a contraction is cut on a GPU: blocks of rows (pixels) by columns (channels).
+
+    Attributes
+    ----------
+    rows, columns, depth
+        Of a block, and how much of the reduction it holds in shared memory at once.
+    thread_rows, thread_columns
+        Of one of its threads.
+    splits
+        Blocks that share the reduction of one tile.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+    splits: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+
+
+#: How a device cuts a contraction.
+Cut = Blocking | GemmTile
+#: In the place of a cut of a contraction that no device has cut yet.
+UNCUT = Blocking(1, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Contraction:
     """A convolution, or a matrix product as the convolution of a single row of pixels.
 
@@ -94,6 +127,8 @@ class Contraction:
     parts
         Output channels that are packed together: those of each group, or of each output of a
         split. Each part is padded to whole blocks.
+    blocking
+        How the device cuts it; :data:`UNCUT` until it is known which.
     """
 
     buffers: tuple[Shape, ...]
@@ -105,7 +140,7 @@ class Contraction:
     prologue: Expr
     weight: int
     parts: tuple[int, ...]
-    blocking: Blocking
+    blocking: Cut
     statements: tuple[Statement, ...]
 
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from math import ceil, log2, prod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from runtime_ext.cpu.contraction import plan_tiles
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
 from tvm_ios.errors import UserError
 
 Array = np.ndarray[Any, Any]
-Features = Callable[[Contraction, Sequence[Blocking]], Array]
 
 _PARAMETERS = {
     "objective": "reg:squarederror",
@@ -40,9 +34,6 @@ class CostModel:
     ----------
     threads
         That may learn.
-    features
-        What may tell fast blockings of a contraction from slow ones, a row for each; of a CPU
-        :func:`features_of`.
 
     Raises
     ------
@@ -50,7 +41,7 @@ class CostModel:
         If xgboost is not installed.
     """
 
-    def __init__(self, threads: int, features: Features) -> None:
+    def __init__(self, threads: int) -> None:
         try:
             self._xgboost: Any = importlib.import_module("xgboost")
         except ImportError as error:
@@ -58,7 +49,6 @@ class CostModel:
                 "tuning needs xgboost, which is not installed: pip install 'tvm-ios[tune]'"
             ) from error
         self._threads = threads
-        self.features = features
         self._booster: Any = None
 
     def fit(self, samples: Sequence[tuple[Array, Array]]) -> None:
@@ -81,48 +71,3 @@ class CostModel:
         if self._booster is None:
             return None
         return self._booster.predict(self._xgboost.DMatrix(features))
-
-
-def features_of(unit: VectorUnit, spec: Contraction, blockings: Sequence[Blocking]) -> Array:
-    """What may tell fast blockings from slow ones on a CPU, a row for each."""
-    return np.array([_features(spec, unit, blocking) for blocking in blockings], np.float32)
-
-
-def _features(spec: Contraction, unit: VectorUnit, blocking: Blocking) -> list[float]:
-    plan = plan_tiles(replace(spec, blocking=blocking), unit)
-    window, width = spec.window, spec.window.output[1]
-    pixels, vectors = blocking.pixels, blocking.vectors
-    block = vectors * unit.lanes
-    last = width % pixels
-    depth = spec.channels * prod(window.kernel)
-    stride = abs(spec.data.strides[2]) * window.strides[1] * 4
-    padded = plan.blocks * block
-    unroll = blocking.unroll or 0
-    return [
-        log2(spec.channels),
-        log2(sum(spec.parts)),
-        log2(width),
-        log2(plan.rows),
-        float(prod(window.kernel)),
-        float(window.strides[1]),
-        log2(stride + 1),
-        float(len(spec.parts)),
-        float(pixels),
-        float(vectors),
-        float(pixels * vectors),
-        (pixels + vectors) / (pixels * vectors),
-        float(unit.registers - pixels * vectors - vectors - 1),
-        float(unroll),
-        float(unroll * pixels * vectors * window.kernel[1]),
-        float(plan.blocks_outer),
-        float(plan.blocks),
-        log2(plan.tiles),
-        float(plan.strip),
-        float(last),
-        ceil(width / pixels) * pixels / width,
-        padded / sum(spec.parts),
-        log2(depth * block * 4),
-        log2(depth * padded * 4),
-        # Pixels of one tile whose cache lines fall into the same set of a 4 KiB way.
-        pixels * stride / 4096 if stride % 64 == 0 else 0.0,
-    ]

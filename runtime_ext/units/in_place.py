@@ -14,8 +14,8 @@ from typing import Any
 
 from tvm import relax
 
+from runtime_ext.kernels.relax_function import operator_name, static_shape
 from runtime_ext.units.layouts import tensor_layouts
-from runtime_ext.units.relax_function import operator_name, static_shape
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import NHWC, Layout, Slice, physical_shape
 from tvm_ios.graph.op_graph import OpGraph

@@ -22,12 +22,13 @@ from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 from runtime_ext.cuda.kernels.generic import bound_kernels
 from runtime_ext.cuda.kernels.source import generate
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.tuning.contraction_space import blocked, blocking_of
 from runtime_ext.tuning.cost_model import CostModel
+from runtime_ext.tuning.space import noted, recut
 from runtime_ext.tuning.task import Task
 from runtime_ext.tuning.tuner import Limits, tune
 from runtime_ext.tuning.tuning_folder import open_log, workload_name
-from runtime_ext.units.unit import UnitSource, plan_unit
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.unit_compiler import LogUse
 from tvm_ios.program.program import Program
 
@@ -56,7 +57,9 @@ def test_points_and_their_traces(name: str) -> None:
     for point in points[:: max(1, len(points) // 5)]:
         assert SPACE.holds(spec, point)
         trace = SPACE.schedule(spec, workload, point).trace.as_json()
-        assert blocking_of(trace) == point
+        notes = noted(trace)
+        assert notes is not None
+        assert SPACE.point(notes) == point
     assert not SPACE.holds(spec, replace(points[0], pixels=7))
     features = SPACE.features(spec, points)
     assert np.isfinite(features).all()
@@ -72,7 +75,7 @@ def test_a_contraction_has_a_name_in_each_precision() -> None:
 def test_tvm_alone_computes_the_workload(tmp_path: Path) -> None:
     """The schedule of a record, without any kernel of ours."""
     spec = contraction("row")
-    point = next(p for p in SPACE.points(spec) if (p.pixels, p.vectors) == (16, 32))
+    point = next(p for p in SPACE.points(spec) if (p.rows, p.columns) == (16, 32))
     made = SPACE.schedule(spec, SPACE.workload(spec), point).mod["main"]
     phases = bound_kernels(made)
     kernels = [
@@ -120,9 +123,9 @@ class Drawn:
 def test_the_timer_runs_all_kernels_of_a_tile(tmp_path: Path) -> None:
     spec = contraction("padded")
     points = SPACE.points(spec)
-    chosen = [next(p for p in points if (p.tiles > 1) == split) for split in (False, True)]
+    chosen = [next(p for p in points if (p.splits > 1) == split) for split in (False, True)]
     compiler, device = CudaKernelCompiler("sm_90", tmp_path), Drawn()
-    specs = [blocked(spec, point, SPACE) for point in chosen]
+    specs = [recut(spec, point, SPACE) for point in chosen]
     seconds = GpuKernelTimer(compiler, device).measure(specs)
     assert all(0 < s < 1 for s in seconds)
     whole, split = device.programs[:2]
@@ -146,7 +149,7 @@ def test_what_was_tuned_runs(tmp_path: Path) -> None:
             compiler.target,
             SPACE,
             GpuKernelTimer(compiler, device),
-            CostModel(1, SPACE.features),
+            CostModel(1),
             Limits(trials=7),
             lambda *_: None,
         )

@@ -19,7 +19,7 @@ from tvm import relax
 from relay_passes.prepare import prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
-from runtime_ext.units.tir_calls import with_tir
+from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.units.unit import UnitSource
 from tvm_ios.errors import UserError
 from tvm_ios.onnx.simplify import simplify

@@ -25,9 +25,9 @@ from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
-from runtime_ext.units.generic import NoKernelError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
 from tvm_ios.plot import plot_profile

@@ -18,9 +18,9 @@ from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.contest import machine_outputs, virtual_machine
+from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_baseline import compile_baseline
-from runtime_ext.units.generic import NoKernelError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.baselines import greedy_schedule

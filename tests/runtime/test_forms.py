@@ -16,9 +16,9 @@ from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
+from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.machine.this_machine import host_target
-from runtime_ext.tuning.contraction_space import explicit, points, scheduled
 from runtime_ext.tuning.contraction_workload import contraction_workload
 from runtime_ext.tuning.log_use import LogUse
 from runtime_ext.tuning.task import Task
@@ -36,13 +36,13 @@ def prepared() -> Prepared:
 def write_log(folder: Path, tasks: list[Task]) -> None:
     """A record each: the last point of the space, which is not the default."""
     target = host_target(2)
-    unit = VectorUnit.of(target)
+    space = VectorSpace(VectorUnit.of(target))
     with open_log(folder, target) as log:
         for task in tasks:
-            point = points(task.spec, unit)[-1]
-            assert point != explicit(task.spec, unit)
+            point = space.points(task.spec)[-1]
+            assert point != space.explicit(task.spec)
             module = contraction_workload(task.spec)
-            trace = scheduled(task.spec, unit, module, point).trace
+            trace = space.schedule(task.spec, module, point).trace
             arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(module, False)
             kept = log.database.commit_workload(module)
             log.database.commit_tuning_record(

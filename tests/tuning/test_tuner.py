@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,18 @@ import tvm
 from kernel_harness import host_target, make_unit
 from tvm import relax
 
+from runtime_ext.cpu.kernel_timer import KernelTimer
+from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.contraction_space import VectorSpace, blocked, explicit, points
-from runtime_ext.tuning.cost_model import CostModel, features_of
-from runtime_ext.tuning.kernel_timer import KernelTimer
+from runtime_ext.tuning.cost_model import CostModel
+from runtime_ext.tuning.space import recut
 from runtime_ext.tuning.task import Task
 from runtime_ext.tuning.tuner import Limits, Tuned, tune
 from runtime_ext.tuning.tuning_folder import compact, open_log, recorded
 from runtime_ext.tuning.tuning_log import TuningLog
-from runtime_ext.units.unit import UnitSource, plan_unit
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitSource
 from tvm_ios.errors import UserError
 
 pytest.importorskip("xgboost")
@@ -36,7 +37,7 @@ def task(channels: int, out: int, weight: int = 1, merged: int = 0) -> Task:
         return relax.op.nn.conv2d(x, w)
 
     function = make_unit([(1, channels, 9, 10)], [(out, channels, 1, 1)], body)
-    (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), UNIT).kernels
+    (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), SPACE).kernels
     assert isinstance(kernel.spec, Contraction)
     return Task(f"{channels}to{out}", kernel.spec, weight, merged)
 
@@ -65,7 +66,7 @@ def run(
 ) -> tuple[tuple[Tuned, ...], list[tuple[int, int, float]]]:
     told: list[tuple[int, int, float]] = []
     with open_log(folder, TARGET) as log:
-        model = CostModel(1, partial(features_of, UNIT))
+        model = CostModel(1)
         done = tune(tasks, log, TARGET, SPACE, timer, model, limits, lambda *now: told.append(now))
     return done, told
 
@@ -73,10 +74,10 @@ def run(
 def test_the_cost_model_finds_the_fast_ones(tmp_path: Path) -> None:
     timer = Bowl()
     (done,), told = run(tmp_path, [task(32, 64)], timer, Limits(trials=64))
-    every = points(done.task.spec, UNIT)
+    every = SPACE.points(done.task.spec)
     assert len(every) > 300
 
-    costs = sorted(timer.seconds(blocked(done.task.spec, p, UNIT)) for p in every)
+    costs = sorted(timer.seconds(recut(done.task.spec, p, SPACE)) for p in every)
     assert done.best <= costs[len(costs) // 200], "among the fastest two hundredth"
     assert done.best < done.default
     assert (done.trials, done.new_trials) == (64, 64)
@@ -96,7 +97,7 @@ def test_what_is_in_the_log_is_not_timed_again(tmp_path: Path) -> None:
     assert told[0][:2] == (40, 48)
     assert [(row.trials, row.new_trials) for row in done] == [(24, 4), (24, 4)]
     assert len(recorded(tmp_path)) == 48
-    defaults = {(t.spec.channels, explicit(t.spec, UNIT)) for t in both}
+    defaults = {(t.spec.channels, SPACE.explicit(t.spec)) for t in both}
     again = {pair for pair in second.timed if pair in first.timed}
     assert again == defaults, "the defaults, for comparison only"
     third = Bowl()
@@ -147,7 +148,7 @@ def test_no_round_begins_after_the_time_is_up(tmp_path: Path) -> None:
 
 def test_a_small_space_is_exhausted(tmp_path: Path) -> None:
     tiny = task(2, 8)
-    every = points(tiny.spec, UNIT)
+    every = SPACE.points(tiny.spec)
     (done,), told = run(tmp_path, [tiny], Bowl(), Limits(trials=10_000))
     assert done.trials == len(every) == told[-1][1]
 
@@ -160,7 +161,7 @@ def test_real_kernels_are_timed_and_used(tmp_path: Path) -> None:
     log = TuningLog(tmp_path, TARGET)
     found = log.blocking(one.spec, SPACE)
     assert found is not None
-    default = explicit(one.spec, UNIT)
+    default = SPACE.explicit(one.spec)
     assert found[1] == (one.spec.blocking if done.blocking == default else done.blocking)
     assert log.blocking(task(25, 48).spec, SPACE) is None
     assert (len(log.matched), len(log.unmatched)) == (1, 1)
@@ -168,8 +169,8 @@ def test_real_kernels_are_timed_and_used(tmp_path: Path) -> None:
 
 def test_features_tell_points_apart() -> None:
     spec = task(32, 64).spec
-    every = points(spec, UNIT)
-    features = features_of(UNIT, spec, every)
+    every = SPACE.points(spec)
+    features = SPACE.features(spec, every)
     assert np.isfinite(features).all()
     assert len(np.unique(features, axis=0)) == len(every)
 
@@ -179,4 +180,4 @@ def test_without_xgboost(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(UserError, match=r"pip install 'tvm-ios\[tune\]'"):
-        CostModel(1, partial(features_of, UNIT))
+        CostModel(1)

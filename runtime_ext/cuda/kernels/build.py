@@ -14,6 +14,7 @@ from runtime_ext.cuda.kernels.pointwise import interleave, pointwise
 from runtime_ext.cuda.kernels.product import product
 from runtime_ext.cuda.kernels.reduction import mean, normalisation
 from runtime_ext.cuda.kernels.window import pooling
+from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
     Contraction,
@@ -26,7 +27,6 @@ from runtime_ext.kernels.spec import (
     Product,
     Spec,
 )
-from runtime_ext.units.generic import Generic, Scheduled
 
 
 def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: Gpu) -> Phases:

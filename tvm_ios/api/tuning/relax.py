@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from relay_passes.load import load_model
@@ -12,10 +11,9 @@ from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernel_timer import KernelTimer
 from runtime_ext.machine.this_machine import available_lanes
-from runtime_ext.tuning.cost_model import CostModel, Features, features_of
-from runtime_ext.tuning.kernel_timer import KernelTimer
+from runtime_ext.tuning.cost_model import CostModel
 from runtime_ext.tuning.tuner import Limits, Timer, tune
 from runtime_ext.tuning.tuning_folder import compact, open_log
 from tvm_ios.api.tuning.relax_tasks import tuning_tasks
@@ -72,8 +70,8 @@ def tune_model(
     loaded = load_model(model, random_weights=random_weights, shapes=shapes)
     search = MeasuredSearch(prepare(loaded.module, loaded.name), options, progress)
     search.backend.require_here("tuning kernels")
-    timer, features = _instruments(search)
-    cost_model = CostModel(available_lanes(), features)
+    timer = _timer(search)
+    cost_model = CostModel(available_lanes())
     target = search.compiler.target
     with open_log(log, target) as opened:
         tasks = tuning_tasks(search)
@@ -111,12 +109,11 @@ def tune_model(
     )
 
 
-def _instruments(search: MeasuredSearch) -> tuple[Timer, Features]:
-    """What times the kernels of a search's target, and what tells fast ones from slow ones."""
+def _timer(search: MeasuredSearch) -> Timer:
+    """What times kernels of the search's target."""
     compiler = search.compiler
     if isinstance(compiler, KernelCompiler):
-        timer = KernelTimer(compiler.target, compiler.lanes)
-        return timer, partial(features_of, VectorUnit.of(compiler.target))
+        return KernelTimer(compiler.target, compiler.lanes)
     from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 
-    return GpuKernelTimer(compiler, search.backend.device), compiler.space.features
+    return GpuKernelTimer(compiler, search.backend.device)

@@ -7,7 +7,7 @@ from relay_passes.merge_candidates import merge_candidates
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.task import Task
 from runtime_ext.tuning.tuning_folder import workload_name
-from runtime_ext.units.unit import plan_unit
+from runtime_ext.units.plans import plan_unit
 
 
 def tuning_tasks(search: MeasuredSearch) -> tuple[Task, ...]:
