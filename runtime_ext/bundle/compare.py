@@ -24,7 +24,7 @@ from tvm_ios.contest.verdict import (
     policy_results,
 )
 from tvm_ios.errors import UserError
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule

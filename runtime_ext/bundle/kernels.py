@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime_ext.bundle.contents import Bundle, BundleError
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.progress import Steps
-
-if TYPE_CHECKING:
-    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
 
 
 class BundledKernels:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from runtime_ext.bundle.contents import KERNELS, Bundle, BundleError
 from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.device import Device
+from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program
 
 if TYPE_CHECKING:
-    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
     from runtime_ext.execution.ports import Port
 
 

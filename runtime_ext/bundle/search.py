@@ -13,8 +13,8 @@ from tvm_ios.costs.log import LogHeader, MeasurementLog
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget, LazyStatistics
-from tvm_ios.measuring.device import UnfusedError
 from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress

@@ -23,7 +23,7 @@ from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
 from runtime_ext.cuda.nvidia.nvrtc import Cubin, compile_cubin, compiler_version, has_compiler
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
-from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
@@ -37,7 +37,7 @@ from tvm_ios.devices.device import Device, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object, natural
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.program.constant_transform import ParamTransform
 from tvm_ios.program.program import BufferType
 
@@ -107,7 +107,7 @@ class CudaKernelCompiler(UnitCompiler):
         self._rtasks: dict[str, RTaskFunction] = {}
         self._fused_cubins = CubinCache(Path(cache_dir) / "fused")
         self.device = _device(arch)
-        self.fuser = StageFuser(self, self.device)
+        self.fuser = GpuStageFuser(self, self.device)
         super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}", log)
 
     def kernel(self, symbol: str) -> CudaKernel:

@@ -92,7 +92,7 @@ def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
 def _plan(
     unit: UnitDraft, cutter: Cutter, recut: Recut | None = None, library: str = ""
 ) -> UnitPlan:
-    """The plan of a drafted unit; ``library`` is the precision of a library that may compute some."""
+    """The plan of a drafted unit; ``library`` is the precision of one that may compute parts."""
     storages = unit.storages
     kernels: list[tuple[Workload, tuple[int, ...]]] = []
     for draft in unit.drafts:

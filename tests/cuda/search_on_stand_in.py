@@ -27,7 +27,7 @@ from runtime_ext.bundle.place import open_place  # noqa: E402
 from runtime_ext.bundle.programs import bundled_program  # noqa: E402
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies  # noqa: E402
 from runtime_ext.cuda.nvidia.nvrtc import Cubin  # noqa: E402
-from runtime_ext.cuda.persistent.stage_fuser import StageFuser  # noqa: E402
+from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser  # noqa: E402
 from tvm_ios.errors import UserError  # noqa: E402
 
 SHIM = Path(__file__).with_name("veu_shim.h")
@@ -90,7 +90,7 @@ def main() -> None:
         bundle = replace(bundle, rtasks=replace(bundle.rtasks, fused={}))
     place = open_place(bundle, None, FOLDER / "compiled")
     fuser: Any = place.fuser
-    small = StageFuser(fuser._library, replace(fuser._device, processors=1), fuser._only)
+    small = GpuStageFuser(fuser._library, replace(fuser._device, processors=1), fuser._only)
     place = replace(place, fuser=small)
     limits = limits_of(bundle, 26, None)
     search = bundle_search(bundle, place, FOLDER, limits, lambda *_: None)

@@ -17,7 +17,7 @@ from tvm_ios.ios.memory_front import FrontPoint, descend
 from tvm_ios.ios.network import SearchStatistics, search_graph
 from tvm_ios.ios.strategies import Mergeable, strategies_of
 from tvm_ios.measuring.co_scheduling import can_co_schedule, can_run, execution_units, placed_unit
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.policies.baselines import baseline_schedule
 from tvm_ios.progress import Progress
