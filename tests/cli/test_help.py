@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from command_line import tvm_ios
 
 import tvm_ios as package
+from tests.cli.command_line import tvm_ios
 from tvm_ios import zoo
 from tvm_ios.cli import app
 from tvm_ios.cli.completion import (
