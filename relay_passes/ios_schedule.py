@@ -12,9 +12,8 @@ from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare, 
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.model import CostModel
 from tvm_ios.devices.device import load_device
-from tvm_ios.errors import UserError
+from tvm_ios.errors import SearchError, UserError
 from tvm_ios.graph.blocks import cut_blocks
-from tvm_ios.graph.down_sets import SearchError
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.graph.units import UnitRule
 from tvm_ios.ios.network import search_graph

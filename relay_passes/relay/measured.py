@@ -25,8 +25,7 @@ from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.tuning.log_use import LogUse
 from tvm_ios.costs.log import MeasurementLog
-from tvm_ios.errors import UserError
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError, UserError
 from tvm_ios.ios.lazy import LazyStatistics
 from tvm_ios.ios.network import SearchStatistics
 from tvm_ios.ios.strategies import POLICIES

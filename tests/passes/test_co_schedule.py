@@ -24,7 +24,7 @@ from runtime_ext.cpu import device as cpu_device
 from runtime_ext.ir_form import SCHEDULE
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
 from tvm_ios.costs.log import LogError
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Program

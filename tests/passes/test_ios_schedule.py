@@ -28,8 +28,7 @@ from tvm_ios.api import POLICIES
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.composed import CostError
 from tvm_ios.devices.device import load_device
-from tvm_ios.errors import UserError
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError, UserError
 from tvm_ios.graph.op_graph import GraphError, OpGraph
 from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.baselines import sequential_schedule

@@ -19,8 +19,7 @@ from relay_passes import IOSSchedule, MemorySchedule, apply_schedule, prepare, s
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
-from tvm_ios.errors import UserError
-from tvm_ios.ios.stage_memory import MemoryBudgetError
+from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.baselines import sequential_schedule

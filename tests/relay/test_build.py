@@ -24,7 +24,7 @@ from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
 from runtime_ext.relay.library import RelayBuildError
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies.baselines import greedy_schedule
 from tvm_ios.program.happens_before import check_races

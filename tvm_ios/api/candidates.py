@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from tvm_ios.contest.verdict import first_with_equal_schedule
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.files.byte_sizes import kib
-from tvm_ios.ios.stage_memory import MemoryBudgetError, stages_peak
+from tvm_ios.ios.stage_memory import stages_peak
 from tvm_ios.ios.strategies import POLICIES as SEARCHING
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule

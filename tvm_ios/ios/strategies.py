@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from tvm_ios.costs.model import CostModel
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
