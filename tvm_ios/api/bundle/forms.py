@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relay_passes.measured import MeasuredSearch
 from relay_passes.merge_candidates import merge_candidates
+
+from relay_passes.measured import MeasuredSearch
 from runtime_ext.bundle.unit_forms import UnitForms
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import block_key, cut_into_blocks
