@@ -146,7 +146,7 @@ def device_file(sound: Path, room: Path, random: Random) -> None:
     from importlib import resources
 
     path = room / "device.json"
-    text = (resources.files("tvm_ios") / "device_data" / "v100.json").read_text()
+    text = (resources.files("tvm_ios") / "devices/device_data" / "v100.json").read_text()
     path.write_bytes(damage_json_text(json.loads(text), random))
     graph = OpGraph.from_json(json.loads((sound / "graph.json").read_text()))
     _search(graph, room, str(path))
