@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
+from relay_passes.measured_module import MeasuredModule
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from relay_passes.prepare import prepare
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.vector_unit import VectorUnit
@@ -28,7 +29,7 @@ def tune_model(
     model: str,
     log: Path,
     *,
-    options: MeasuringOptions | None = None,
+    options: SearchOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
     trials: int = 64,
@@ -68,17 +69,17 @@ def tune_model(
         If the model cannot be read, xgboost is missing, the log belongs to another target, TVM
         or running process, or the target is a GPU that is not here.
     """
-    options = replace(options or MeasuringOptions(), database=None)
+    options = replace(options or SearchOptions(), database=None)
     loaded = load_model(model, random_weights=random_weights, shapes=shapes)
     search = MeasuredSearch(prepare(loaded.module, loaded.name), options, progress)
-    search.backend.require_here("tuning kernels")
+    module.units.backend.require_here("tuning kernels")
     timer, features = _instruments(search)
     cost_model = CostModel(available_lanes(), features)
-    target = search.compiler.target
+    target = module.units.kernels.target
     with open_log(log, target) as opened:
         tasks = tuning_tasks(search)
-        default = search.sequential_latency()
-        search.end_run()
+        default = module.timer.sequential_latency(progress)
+        module.end_run()
         begin = time.perf_counter()
 
         def report(done: int, total: int, saved: float) -> None:
@@ -89,7 +90,7 @@ def tune_model(
             tasks,
             opened,
             target,
-            search.compiler.space,
+            module.units.kernels.space,
             timer,
             cost_model,
             Limits(trials, time_limit),
@@ -111,12 +112,12 @@ def tune_model(
     )
 
 
-def _instruments(search: MeasuredSearch) -> tuple[Timer, Features]:
+def _instruments(module: MeasuredModule[RelaxUnits]) -> tuple[Timer, Features]:
     """What times the kernels of a search's target, and what tells fast ones from slow ones."""
-    compiler = search.compiler
+    compiler = module.units.kernels
     if isinstance(compiler, KernelCompiler):
         timer = KernelTimer(compiler.target, compiler.lanes)
         return timer, partial(features_of, VectorUnit.of(compiler.target))
     from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 
-    return GpuKernelTimer(compiler, search.backend.device), compiler.space.features
+    return GpuKernelTimer(compiler, module.units.backend.device), compiler.space.features

@@ -10,9 +10,10 @@ from pathlib import Path
 import tvm
 
 from relay_passes.load import load_model
-from relay_passes.measuring_options import MeasuringOptions
+from relay_passes.search_options import SearchOptions
 from relay_passes.prepare import prepare
-from relay_passes.relay.measured import MeasuredRelaySearch
+from relay_passes.measured_module import MeasuredModule
+from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay.tuning_file import open_autotvm_log
 from tvm_ios.api.tuning.relay_tasks import tuning_tasks
 from tvm_ios.api.tuning.result import Tuning, TuningResult
@@ -25,7 +26,7 @@ def tune_model(
     model: str,
     log: Path,
     *,
-    options: MeasuringOptions | None = None,
+    options: SearchOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
     trials: int = 64,
@@ -70,7 +71,7 @@ def tune_module(
     log: Path,
     *,
     name: str = "model",
-    options: MeasuringOptions | None = None,
+    options: SearchOptions | None = None,
     trials: int = 64,
     time_limit: float | None = None,
     all_blocks: bool = False,
@@ -115,18 +116,18 @@ def tune_module(
     from runtime_ext.relay.autotvm_tuner import tune
     from runtime_ext.relay.trial_timer import TrialTimer
 
-    options = replace(options or MeasuringOptions(), database=None)
+    options = replace(options or SearchOptions(), database=None)
     prepared = prepare(module, name)
-    search = MeasuredRelaySearch(prepared, options, progress)
-    if search.executor != "native":
+    search = MeasuredModule(RelayUnits(prepared, options), options, progress)
+    if module.units.executor != "native":
         raise UserError(
             "AutoTVM's kernels are tuned here for CPUs only: tune for a GPU by TVM's own "
             "autotvm.XGBTuner where the GPU is, and give its log to --log"
         )
-    with open_autotvm_log(log, search.target) as opened:
+    with open_autotvm_log(log, module.units.target) as opened:
         tasks = tuning_tasks(search, progress)
-        default = search.sequential_latency()
-        search.end_run()
+        default = module.timer.sequential_latency(progress)
+        module.end_run()
         begin = time.perf_counter()
 
         def report(done: int, total: int, saved: float) -> None:
@@ -139,7 +140,7 @@ def tune_module(
         seconds = time.perf_counter() - begin
     tuned = default
     if kernels:
-        with_log = MeasuredRelaySearch(prepared, replace(options, database=log), progress)
+        with_log = MeasuredModule(RelayUnits(prepared, replace(options, database=log)), replace(options, database=log), progress)
         tuned = with_log.sequential_latency()
         with_log.end_run()
     missing = sum(task.weight > 0 for task in tasks) - sum(row.task.weight > 0 for row in kernels)

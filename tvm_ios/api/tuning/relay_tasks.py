@@ -8,26 +8,29 @@ from typing import Any
 import tvm
 from tvm import autotvm
 
-from relay_passes.merge_candidates import merge_candidates
-from relay_passes.relay.measured import MeasuredRelaySearch
+from tvm_ios.ios.merge_candidates import merge_candidates
+from relay_passes.measured_module import MeasuredModule
+from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay.autotvm_task import AutotvmTask
 from tvm_ios.progress import Progress
 
 
 def tuning_tasks(
-    search: MeasuredRelaySearch, progress: Progress | None = None
+    module: MeasuredModule[RelayUnits], progress: Progress | None = None
 ) -> tuple[AutotvmTask, ...]:
     """The different tasks of what the search may put into a program.
 
     Those of the units come first, then those of units that can be merged.
     """
-    units = {(number,): 0 for number in range(len(search.prepared.units))}
-    merges = merge_candidates(search)
+    units = {(number,): 0 for number in range(len(module.prepared.units))}
+    merges = merge_candidates(
+        module.graph, module.problem.blocks, module.options.limits.pruning
+    )
     found: dict[tuple[Any, ...], AutotvmTask] = {}
     extracted: dict[int, list[Any]] = {}
     for done, (members, places) in enumerate((units | merges).items()):
-        name = "+".join(search.prepared.units.operators[u].name for u in members)
-        for task in _tasks(search.plain(members).function, search.target, extracted):
+        name = "+".join(module.prepared.units.operators[u].name for u in members)
+        for task in _tasks(module.units.plain(members).function, module.units.target, extracted):
             key = (task.name, task.args)
             known = found.setdefault(key, AutotvmTask(name, task, 0, 0))
             weight = known.weight + (len(members) == 1)
