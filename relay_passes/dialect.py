@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from relay_passes.measured_module import TargetUnits
     from relay_passes.prepare import Prepared
     from relay_passes.search_options import SearchOptions
-    from tvm_ios.api.tuning.result import TuningResult
     from tvm_ios.models.load import Shapes
 
 
@@ -61,8 +60,6 @@ class Dialect:
         for inputs; the path is for errors.
     target_units
         The units of a prepared module for the target of some options.
-    tune
-        Tunes a model's kernels into a log: :func:`tvm_ios.api.tuning.relax.tune_model` or its like.
     compile_baseline
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles
@@ -80,7 +77,6 @@ class Dialect:
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
     target_units: Callable[[Prepared, SearchOptions], TargetUnits]
-    tune: Callable[..., TuningResult]
     compile_baseline: Callable[[tvm.IRModule, SearchOptions, Path], None]
     places_tiles: bool
 

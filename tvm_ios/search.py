@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_ios.costs.costs import Costs, Offer
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.ios.memory_front import FrontPoint, descend
 from tvm_ios.policies.policy import Found, Limits, Policy, Problem, Request
 from tvm_ios.policies.registry import OURS, policy_named
@@ -129,8 +129,9 @@ class Search:
 
     def _search(self, policy: Policy, limits: Limits) -> Found:
         found = policy.find(self._request(policy, limits))
-        limited = limits.budget.time_limit is not None
-        self.out_of_time |= limited and found.statistics is not None and not found.statistics.complete
+        counted = found.statistics
+        if limits.budget.time_limit is not None and counted is not None:
+            self.out_of_time |= not counted.complete
         completed = self.costs.completed(found.schedule)
         return replace(found, schedule=self._noted(policy, completed))
 
@@ -174,6 +175,5 @@ def _require_memory_budget(policy: Policy) -> None:
     if not policy.keeps_memory_budget:
         fitting = [name for name in OURS if policy_named(name).keeps_memory_budget]
         raise SearchError(
-            f"the policy {policy.name!r} does not keep to a memory budget: use "
-            f"{', '.join(fitting)}"
+            f"the policy {policy.name!r} does not keep to a memory budget: use {', '.join(fitting)}"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tvm
 
@@ -25,12 +25,6 @@ def _target_units(prepared: Prepared, options: SearchOptions) -> RelaxUnits:
     from relay_passes.relax.target_units import RelaxUnits
 
     return RelaxUnits(prepared, options)
-
-
-def _tune(*arguments: Any, **options: Any) -> Any:
-    from tvm_ios.api.tuning.relax import tune_model
-
-    return tune_model(*arguments, **options)
 
 
 def _compile_baseline(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
@@ -58,7 +52,6 @@ DIALECT = Dialect(
     import_onnx=import_onnx,
     import_saved=import_saved,
     target_units=_target_units,
-    tune=_tune,
     compile_baseline=_compile_baseline,
     places_tiles=True,
 )

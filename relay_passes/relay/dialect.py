@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tvm
 
@@ -37,12 +37,6 @@ def _target_units(prepared: Prepared, options: SearchOptions) -> RelayUnits:
     return RelayUnits(prepared, options)
 
 
-def _tune(*arguments: Any, **options: Any) -> Any:
-    from tvm_ios.api.tuning.relay import tune_model
-
-    return tune_model(*arguments, **options)
-
-
 def _compile_baseline(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
     from runtime_ext.relay.baseline import compile_baseline
@@ -70,7 +64,6 @@ DIALECT = Dialect(
     import_onnx=import_onnx,
     import_saved=import_saved,
     target_units=_target_units,
-    tune=_tune,
     compile_baseline=_compile_baseline,
     places_tiles=False,
 )

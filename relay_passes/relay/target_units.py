@@ -8,13 +8,13 @@ from functools import cached_property
 
 import tvm
 
-from relay_passes.search_options import SearchOptions
 from relay_passes.prepare import Prepared, apply_schedule
 from relay_passes.relay.expressions import shape_of_type
 from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
+from relay_passes.search_options import SearchOptions
 from runtime_ext.backend import cuda_arch, cuda_device
 from runtime_ext.cpu.device import CpuDevice
 from runtime_ext.execution.built_model import BuiltModel
@@ -134,4 +134,3 @@ def _require_kernels_of_tvm(options: SearchOptions) -> None:
         )
     if options.cudnn:
         raise UserError("programs of Relay do not call cuDNN: leave out --cudnn")
-

@@ -57,7 +57,11 @@ class Costs:
     @property
     def offers(self) -> frozenset[Offer]:
         """What a policy may ask these costs for."""
-        parts = {Offer.STAGES: self.stages, Offer.RTASKS: self.rtasks, Offer.PROGRAMS: self.programs}
+        parts = {
+            Offer.STAGES: self.stages,
+            Offer.RTASKS: self.rtasks,
+            Offer.PROGRAMS: self.programs,
+        }
         return frozenset(offer for offer, part in parts.items() if part is not None)
 
 

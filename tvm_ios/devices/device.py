@@ -147,6 +147,20 @@ def largest_gpu(arch: str) -> Device | None:
     return max(found, key=lambda device: device.processors, default=None)
 
 
+def described_gpu(arch: str) -> str:
+    """The name of the largest described GPU of an architecture such as ``sm_90``.
+
+    Raises
+    ------
+    DeviceError
+        If none is described.
+    """
+    found = largest_gpu(arch)
+    if found is None:
+        raise DeviceError(f"no GPU of the architecture {arch!r} is described: give --cost a file")
+    return found.name
+
+
 def described_archs() -> tuple[str, ...]:
     """The architectures of the GPUs that come with the package."""
     return tuple(sorted({arch for arch, _ in _gpus()}))

@@ -147,9 +147,7 @@ def lazy_search(
         twin = dict(zip(originals[key].units, block.units, strict=True))
         stages += [renumbered(originals[key].stage(stage), twin) for stage in best.stages]
         latencies += best.latencies
-    schedule = schedule_of_blocks(
-        graph, stages, latencies, keep_order=memory_budget is not None
-    )
+    schedule = schedule_of_blocks(graph, stages, latencies, keep_order=memory_budget is not None)
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,
         states=sum(len(known.space.states) for known in costs.values()),

@@ -84,9 +84,7 @@ def search_graph(
         latencies += solution.latencies
         if progress is not None:
             progress(done + 1, len(parts))
-    schedule = schedule_of_blocks(
-        graph, stages, latencies, keep_order=memory_budget is not None
-    )
+    schedule = schedule_of_blocks(graph, stages, latencies, keep_order=memory_budget is not None)
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,
         states=sum(s.states for s in searched),

@@ -104,9 +104,7 @@ def recorded_costs(
         return timer.forms.with_libraries(schedule) if choose_forms else schedule
 
     rtasks = MeasuredRTasks(reading) if places_tiles else None
-    return Costs(
-        str(log.path), log.header.device, stages, rtasks=rtasks, completed=completed
-    )
+    return Costs(str(log.path), log.header.device, stages, rtasks=rtasks, completed=completed)
 
 
 class _StageMeasuring:

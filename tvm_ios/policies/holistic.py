@@ -57,9 +57,7 @@ HOLISTIC = Policy(
 )
 
 
-def _profiled(
-    request: Request, programs: Programs, schedules: list[Schedule]
-) -> list[Candidate]:
+def _profiled(request: Request, programs: Programs, schedules: list[Schedule]) -> list[Candidate]:
     timed = list(map(programs.timed, schedules))
     report = partial(request.progress, f"{request.policy}: profiling blocks")
     seconds = programs.costs.profile(timed, report)

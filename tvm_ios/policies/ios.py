@@ -113,7 +113,9 @@ def _front(strategies: frozenset[Strategy], request: Request) -> tuple[FrontPoin
 
 
 IOS_MERGE = ios_policy("ios-merge", "IOS's search over merged convolutions", Strategy.MERGE)
-IOS_PARALLEL = ios_policy("ios-parallel", "IOS's search over groups side by side", Strategy.CONCURRENT)
+IOS_PARALLEL = ios_policy(
+    "ios-parallel", "IOS's search over groups side by side", Strategy.CONCURRENT
+)
 IOS_BOTH = ios_policy(
     "ios-both", "IOS's search over both of these", Strategy.CONCURRENT, Strategy.MERGE
 )

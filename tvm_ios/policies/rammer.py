@@ -1,4 +1,4 @@
-"""The policy ``rammer``: rTasks of wave after wave, placed on execution units (Rammer, section 3)."""
+"""The policy ``rammer``: rTasks of waves, placed on execution units (Rammer, section 3)."""
 
 from __future__ import annotations
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from tvm_ios.costs.costs import Offer
+from tvm_ios.errors import SearchError
 from tvm_ios.extensions import ExtensionError, extensions, load_extension
-from tvm_ios.graph.down_sets import SearchError
-from tvm_ios.policies.policy import Policy
+
+if TYPE_CHECKING:
+    from tvm_ios.costs.costs import Offer
+    from tvm_ios.policies.policy import Policy
 
 #: The entry points of other packages' policies.
 GROUP = "tvm_ios.policies"
@@ -47,8 +50,12 @@ def policy_named(name: str) -> Policy:
         module, _, attribute = OURS[name].partition(":")
         return getattr(importlib.import_module(f"tvm_ios.policies.{module}"), attribute)
     if name in extensions(GROUP):
+        from tvm_ios.policies.policy import Policy
+
         return load_extension(GROUP, name, Policy)
-    raise SearchError(f"there is no policy {name!r} to search with: use {', '.join(policy_names())}")
+    raise SearchError(
+        f"there is no policy {name!r} to search with: use {', '.join(policy_names())}"
+    )
 
 
 def tried_policies(offers: Collection[Offer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
