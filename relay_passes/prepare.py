@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 
 from relay_passes.dialect import Dialect, DialectError, dialect_of
-from relay_passes.measuring_options import MeasuringOptions
+from relay_passes.search_options import SearchOptions
 from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import UnitRule, form_units
@@ -62,7 +62,7 @@ def prepare_canonical(
     return Prepared(dialect, module, units, dialect.outliner(extraction, units))
 
 
-def for_target(prepared: Prepared, options: MeasuringOptions) -> Prepared:
+def for_target(prepared: Prepared, options: SearchOptions) -> Prepared:
     """The same, but schedules are applied to it as the kernels of a target want it.
 
     Raises

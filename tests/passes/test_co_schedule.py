@@ -12,12 +12,12 @@ import pytest
 import tvm
 from forced_schedules import merge_first
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from test_build import outputs_of, relative_error
 from tvm import relax
 
 from relay_passes import IOSSchedule, schedule_of
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
