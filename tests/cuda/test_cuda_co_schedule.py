@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
 from relay_passes.prepare import Prepared, apply_schedule, prepare
@@ -24,6 +23,7 @@ from runtime_ext.execution.session import Session
 from runtime_ext.units.in_place import arrange
 from tests.cuda.fused_harness import OnCpu
 from tests.persistent_lanes import program_of
+from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, run
 from tvm_ios.devices.device import load_device
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.graph.op_graph import OpGraph

@@ -92,7 +92,8 @@ def test_gpus_say_what_a_multiprocessor_holds(tmp_path: Path) -> None:
         assert found.source.startswith("published")
         assert found.block_shared_bytes + found.reserved_shared_bytes <= found.shared_bytes
     assert load_device("cpu").multiprocessor is None
-    given = json.loads(resources.files("tvm_ios").joinpath("device_data/h200.json").read_text())
+    text = resources.files("tvm_ios").joinpath("devices/device_data/h200.json").read_text()
+    given = json.loads(text)
     for wrong in ({"threads": -1}, {"arch": 90}, {"blocks": "many"}):
         with pytest.raises(DeviceError, match="multiprocessor"):
             load(tmp_path, {**given, "multiprocessor": {**given["multiprocessor"], **wrong}})

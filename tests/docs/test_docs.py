@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from tvm_ios.cli import app
+from tvm_ios.cli.commands import SUMMARIES, load_command
 from tvm_ios.models.load import load_onnx
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = typer.main.get_group(app).commands
+COMMANDS = {name: load_command(name) for name in SUMMARIES}
 DOCUMENTS = sorted(
     path for place in (".", "docs", "benchmarks") for path in ROOT.glob(f"{place}/*.md")
 )

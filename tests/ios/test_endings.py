@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 import tvm_ios.ios.endings as endings_module
 from tests.ios.brute_force import all_endings, all_states, groups_of
 from tests.random_dags import dags
-from tvm_ios.graph.down_sets import SearchError, down_sets
+from tvm_ios.errors import SearchError
+from tvm_ios.graph.down_sets import down_sets
 from tvm_ios.ios.endings import EndingSpace, Pruning, enumerate_endings
 
 limits = st.none() | st.integers(1, 4)

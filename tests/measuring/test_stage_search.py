@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
 
 from tests.random_dags import graph_of
 from tvm_ios.costs.log import LogHeader, MeasurementLog
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.schedule.schedule import Schedule, Stage
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from tvm import relax
 
 from relay_passes import instance_search
 from relay_passes.dialect import DialectError
 from relay_passes.instances import apply as instance_schedule
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.forced_schedules import merge_first

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from tvm_ios.policies.baselines import baseline_schedule, greedy_schedule, sequential_schedule
 
 from tests.random_dags import dags, graph_of
-from tvm_ios.policies.baselines import baseline_schedule, greedy_schedule, sequential_schedule
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 

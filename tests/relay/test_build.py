@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm_ios.policies.baselines import greedy_schedule
 
 import runtime_ext
 from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
@@ -23,9 +24,8 @@ from runtime_ext.relay.library import RelayBuildError
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.policies.baselines import greedy_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy

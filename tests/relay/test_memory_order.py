@@ -16,7 +16,7 @@ from runtime_ext.ir_form import CALLS, ModuleError
 from runtime_ext.relay.build import build as build_program
 from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, branches, build, kernels, module_of, run
-from tvm_ios.ios.stage_memory import MemoryBudgetError
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.stage_order import stage_problem

@@ -17,6 +17,7 @@ from tvm import autotvm, relay
 from tvm.relay import testing
 from tvm.relay.build_module import bind_params_by_name
 from tvm.script import tir as T
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import apply_schedule, for_target, prepare
@@ -35,7 +36,6 @@ from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
 from tests.relay.uncompiled import leave_uncompiled
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import BufferType, Launch
 

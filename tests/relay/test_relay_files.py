@@ -19,7 +19,7 @@ from tests.onnx_sketch import relative_error
 from tests.relay.relay_commands import RELAY, command
 from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.errors import UserError
-from tvm_ios.models.input_shapes import InputShapeError
+from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.models.load import ModelError
 
 

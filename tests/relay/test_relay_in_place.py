@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from relay_passes.relay.measured import MeasuredRelaySearch
 from tvm import relay
 
 from relay_passes import MeasuringOptions
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.prepare import apply_schedule, prepare
-from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import load

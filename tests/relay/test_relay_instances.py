@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import tvm
+from relay_passes.relay.measured import MeasuredRelaySearch
 from tvm import relay
 
 from relay_passes import GraphTurboPartition, MeasuringOptions, instance_search
 from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
-from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.build import build
 from tests.graphturbo_policy import graphturbo_policy
 from tests.onnx_sketch import relative_error
