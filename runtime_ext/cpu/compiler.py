@@ -15,7 +15,7 @@ from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
-from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler

@@ -16,8 +16,8 @@ from runtime_ext.cpu.blocking_features import blocking_features
 from runtime_ext.cpu.contraction import plan_tiles
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.contraction_workload import contraction_workload
-from runtime_ext.tuning.space import Array, Notes, note
+from runtime_ext.tuning_log.space import Array, Notes, note
+from runtime_ext.tuning_log.workload import contraction_workload
 
 #: Input channels a loop step: the code of more no longer fits the cache of decoded instructions.
 _MOST_UNROLLED = 8
@@ -42,7 +42,7 @@ class BlockingChoices:
 
 @dataclass(frozen=True)
 class VectorSpace:
-    """See :class:`runtime_ext.tuning.space.Space`; its points are blockings."""
+    """See :class:`runtime_ext.tuning_log.space.Space`; its points are blockings."""
 
     unit: VectorUnit
 

@@ -29,7 +29,7 @@ from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
 from runtime_ext.kernels.spec import Contraction, GemmTile
 from runtime_ext.kernels.tile_work import finer
-from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, library_plan, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler

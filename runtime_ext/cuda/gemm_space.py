@@ -21,13 +21,13 @@ from runtime_ext.cuda.kernels.gemm_tile import (
 )
 from runtime_ext.cuda.kernels.threads import THREADS
 from runtime_ext.kernels.spec import Contraction, GemmTile
-from runtime_ext.tuning.contraction_workload import contraction_workload
-from runtime_ext.tuning.space import Array, Notes, note
+from runtime_ext.tuning_log.space import Array, Notes, note
+from runtime_ext.tuning_log.workload import contraction_workload
 
 
 @dataclass(frozen=True)
 class GemmSpace:
-    """See :class:`runtime_ext.tuning.space.Space`; its points are tiles.
+    """See :class:`runtime_ext.tuning_log.space.Space`; its points are tiles.
 
     Parameters
     ----------

@@ -12,9 +12,10 @@ from tvm.s_tir import meta_schedule
 
 from runtime_ext.kernels.spec import Contraction, Cut
 from runtime_ext.tuning.cost_model import CostModel
-from runtime_ext.tuning.space import Notes, Space, noted, recut
 from runtime_ext.tuning.task import Task
-from runtime_ext.tuning.tuning_folder import OpenLog, recorded, workload_name
+from runtime_ext.tuning_log.folder import OpenLog, recorded, workload_name
+from runtime_ext.tuning_log.space import Notes, Space, noted, recut
+from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 
 #: Trials a round, and how many of them are drawn at random and not by the cost model; after
 #: short rounds the model knows more when it chooses the next ones.
@@ -36,40 +37,6 @@ class Timer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When tuning ends: trials of each contraction, and seconds in all or None."""
-
-    trials: int = 64
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """What is known of a contraction.
-
-    Attributes
-    ----------
-    task
-        The contraction.
-    default, best
-        Seconds of the blocking by rules of thumb and of the fastest one.
-    blocking
-        The fastest.
-    trials
-        Blockings that were timed, now and before.
-    new_trials
-        Those of them that were timed now.
-    """
-
-    task: Task
-    default: float
-    best: float
-    blocking: Cut
-    trials: int
-    new_trials: int
-
-
 #: Called after every round with trials done, all that there will be at most, and the seconds of
 #: a run of the model that they saved.
 Progress = Callable[[int, int, float], None]
@@ -82,9 +49,9 @@ def tune(
     space: Space,
     timer: Timer,
     model: CostModel,
-    limits: Limits,
+    limits: TuningLimits,
     progress: Progress,
-) -> tuple[Tuned, ...]:
+) -> tuple[TunedKernel, ...]:
     """Tune contractions into a log; what it already holds is not timed again.
 
     Parameters
@@ -259,17 +226,9 @@ class _State:
             self.seconds[number] = min(measured, self.seconds.get(number, measured))
         self.gain = before - self.best if before is not None else 0.0
 
-    def result(self) -> Tuned:
+    def result(self) -> TunedKernel:
         """What is known now."""
-        fastest = min(self.seconds, key=lambda i: self.seconds[i])
-        return Tuned(
-            task=self.task,
-            default=self.default,
-            best=self.best,
-            blocking=self.points[fastest],
-            trials=self.trials,
-            new_trials=self.new,
-        )
+        return TunedKernel(self.task, self.default, self.best, self.trials, self.new)
 
 
 def _recorded(log: OpenLog) -> dict[str, list[tuple[Notes, float]]]:

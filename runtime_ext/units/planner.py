@@ -16,7 +16,7 @@ from runtime_ext.kernels.relax_function import (
     static_shape,
     tensor_types,
 )
-from runtime_ext.tuning.tuning_log import TunedStep
+from runtime_ext.tuning_log.log import TunedStep
 from runtime_ext.units.rules.fusing import element_wise_rule
 from runtime_ext.units.rules.generic import generic_rule, opaque
 from runtime_ext.units.rules.registry import RULES

@@ -8,8 +8,8 @@ from dataclasses import replace
 from runtime_ext.kernels.cutter import Cutter, Recut
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.spec import Contraction, Cut, Pooling
-from runtime_ext.tuning.space import Space
-from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.tuning_log.space import Space
 from runtime_ext.units.by_library import by_library
 from runtime_ext.units.cutting import cut
 from runtime_ext.units.described import described

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
 from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
-from runtime_ext.tuning.log_use import LogUse
-from runtime_ext.tuning.space import Space
-from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.tuning_log.space import Space
+from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.units.plans import tuned_plans
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from tvm_ios.measuring.stage_fuser import StageFuser

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brief import shorten
-from command_line import Outcome, tvm_ios, tvm_ios_process
-from onnx_sketch import Sketch, relative_error
-from onnx_sketch import run as run_onnxruntime
 
+from tests.brief import shorten
+from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_process
+from tests.onnx_sketch import Sketch, relative_error
+from tests.onnx_sketch import run as run_onnxruntime
 from tvm_ios.api import MEASURED_POLICIES
 from tvm_ios.schedule.schedule import Schedule
 

@@ -146,7 +146,7 @@ def device_file(sound: Path, room: Path, random: Random) -> None:
     from importlib import resources
 
     path = room / "device.json"
-    text = (resources.files("tvm_ios") / "device_data" / "v100.json").read_text()
+    text = (resources.files("tvm_ios.devices") / "device_data" / "v100.json").read_text()
     path.write_bytes(damage_json_text(json.loads(text), random))
     graph = OpGraph.from_json(json.loads((sound / "graph.json").read_text()))
     _search(graph, room, str(path))
@@ -202,10 +202,11 @@ def _damage_and_seal(folder: Path, name: str, random: Random) -> None:
 
 
 def _build_and_run(path: Path) -> None:
+    from tvm_ios.policies.baselines import baseline_schedule
+
     from relay_passes.load import load_model
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
-    from tvm_ios.policies.baselines import baseline_schedule
 
     prepared = prepare(load_model(str(path)).module)
     schedule = baseline_schedule("greedy", prepared.units)

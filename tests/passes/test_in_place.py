@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forced_schedules import merge_first
-from onnx_sketch import relative_error
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
+from relay_passes.measured import MeasuredSearch
 from tvm import relax
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 from relay_passes import IOSSchedule, MeasuringOptions
-from relay_passes.measured import MeasuredSearch
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
@@ -22,10 +20,12 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.values import Slice
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
