@@ -153,7 +153,7 @@ def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
     otherwise
         What to do without it, for the refusal to measure.
     """
-    from runtime_ext.cuda.measure import Gpu
+    from runtime_ext.cuda.measure import GpuDevice
     from runtime_ext.cuda.nvidia.driver import CudaError, open_device, runs_on
 
     try:
@@ -162,7 +162,7 @@ def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
         return AbsentGpu(arch, lanes, str(error), otherwise)
     if not runs_on(arch, found.compute_capability):
         return AbsentGpu(arch, lanes, f"the GPU here is {found.name}", otherwise)
-    return Gpu(lanes=lanes)
+    return GpuDevice(lanes=lanes)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from runtime_ext.backend import cuda_arch, cuda_device
 from runtime_ext.cpu.device import CpuDevice
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.relay.build import build
-from runtime_ext.relay.in_place import Arrangement, arrange
+from runtime_ext.relay.in_place import SlicedTensors, arrange
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.tuning_log.use import LogUse
@@ -82,7 +82,7 @@ class RelayUnits:
         return self.prepared.outliner.altered([self.plain((unit,)) for unit in units])
 
     @cached_property
-    def _memory(self) -> Arrangement:
+    def _memory(self) -> SlicedTensors:
         """Which tensors of the sequential program lie in others."""
         made, borders = self._sequential
         units = self.prepared.units

@@ -150,8 +150,8 @@ def _open_cpu(bundle: Bundle, lanes: int | None) -> Place:
 
 def _open_cuda(bundle: Bundle, streams: int, cache: Path, with_cudnn: bool) -> Place:
     from runtime_ext.bundle.rtasks import bundle_fuser, compiler_here
-    from runtime_ext.cuda.launchable import read_kernels
-    from runtime_ext.cuda.measure import Gpu
+    from runtime_ext.cuda.machine_code.launchable import read_kernels
+    from runtime_ext.cuda.measure import GpuDevice
     from runtime_ext.cuda.nvidia import cudnn
     from runtime_ext.cuda.nvidia.clocks import clocks
     from runtime_ext.cuda.nvidia.driver import call, open_device
@@ -186,4 +186,4 @@ def _open_cuda(bundle: Bundle, streams: int, cache: Path, with_cudnn: bool) -> P
         "cudnn": found or f"none; {without}",
     }
     fuser = bundle_fuser(rtasks, kernels, device, cache)
-    return Place(Gpu(lanes=streams), kernels.__getitem__, open_session, facts, fuser, without)
+    return Place(GpuDevice(lanes=streams), kernels.__getitem__, open_session, facts, fuser, without)

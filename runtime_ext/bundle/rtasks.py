@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
-from runtime_ext.cuda.nvidia.driver import Device as OpenedDevice
-from runtime_ext.cuda.nvidia.nvrtc import Cubin, compiler_version, has_compiler
+from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import Cubin, compiler_version, has_compiler
+from runtime_ext.cuda.nvidia.driver import OpenDevice
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from tvm_ios.devices.device import Device, device_text, load_device
@@ -79,7 +79,7 @@ def read_rtasks(folder: Path) -> BundledRTasks:
 
 
 def bundle_fuser(
-    rtasks: BundledRTasks, kernels: dict[str, Launchable], opened: OpenedDevice, cache: Path
+    rtasks: BundledRTasks, kernels: dict[str, Launchable], opened: OpenDevice, cache: Path
 ) -> GpuStageFuser:
     """What makes kernels of stages here: NVRTC or nvcc, or else only what was compiled before.
 

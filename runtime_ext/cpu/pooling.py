@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.rows import Run, column, kernel_rows, row_runs
+from runtime_ext.cpu.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.tile_code import TileCode
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, constant, load
@@ -64,7 +64,7 @@ class _Writer:
                 x0 = self.code.bind("x0", x * run.pixels + run.begin)
                 self._pixels(x0, run, channel, lanes)
 
-    def _pixels(self, x0: Index, run: Run, channel: Index, lanes: int) -> None:
+    def _pixels(self, x0: Index, run: TileRun, channel: Index, lanes: int) -> None:
         spec, code = self.spec, self.code
         accumulators = code.accumulators(run.pixels, lanes)
         start = _LOWEST if spec.kind == "max" else 0.0
@@ -96,7 +96,7 @@ class _Writer:
         self,
         ky: Index,
         x0: Index,
-        run: Run,
+        run: TileRun,
         channel: Index,
         lanes: int,
         accumulators: list[Any],

@@ -24,7 +24,7 @@ import safetensors.numpy
 import tvm_ffi
 from safetensors import SafetensorError, safe_open
 
-from runtime_ext.cuda.launchable import read_kernels
+from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.execution.buffers import content_key, share_constant
 from runtime_ext.execution.package import (
     ExecutableError,
@@ -68,7 +68,7 @@ class Executable:
         Where its intermediate buffers and scratch lie.
     kernels
         The shared library that has the program's kernels; for a GPU the file that
-        :func:`runtime_ext.cuda.launchable.write_kernels` wrote.
+        :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote.
     constants
         For each constant buffer, by name, its content as the kernels want it.
     inputs, outputs

@@ -34,7 +34,7 @@ class Session:
         What to run.
     functions
         For each kernel symbol a function of buffers, ``begin`` and ``end``; on a GPU a
-        :class:`runtime_ext.cuda.launchable.Launchable`.
+        :class:`runtime_ext.cuda.machine_code.launchable.Launchable`.
     constants
         For each constant buffer, by name, its content. Equal constants of all sessions of a
         process share memory.

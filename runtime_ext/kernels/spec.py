@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from runtime_ext.kernels.expression import Access, Expr
 
 #: Physical shape of a float32 buffer.
-Shape = tuple[int, ...]
+PhysicalShape = tuple[int, ...]
 #: Tiles that a contraction aims at where rows are few: they balance some lanes.
 USUAL_TILES = 96
 
@@ -104,7 +104,7 @@ class GemmTile:
 
 
 #: How a device cuts a contraction.
-Cut = Blocking | GemmTile
+ContractionCut = Blocking | GemmTile
 #: In the place of a cut of a contraction that no device has cut yet.
 UNCUT = Blocking(1, 1)
 
@@ -131,7 +131,7 @@ class Contraction:
         How the device cuts it; :data:`UNCUT` until it is known which.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     window: Window
     channels: int
@@ -140,7 +140,7 @@ class Contraction:
     prologue: Expr
     weight: int
     parts: tuple[int, ...]
-    blocking: Cut
+    blocking: ContractionCut
     statements: tuple[Statement, ...]
 
 
@@ -160,7 +160,7 @@ class Product:
         The second matrix; its third stride is along the depth, its last, 1, along the columns.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     columns: int
     depth: int
@@ -182,7 +182,7 @@ class Pooling:
         [channel]``; None for pooling.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     kind: str
     batch: int
     window: Window
@@ -197,7 +197,7 @@ class Pooling:
 class Mean:
     """The mean of all pixels, channel by channel; the grid is ``(batch, 1, 1, channels)``."""
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     pixels: tuple[int, int]
     channels: int
@@ -220,7 +220,7 @@ class Normalisation:
         Of a layer norm.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     kind: str
     grid: tuple[int, int, int]
     count: int
@@ -244,7 +244,7 @@ class Interpolation:
         exist, or else the nearest of them.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     pixels: tuple[int, int]
     channels: int
@@ -259,7 +259,7 @@ class Interpolation:
 class Pointwise:
     """Expressions of what is stored at the same place: element-wise operators, copies."""
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     statements: tuple[Statement, ...]
 
@@ -278,7 +278,7 @@ class Interleave:
         Channels of a group.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     values: tuple[Expr, ...]
     target: Access
@@ -296,7 +296,7 @@ class Finer:
     kernel: Pooling | Pointwise
 
     @property
-    def buffers(self) -> tuple[Shape, ...]:
+    def buffers(self) -> tuple[PhysicalShape, ...]:
         """Physical shapes of the function's buffers."""
         return self.kernel.buffers
 

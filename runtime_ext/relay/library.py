@@ -32,7 +32,7 @@ class RelayBuildError(UserError):
 
 
 @dataclass(frozen=True)
-class Slice:
+class ArgumentSlice:
     """An argument of a kernel that is a range of the outermost axis of what is given.
 
     Attributes
@@ -54,7 +54,7 @@ class Slice:
 
 
 #: For each symbol the one that it calls, and with which slices.
-Sliced = dict[str, tuple[str, tuple[Slice, ...]]]
+Sliced = dict[str, tuple[str, tuple[ArgumentSlice, ...]]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class RelayLibrary:
     factory: Any
     forms: Mapping[str, KernelLoops]
     target: tvm.target.Target
-    sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[Slice, ...]]])
+    sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[ArgumentSlice, ...]]])
 
     def function(self, symbol: str) -> Any:
         """The kernel of a symbol; it takes buffers, ``begin`` and ``end``."""

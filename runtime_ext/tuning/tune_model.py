@@ -9,8 +9,8 @@ from runtime_ext.backend import Backend
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernel_timer import KernelTimer
 from runtime_ext.machine.this_machine import available_lanes
-from runtime_ext.tuning.cost_model import CostModel
 from runtime_ext.tuning.model_tasks import tuning_tasks
+from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning.tuner import Timer, tune
 from runtime_ext.tuning_log.folder import compact, open_log
 from tvm_ios.measuring.tuning import (
@@ -55,7 +55,7 @@ def tune_model(
     """
     backend.require_here("tuning kernels")
     compiler = backend.compiler
-    cost_model = CostModel(available_lanes())
+    cost_model = SpeedModel(available_lanes())
     with open_log(log, compiler.target) as opened:
         tasks = tuning_tasks(model, compiler.space)
         default = model.sequential_latency()

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from tvm.s_tir import meta_schedule
 
-from runtime_ext.kernels.spec import Contraction, Cut
-from runtime_ext.tuning.cost_model import CostModel
-from runtime_ext.tuning.task import Task
+from runtime_ext.kernels.spec import Contraction, ContractionCut
+from runtime_ext.tuning.contraction_task import ContractionTask
+from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning_log.folder import OpenLog, recorded, workload_name
 from runtime_ext.tuning_log.space import Notes, Space, noted, recut
 from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
@@ -39,18 +39,18 @@ class Timer(Protocol):
 
 #: Called after every round with trials done, all that there will be at most, and the seconds of
 #: a run of the model that they saved.
-Progress = Callable[[int, int, float], None]
+TrialProgress = Callable[[int, int, float], None]
 
 
 def tune(
-    tasks: Sequence[Task],
+    tasks: Sequence[ContractionTask],
     log: OpenLog,
     target: Any,
     space: Space,
     timer: Timer,
-    model: CostModel,
+    model: SpeedModel,
     limits: TuningLimits,
-    progress: Progress,
+    progress: TrialProgress,
 ) -> tuple[TunedKernel, ...]:
     """Tune contractions into a log; what it already holds is not timed again.
 
@@ -111,22 +111,22 @@ def tune(
 class _State:
     """A contraction while it is tuned; ``seconds`` are by index into ``points``."""
 
-    task: Task
+    task: ContractionTask
     space: Space
     log: OpenLog
     workload: Any
-    points: tuple[Cut, ...]
-    reference: Cut
+    points: tuple[ContractionCut, ...]
+    reference: ContractionCut
     forgotten: int
     seconds: dict[int, float]
     features: Any
     new: int = 0
     gain: float = 0.0
-    _index: dict[Cut, int] = field(default_factory=dict)
+    _index: dict[ContractionCut, int] = field(default_factory=dict)
 
     @staticmethod
     def of(
-        task: Task,
+        task: ContractionTask,
         space: Space,
         log: OpenLog,
         trials: dict[str, list[tuple[Notes, float]]],
@@ -194,11 +194,13 @@ class _State:
         known = max(1, len(self.seconds))
         return max(0, min(trials - known - self.forgotten, len(self.points) - known))
 
-    def spec_of(self, point: Cut) -> Contraction:
+    def spec_of(self, point: ContractionCut) -> Contraction:
         """The contraction cut as a point says."""
         return recut(self.task.spec, point, self.space)
 
-    def choose(self, model: CostModel, count: int, rng: np.random.Generator) -> list[Cut]:
+    def choose(
+        self, model: SpeedModel, count: int, rng: np.random.Generator
+    ) -> list[ContractionCut]:
         """Points to time next: the most promising by the model, and a few at random."""
         known = {*self.seconds, self._index[self.reference]}
         left = np.array([i for i in range(len(self.points)) if i not in known])
@@ -210,7 +212,9 @@ class _State:
             order = np.concatenate([order[:drawn], ranked[~np.isin(ranked, order[:drawn])]])
         return [self.points[i] for i in order[:count]]
 
-    def record(self, seconds: Sequence[float], chosen: Sequence[Cut], target: Any) -> None:
+    def record(
+        self, seconds: Sequence[float], chosen: Sequence[ContractionCut], target: Any
+    ) -> None:
         """Take in what was timed, and write it down."""
         before = self.best if self.seconds else None
         database = self.log.database

@@ -14,7 +14,7 @@ from tvm import relax, s_tir
 
 from runtime_ext.kernels.generic import default_schedule
 from runtime_ext.kernels.relax_function import calling_module, operator_name
-from runtime_ext.kernels.spec import Contraction, Cut
+from runtime_ext.kernels.spec import Contraction, ContractionCut
 from runtime_ext.tuning_log.folder import (
     mean_seconds,
     read_database,
@@ -95,7 +95,7 @@ class TuningLog:
         self.matched: set[str] = set()
         self.unmatched: set[str] = set()
 
-    def blocking(self, spec: Contraction, space: Space) -> tuple[str, Cut] | None:
+    def blocking(self, spec: Contraction, space: Space) -> tuple[str, ContractionCut] | None:
         """A contraction's name in the database and its best cut there, if it is in it."""
         if not self._cuts:
             return None

@@ -1,9 +1,9 @@
 """The design space of a contraction: the ways to cut it, which MetaSchedule traces note.
 
-A point of the space is a :class:`~runtime_ext.kernels.spec.Cut`. Its trace cuts the loops of the
-contraction's workload accordingly, so that TVM alone can apply it too, and notes the cut on the
-block ``sum``. What runs here is the hand-written kernel of this cut, which :func:`noted` reads back
-from a trace.
+A point of the space is a :class:`~runtime_ext.kernels.spec.ContractionCut`. Its trace cuts the
+loops of the contraction's workload accordingly, so that TVM alone can apply it too, and notes the
+cut on the block ``sum``. What runs here is the hand-written kernel of this cut, which
+:func:`noted` reads back from a trace.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from tvm import s_tir
 
 from runtime_ext.kernels.cutter import Cutter
-from runtime_ext.kernels.spec import Contraction, Cut
+from runtime_ext.kernels.spec import Contraction, ContractionCut
 
 Array = np.ndarray[Any, Any]
 #: A cut as traces note it; what the numbers are is for the device's space to say.
@@ -33,32 +33,32 @@ class Space(Cutter, Protocol):
         """What a tuning log knows a contraction by; see :func:`contraction_workload`."""
         ...
 
-    def points(self, spec: Contraction) -> Sequence[Cut]:
+    def points(self, spec: Contraction) -> Sequence[ContractionCut]:
         """The cuts that make different code, the default first."""
         ...
 
-    def holds(self, spec: Contraction, point: Cut) -> bool:
+    def holds(self, spec: Contraction, point: ContractionCut) -> bool:
         """Whether a cut, e.g. one that a file names, is a point of the space."""
         ...
 
-    def explicit(self, spec: Contraction) -> Cut:
+    def explicit(self, spec: Contraction) -> ContractionCut:
         """The cut of a contraction as points write it."""
         ...
 
-    def point(self, notes: Notes) -> Cut:
+    def point(self, notes: Notes) -> ContractionCut:
         """The cut that a trace notes."""
         ...
 
-    def schedule(self, spec: Contraction, workload: Any, point: Cut) -> s_tir.Schedule:
+    def schedule(self, spec: Contraction, workload: Any, point: ContractionCut) -> s_tir.Schedule:
         """The workload's schedule at a point."""
         ...
 
-    def features(self, spec: Contraction, points: Sequence[Cut]) -> Array:
+    def features(self, spec: Contraction, points: Sequence[ContractionCut]) -> Array:
         """What may tell fast points from slow ones: float32, a row for each."""
         ...
 
 
-def recut(spec: Contraction, point: Cut, cutter: Cutter) -> Contraction:
+def recut(spec: Contraction, point: ContractionCut, cutter: Cutter) -> Contraction:
     """The contraction cut in another way, and weights packed for it."""
     width = cutter.width(point)
     blocks = sum(ceil(part / width) for part in spec.parts)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from runtime_ext.kernels.cutter import Cutter, Recut
 from runtime_ext.kernels.library_convolution import LibraryConvolution
-from runtime_ext.kernels.spec import Contraction, Cut, Pooling
+from runtime_ext.kernels.spec import Contraction, ContractionCut, Pooling
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import Space
 from runtime_ext.units.by_library import by_library
@@ -63,7 +63,7 @@ def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, U
     """A unit as a tuning log would have it: with its blockings, and with its functions."""
     names: set[str] = set()
 
-    def recut(spec: Contraction) -> Cut | None:
+    def recut(spec: Contraction) -> ContractionCut | None:
         record = log.blocking(spec, space)
         if record is None:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.spec import Spec
-from runtime_ext.units.values import Layout, Slice
+from runtime_ext.units.values import Layout, SliceLayout
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
@@ -39,7 +39,7 @@ class UnitSource:
     @property
     def alone(self) -> UnitSource:
         """The unit if none of its tensors lay in a wider one."""
-        orders = (x.order if isinstance(x, Slice) else x for x in self.layouts)
+        orders = (x.order if isinstance(x, SliceLayout) else x for x in self.layouts)
         return UnitSource(self.function, tuple(orders))
 
 

@@ -11,8 +11,8 @@ from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.load import load_model
 from relay_passes.prepare import prepare
 from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.model_tasks import tuning_tasks
-from runtime_ext.tuning.task import Task
 from tvm_ios.api.tune import model_to_tune
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.endings import Pruning
@@ -23,7 +23,7 @@ def search(cache: Path, model: str, pruning: Pruning) -> MeasuredSearch:
     return MeasuredSearch(prepare(load_model(model).module), options)
 
 
-def tasks_of(found: MeasuredSearch) -> tuple[Task, ...]:
+def tasks_of(found: MeasuredSearch) -> tuple[ContractionTask, ...]:
     return tuning_tasks(model_to_tune(found), found.compiler.space)
 
 

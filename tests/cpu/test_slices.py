@@ -16,7 +16,7 @@ from runtime_ext.tuning_log.folder import workload_name
 from runtime_ext.tuning_log.workload import contraction_workload
 from runtime_ext.units.plans import plan_unit, tuned_plans
 from runtime_ext.units.unit import UnitSource
-from runtime_ext.units.values import Slice
+from runtime_ext.units.values import SliceLayout
 from tests.kernels.kernel_harness import check, make_unit, sliced
 from tests.units.unit_images import CASES, OTHERS
 
@@ -64,7 +64,7 @@ def test_an_output_twice_in_two_layouts(kernels_folder: Path) -> None:
         return relax.Tuple([y, y, x])
 
     function = make_unit([(1, 5, 4, 4)], [], body)
-    layouts = ("NHWC", "", Slice("NHWC", 1, 2, 11), Slice("NHWC", 1, 0, 7))
+    layouts = ("NHWC", "", SliceLayout("NHWC", 1, 2, 11), SliceLayout("NHWC", 1, 0, 7))
     check(str(kernels_folder), function, layouts)
 
 

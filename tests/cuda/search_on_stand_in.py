@@ -19,14 +19,14 @@ MODE, FOLDER = sys.argv[1], Path(sys.argv[2])
 sys.path.insert(0, str(FOLDER / "packages"))
 
 import runtime_ext.bundle.rtasks  # noqa: E402
+import runtime_ext.cuda.machine_code.cubin_cache  # noqa: E402
 import runtime_ext.cuda.measure  # noqa: E402
-import runtime_ext.cuda.nvidia.cubin_cache  # noqa: E402
 from runtime_ext.bundle.compare import verified  # noqa: E402
 from runtime_ext.bundle.contents import read_bundle  # noqa: E402
 from runtime_ext.bundle.place import open_place  # noqa: E402
 from runtime_ext.bundle.programs import bundled_program  # noqa: E402
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies  # noqa: E402
-from runtime_ext.cuda.nvidia.nvrtc import Cubin  # noqa: E402
+from runtime_ext.cuda.machine_code.nvrtc import Cubin  # noqa: E402
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser  # noqa: E402
 from tvm_ios.errors import UserError  # noqa: E402
 
@@ -79,7 +79,7 @@ def main() -> None:
     assert "runtime_ext.execution.native_executor" not in sys.modules
     measure: Any = runtime_ext.cuda.measure
     measure.time_program = lambda program, *_, **__: [1e-3 * launches(program)]
-    cubins: Any = runtime_ext.cuda.nvidia.cubin_cache
+    cubins: Any = runtime_ext.cuda.machine_code.cubin_cache
     cubins.compile_cubin = compile_for_cpu
     rtasks: Any = runtime_ext.bundle.rtasks
     rtasks.has_compiler = lambda: MODE != "no compiler"

@@ -12,10 +12,10 @@ from tvm import relax
 from relay_passes.load import load_model
 from relay_passes.prepare import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.kernels.gemm_tile import best_tile, coarse_tile, fine_tile, tile_count
-from runtime_ext.cuda.launchable import read_kernels
-from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.launchable import read_kernels
+from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import UNCUT, Contraction, GemmTile, Window
 from runtime_ext.units.in_place import arrange

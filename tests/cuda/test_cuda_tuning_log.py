@@ -11,7 +11,7 @@ import tvm
 from tvm import s_tir
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.kernels.source import cuda_target
+from runtime_ext.cuda.machine_code.source import cuda_target
 from runtime_ext.tuning_log.folder import RECORDS, WORKLOADS, recorded
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import noted

@@ -13,13 +13,13 @@ import pytest
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.gemm_space import GemmSpace
-from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 from runtime_ext.cuda.kernels.generic import bound_kernels
-from runtime_ext.cuda.kernels.source import generate
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.source import generate
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.tuning.cost_model import CostModel
-from runtime_ext.tuning.task import Task
+from runtime_ext.tuning.contraction_task import ContractionTask
+from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning.tuner import tune
 from runtime_ext.tuning_log.folder import open_log, workload_name
 from runtime_ext.tuning_log.space import noted, recut
@@ -141,7 +141,7 @@ def test_the_timer_runs_all_kernels_of_a_tile(tmp_path: Path) -> None:
 def test_what_was_tuned_runs(tmp_path: Path) -> None:
     pytest.importorskip("xgboost")
     compiler = CudaKernelCompiler("sm_90", tmp_path / "cache")
-    tasks = [Task(name, contraction(name), 1, 0) for name in ("padded", "row")]
+    tasks = [ContractionTask(name, contraction(name), 1, 0) for name in ("padded", "row")]
     device = Drawn()
     with open_log(tmp_path / "log", compiler.target) as log:
         done = tune(
@@ -150,7 +150,7 @@ def test_what_was_tuned_runs(tmp_path: Path) -> None:
             compiler.target,
             SPACE,
             GpuKernelTimer(compiler, device),
-            CostModel(1),
+            SpeedModel(1),
             TuningLimits(trials=7),
             lambda *_: None,
         )

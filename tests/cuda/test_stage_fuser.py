@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from runtime_ext.bundle.rtasks import BundledRTasks, read_rtasks
-from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvidia import cubin_cache
-from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
-from runtime_ext.cuda.nvidia.nvrtc import Cubin
+from runtime_ext.cuda.machine_code import cubin_cache
+from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import Cubin
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from tests.graph_sketch import GraphSketch

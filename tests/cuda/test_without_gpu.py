@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
+from runtime_ext.cuda.machine_code.launchable import Launchable, read_kernels, write_kernels
 from runtime_ext.cuda.nvidia.driver import CudaError, runs_on
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.package import ExecutableError

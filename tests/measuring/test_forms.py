@@ -19,8 +19,8 @@ from runtime_ext.cpu import device as cpu_device
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.machine.this_machine import host_target
+from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.model_tasks import tuning_tasks
-from runtime_ext.tuning.task import Task
 from runtime_ext.tuning_log.folder import open_log
 from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.tuning_log.workload import contraction_workload
@@ -34,7 +34,7 @@ def prepared() -> Prepared:
     return prepare(load_model("inception_block").module)
 
 
-def write_log(folder: Path, tasks: list[Task]) -> None:
+def write_log(folder: Path, tasks: list[ContractionTask]) -> None:
     """A record each: the last point of the space, which is not the default."""
     target = host_target(2)
     space = VectorSpace(VectorUnit.of(target))

@@ -21,8 +21,8 @@ from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import apply_schedule, for_target, prepare
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.nvidia.nvrtc import has_compiler
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.nvrtc import has_compiler
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.session import Session

@@ -15,8 +15,8 @@ from runtime_ext.cpu.kernel_timer import KernelTimer
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.cost_model import CostModel
-from runtime_ext.tuning.task import Task
+from runtime_ext.tuning.contraction_task import ContractionTask
+from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning.tuner import tune
 from runtime_ext.tuning_log.folder import compact, open_log, recorded
 from runtime_ext.tuning_log.log import TuningLog
@@ -33,14 +33,14 @@ UNIT = VectorUnit.of(TARGET)
 SPACE = VectorSpace(UNIT)
 
 
-def task(channels: int, out: int, weight: int = 1, merged: int = 0) -> Task:
+def task(channels: int, out: int, weight: int = 1, merged: int = 0) -> ContractionTask:
     def body(emit: Any, x: Any, w: Any) -> Any:
         return relax.op.nn.conv2d(x, w)
 
     function = make_unit([(1, channels, 9, 10)], [(out, channels, 1, 1)], body)
     (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), SPACE).kernels
     assert isinstance(kernel.spec, Contraction)
-    return Task(f"{channels}to{out}", kernel.spec, weight, merged)
+    return ContractionTask(f"{channels}to{out}", kernel.spec, weight, merged)
 
 
 class Bowl:
@@ -63,11 +63,11 @@ class Bowl:
 
 
 def run(
-    folder: Path, tasks: Sequence[Task], timer: Any, limits: TuningLimits
+    folder: Path, tasks: Sequence[ContractionTask], timer: Any, limits: TuningLimits
 ) -> tuple[tuple[TunedKernel, ...], list[tuple[int, int, float]]]:
     told: list[tuple[int, int, float]] = []
     with open_log(folder, TARGET) as log:
-        model = CostModel(1)
+        model = SpeedModel(1)
         done = tune(tasks, log, TARGET, SPACE, timer, model, limits, lambda *now: told.append(now))
     return done, told
 
@@ -186,4 +186,4 @@ def test_without_xgboost(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(UserError, match=r"pip install 'tvm-ios\[tune\]'"):
-        CostModel(1)
+        SpeedModel(1)

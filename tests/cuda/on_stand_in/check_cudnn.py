@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime_ext.cuda.executor import CudaExecutor
-from runtime_ext.cuda.launchable import read_kernels, write_kernels
+from runtime_ext.cuda.machine_code.launchable import read_kernels, write_kernels
 from runtime_ext.cuda.nvidia import cudnn
 from runtime_ext.cuda.nvidia.cudnn import CudnnRefusal
 from runtime_ext.cuda.nvidia.cudnn_convolution import CudnnLanes

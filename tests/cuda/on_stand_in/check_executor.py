@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
-from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.machine_code.launchable import Launchable
 from runtime_ext.cuda.nvidia.driver import CudaError, call, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.execution.executor import BusyError, ForkError

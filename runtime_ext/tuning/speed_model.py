@@ -25,7 +25,7 @@ _TREES = 80
 _FEWEST = 16
 
 
-class CostModel:
+class SpeedModel:
     """Gradient-boosted trees (xgboost) that predict a blocking's speed relative to the best.
 
     One model learns from all contractions, so that the first guesses for a new one are good.
