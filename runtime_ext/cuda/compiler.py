@@ -180,7 +180,7 @@ class CudaKernelCompiler(UnitCompiler):
         return self._facts[self._key_of_symbol(symbol)][symbol][0]
 
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
-        """Write a file of kernels for :func:`~runtime_ext.cuda.machine_code.launchable.read_kernels`."""
+        """Write a file of kernels; see :mod:`runtime_ext.cuda.machine_code.launchable`."""
         write_kernels(Path(path), self.arch, {s: self.function(s) for s in symbols})
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:

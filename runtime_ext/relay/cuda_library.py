@@ -66,7 +66,7 @@ class CudaLibrary:
         return self.kernels[symbol]
 
     def export(self, path: Path, symbols: Iterable[str]) -> None:
-        """Write a file of kernels for :func:`~runtime_ext.cuda.machine_code.launchable.read_kernels`."""
+        """Write a file of kernels; see :mod:`runtime_ext.cuda.machine_code.launchable`."""
         arch = cuda_arch(self.target)
         assert arch is not None
         write_kernels(path, arch, {symbol: self.kernels[symbol] for symbol in symbols})
