@@ -46,8 +46,9 @@ def measure(
     from tvm_ios.contest.verdict import ratio_of
     from tvm_ios.files.atomic import temporary_folder
     from tvm_ios.ios.lazy import Budget
+    from tvm_ios.models.source import ModelSource
 
-    loaded = load_model(network, batch=batch)
+    loaded = load_model(ModelSource(network, batch=batch))
     budget = Budget(max_measurements=200, time_limit=time_limit)
     options = MeasuringOptions(lanes=lanes, budget=budget)
     search = MeasuredSearch(prepare(loaded.module, loaded.name), options)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from relay_passes.emitter import Body
     from relay_passes.measuring_options import MeasuringOptions
     from tvm_ios.api.tuning.result import TuningResult
-    from tvm_ios.models.load import Shapes
+    from tvm_ios.graph.input_shapes import Shapes
 
 
 class DialectError(UserError):

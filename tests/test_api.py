@@ -14,10 +14,10 @@ from onnx_sketch import run as run_onnxruntime
 from relay_passes import MeasuringOptions
 from runtime_ext.execution.executable import load
 from tvm_ios.api import load_units, optimize
-from tvm_ios.errors import UserError
+from tvm_ios.errors import ModelError, UserError
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.models.load import ModelError, load_onnx
+from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.baselines import sequential_schedule
 
 LIMITS = {"lanes": 2, "pruning": Pruning(2, 3), "budget": Budget(4)}

@@ -10,7 +10,7 @@ from tvm_ios.api.candidates import find_schedules, fitting
 from tvm_ios.api.optimized import Compiled
 from tvm_ios.api.policies import UNPROFILED_POLICIES
 from tvm_ios.errors import UserError
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 
@@ -21,25 +21,21 @@ if TYPE_CHECKING:
 
 
 def compile_unmeasured(
-    model: str,
+    model: AnyModel,
     output: Path,
     cost: str,
     *,
     options: MeasuringOptions,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     memory_budget: int | None = None,
-    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> Compiled:
     """Compile a model for a machine that is not here, by costs that are known.
 
     Parameters
     ----------
-    model, output, options, random_weights, shapes, batch, memory_budget, dialect, progress
+    model, output, options, memory_budget, progress
         As of :func:`tvm_ios.api.optimize`.
     schedule
         A file; what it has is compiled, and nothing else.
@@ -64,9 +60,7 @@ def compile_unmeasured(
 
     require_writable(output)
     report = progress or silent
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
-    )
+    loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)

@@ -116,7 +116,7 @@ def bundle(
     """
     from tvm_ios.api import POLICIES
 
-    policies, fixed = policy_names(policy, POLICIES), input_shapes(shape)
+    policies, shapes = policy_names(policy, POLICIES), input_shapes(shape)
     options = measuring_options(
         lanes,
         None,
@@ -136,11 +136,12 @@ def bundle(
     from relay_passes.measured import MeasuredSearch
     from relay_passes.prepare import prepare, require_computed_outputs
     from tvm_ios.api.bundle.write import redrawn, require_replaceable, write_bundle
+    from tvm_ios.models.source import ModelSource
 
     path = output or Path(f"{Path(model).stem}.bundle")
     require_replaceable(path)
     with progress_bars() as update:
-        loaded = load_model(model, random_weights=random_weights, shapes=fixed, batch=batch)
+        loaded = load_model(ModelSource(model, random_weights, shapes, batch))
         drawn = {}
         if weights is Ship.drawn:
             loaded, drawn = redrawn(loaded, random_weights or 0)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from relay_passes.module_search import ModuleSearch
     from tvm_ios.ios.lazy import LazyStatistics
     from tvm_ios.ios.network import SearchStatistics
+    from tvm_ios.models.source import ModelSource
 
 
 @reports_errors
@@ -104,6 +105,7 @@ def schedule(
     from tvm_ios.api import load_units
     from tvm_ios.ios.endings import Pruning
     from tvm_ios.ios.strategies import POLICIES
+    from tvm_ios.models.source import ModelSource
     from tvm_ios.plot import plot_schedule, require_picture, save_picture
     from tvm_ios.policies.described import described_front, described_schedule
 
@@ -120,7 +122,7 @@ def schedule(
         require_picture(plot)
     if output is not None:
         require_writable(output)
-    fixed = input_shapes(shape)
+    source = ModelSource(model, random_weights, input_shapes(shape), batch, dialect.value)
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if pareto and log is not None:
         raise typer.BadParameter(
@@ -142,7 +144,7 @@ def schedule(
                 # A log's times may be another machine's.
                 runs_here=log is None,
             )
-            searching = _searching(model, random_weights, fixed, batch, options, dialect, update)
+            searching = _searching(source, options, update)
             graph = searching.prepared.units
             if pareto:
                 points = searching.pareto(policy)
@@ -150,13 +152,7 @@ def schedule(
                 return print_front(graph, points, policy, cost, as_json)
             made, search = _measured(searching, policy, log, budget)
         else:
-            graph = load_units(
-                model,
-                random_weights=random_weights,
-                shapes=fixed,
-                batch=batch,
-                dialect=dialect.value,
-            )
+            graph = load_units(source)
             limits = (policy, cost, Pruning(r, s), max_block)
 
             def progress(done: int, total: int) -> None:
@@ -177,21 +173,11 @@ def schedule(
     print_schedule(graph, made, cost, search, as_json)
 
 
-def _searching(
-    model: str,
-    random_weights: int | None,
-    shapes: dict[str, tuple[int, ...]],
-    batch: int | None,
-    options: MeasuringOptions,
-    dialect: Dialect,
-    update: Any,
-) -> ModuleSearch:
+def _searching(source: ModelSource, options: MeasuringOptions, update: Any) -> ModuleSearch:
     from relay_passes.load import load_model
     from relay_passes.prepare import prepare
 
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect.value
-    )
+    loaded = load_model(source)
     search = loaded.dialect.measured_search()
     return search(prepare(loaded.module, loaded.name), options, update)
 

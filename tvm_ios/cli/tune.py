@@ -96,7 +96,7 @@ def tune(
             "only AutoTVM tries blocks: give --dialect relay, or leave it out",
             param_hint="'--all-blocks'",
         )
-    fixed = input_shapes(shape)
+    shapes = input_shapes(shape)
     options = measuring_options(
         lanes,
         MeasureMode.lazy,
@@ -111,17 +111,16 @@ def tune(
         dialect=dialect,
     )
     from relay_passes.dialect import named_dialect
+    from tvm_ios.models.source import ModelSource
 
     tune_model = named_dialect(dialect.value).tune
     if all_blocks:
         tune_model = partial(tune_model, all_blocks=True)
     with progress_bars() as bars:
         done = tune_model(
-            model,
+            ModelSource(model, random_weights, shapes, dialect=dialect.value),
             log,
             options=options,
-            random_weights=random_weights,
-            shapes=fixed,
             trials=trials,
             time_limit=time_limit,
             compacted=compact,

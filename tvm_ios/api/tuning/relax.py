@@ -20,17 +20,15 @@ from runtime_ext.tuning.tuner import Limits, Timer, tune
 from runtime_ext.tuning.tuning_folder import compact, open_log
 from tvm_ios.api.tuning.relax_tasks import tuning_tasks
 from tvm_ios.api.tuning.result import Tuning, TuningResult
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
 from tvm_ios.progress import Progress
 
 
 def tune_model(
-    model: str,
+    model: AnyModel,
     log: Path,
     *,
     options: MeasuringOptions | None = None,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
     trials: int = 64,
     time_limit: float | None = None,
     compacted: bool = False,
@@ -42,15 +40,11 @@ def tune_model(
     Parameters
     ----------
     model
-        Zoo name or file.
+        A zoo name, a file, or how one is to be read.
     log
         Folder of the log; written after every round.
     options
         Lanes, target, and the limits of the search whose merge candidates are tuned too.
-    random_weights
-        Seed of the weights that replace constant-valued ones.
-    shapes
-        Of inputs with dynamic dimensions, by name.
     trials
         Variants of each kernel that are timed, at most, earlier runs included.
     time_limit
@@ -69,7 +63,7 @@ def tune_model(
         or running process, or the target is a GPU that is not here.
     """
     options = replace(options or MeasuringOptions(), database=None)
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes)
+    loaded = load_model(model)
     search = MeasuredSearch(prepare(loaded.module, loaded.name), options, progress)
     search.backend.require_here("tuning kernels")
     timer, features = _instruments(search)

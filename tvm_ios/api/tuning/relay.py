@@ -17,17 +17,15 @@ from runtime_ext.relay.tuning_file import open_autotvm_log
 from tvm_ios.api.tuning.relay_tasks import tuning_tasks
 from tvm_ios.api.tuning.result import Tuning, TuningResult
 from tvm_ios.errors import UserError
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress
 
 
 def tune_model(
-    model: str,
+    model: AnyModel,
     log: Path,
     *,
     options: MeasuringOptions | None = None,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
     trials: int = 64,
     time_limit: float | None = None,
     compacted: bool = False,
@@ -51,7 +49,7 @@ def tune_model(
             "AutoTVM logs are only added to: leave out --compact, and make a small copy by "
             "python -m tvm.autotvm.record --mode pick --i LOG --o COPY"
         )
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect="relay")
+    loaded = load_model(replace(ModelSource.of(model), dialect="relay"))
     return tune_module(
         loaded.module,
         log,
