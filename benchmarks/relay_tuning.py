@@ -29,7 +29,7 @@ def tune(
     from relay import logits_of
 
     from relay_passes import MeasuringOptions
-    from tvm_ios.api.tuning.relay import tune_module
+    from tvm_ios.api.tune import tune_module
     from tvm_ios.cli.output import progress_bars
 
     with progress_bars() as update:

@@ -19,7 +19,6 @@ from tvm_ios.schedule.schedule import Schedule
 if TYPE_CHECKING:
     from relay_passes.emitter import Body
     from relay_passes.measuring_options import MeasuringOptions
-    from tvm_ios.api.tuning.result import TuningResult
     from tvm_ios.graph.input_shapes import Shapes
 
 
@@ -60,8 +59,6 @@ class Dialect:
     measured_search
         The class that searches with measured costs, a
         :class:`relay_passes.module_search.ModuleSearch`; importing it is for those who want it.
-    tune
-        Tunes a model's kernels into a log: :func:`tvm_ios.api.tuning.relax.tune_model` or its like.
     compile_baseline
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles
@@ -79,7 +76,6 @@ class Dialect:
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
     measured_search: Callable[[], Any]
-    tune: Callable[..., TuningResult]
     compile_baseline: Callable[[tvm.IRModule, MeasuringOptions, Path], None]
     places_tiles: bool
 

@@ -25,12 +25,6 @@ def _measured_search() -> Any:
     return MeasuredSearch
 
 
-def _tune(*arguments: Any, **options: Any) -> Any:
-    from tvm_ios.api.tuning.relax import tune_model
-
-    return tune_model(*arguments, **options)
-
-
 def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
     from runtime_ext.machine.this_machine import host_target
@@ -56,7 +50,6 @@ DIALECT = Dialect(
     import_onnx=import_onnx,
     import_saved=import_saved,
     measured_search=_measured_search,
-    tune=_tune,
     compile_baseline=_compile_baseline,
     places_tiles=True,
 )

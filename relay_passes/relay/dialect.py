@@ -35,12 +35,6 @@ def _measured_search() -> Any:
     return MeasuredRelaySearch
 
 
-def _tune(*arguments: Any, **options: Any) -> Any:
-    from tvm_ios.api.tuning.relay import tune_model
-
-    return tune_model(*arguments, **options)
-
-
 def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
     from runtime_ext.relay.baseline import compile_baseline
@@ -68,7 +62,6 @@ DIALECT = Dialect(
     import_onnx=import_onnx,
     import_saved=import_saved,
     measured_search=_measured_search,
-    tune=_tune,
     compile_baseline=_compile_baseline,
     places_tiles=False,
 )

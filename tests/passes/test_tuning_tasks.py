@@ -9,10 +9,11 @@ import pytest
 from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
-from relay_passes.merge_candidates import merge_candidates
 from relay_passes.prepare import prepare
 from runtime_ext.kernels.spec import Contraction
-from tvm_ios.api.tuning.relax_tasks import tuning_tasks
+from runtime_ext.tuning.model_tasks import tuning_tasks
+from runtime_ext.tuning.task import Task
+from tvm_ios.api.tune import model_to_tune
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.endings import Pruning
 
@@ -22,13 +23,17 @@ def search(cache: Path, model: str, pruning: Pruning) -> MeasuredSearch:
     return MeasuredSearch(prepare(load_model(model).module), options)
 
 
+def tasks_of(found: MeasuredSearch) -> tuple[Task, ...]:
+    return tuning_tasks(model_to_tune(found), found.compiler.space)
+
+
 @pytest.fixture(scope="module")
 def block(tmp_path_factory: pytest.TempPathFactory) -> MeasuredSearch:
     return search(tmp_path_factory.mktemp("block"), "inception_block", Pruning(3, 2))
 
 
 def test_every_contraction_of_a_unit_is_a_task_once(block: MeasuredSearch) -> None:
-    tasks = tuning_tasks(block)
+    tasks = tasks_of(block)
     assert all(isinstance(task.spec, Contraction) for task in tasks)
     units = [task for task in tasks if task.weight]
     assert sum(task.weight for task in units) == 14
@@ -40,7 +45,7 @@ def test_every_contraction_of_a_unit_is_a_task_once(block: MeasuredSearch) -> No
 
 def test_merge_candidates_are_those_of_the_pruning(block: MeasuredSearch) -> None:
     graph = block.prepared.units
-    pairs = merge_candidates(block)
+    pairs = model_to_tune(block).merges
     assert all(len(units) == 2 and mergeable(graph, units) for units in pairs)
     every = {
         (a, b)
@@ -50,23 +55,23 @@ def test_merge_candidates_are_those_of_the_pruning(block: MeasuredSearch) -> Non
     }
     # All convolutions that share an input are endings of some state here.
     assert set(pairs) == every
-    tasks = [task for task in tuning_tasks(block) if task.merged]
+    tasks = [task for task in tasks_of(block) if task.merged]
     assert tasks
     assert all("+" in task.name and not task.weight for task in tasks)
 
 
 def test_no_candidates_without_merging(block: MeasuredSearch, tmp_path: Path) -> None:
     alone = search(tmp_path, "inception_block", Pruning(3, 1))
-    assert merge_candidates(alone) == {}
-    assert len(tuning_tasks(alone)) == 11
+    assert model_to_tune(alone).merges == {}
+    assert len(tasks_of(alone)) == 11
 
 
 def test_squeezenet(tmp_path: Path) -> None:
     found = search(tmp_path, "squeezenet", Pruning(1, 2))
-    tasks = tuning_tasks(found)
-    places = merge_candidates(found)
+    tasks = tasks_of(found)
+    places = model_to_tune(found).merges
     # The expansions of eight fire modules, and four bypasses beside a squeezing convolution.
     assert len(places) == 12
-    assert sum(task.merged for task in tasks) == sum(places.values())
+    assert sum(task.merged for task in tasks) == sum(map(len, places.values()))
     assert tasks[0].text == "7x7/2, 3 to 96 at 109x109"
     assert sum(task.weight for task in tasks) == 30

@@ -23,10 +23,11 @@ from runtime_ext.relay import trial_timer
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
 from runtime_ext.relay.autotvm_tuner import tune
 from runtime_ext.relay.library import host_target
+from runtime_ext.relay.model_tasks import tuning_tasks
 from runtime_ext.relay.tuning_file import Record, open_autotvm_log
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
-from tvm_ios.api.tuning.relay import tune_module
-from tvm_ios.api.tuning.relay_tasks import tuning_tasks
+from runtime_ext.tuning.interface import TuningLimits
+from tvm_ios.api.tune import model_to_tune, tune_module
 from tvm_ios.ios.endings import Pruning
 
 TARGET = host_target(2)
@@ -45,7 +46,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[AutotvmTask, ...]:
     options = MeasuringOptions(
         lanes=2, cache=tmp_path_factory.mktemp("cache"), pruning=Pruning(1, 2)
     )
-    return tuning_tasks(MeasuredRelaySearch(prepared, options))
+    return tuning_tasks(model_to_tune(MeasuredRelaySearch(prepared, options)), TARGET)
 
 
 class Pretended:
@@ -103,7 +104,7 @@ def test_rounds_are_written_at_once_and_continued(
 ) -> None:
     timer, path = Pretended(), tmp_path / "logs" / "model.log"
     with open_autotvm_log(path, TARGET) as log:
-        first = tune(tasks, log, timer, trials, None, quiet)
+        first = tune(tasks, log, timer, TuningLimits(trials), quiet)
     assert [row.trials for row in first] == [trials] * 3
     firsts: dict[Any, int] = {}
     for task, tried in timer.rounds:
@@ -118,7 +119,7 @@ def test_rounds_are_written_at_once_and_continued(
 
     again = Pretended()
     with open_autotvm_log(path, TARGET) as log:
-        second = tune(tasks, log, again, trials + 4, None, quiet)
+        second = tune(tasks, log, again, TuningLimits(trials + 4), quiet)
     assert [(row.trials, row.new_trials) for row in second] == [(trials + 4, 4)] * 3
     tried = [
         (task.workload, index)
@@ -146,7 +147,14 @@ def test_all_blocks_are_tried_if_asked_for(tmp_path: Path) -> None:
         """Blocks of what is tried in each round."""
         timer = Pretended()
         with open_autotvm_log(tmp_path / "log", search.target) as log:
-            (row,) = tune(tuning_tasks(search), log, timer, trials, None, quiet, **asked)
+            (row,) = tune(
+                tuning_tasks(model_to_tune(search), search.target),
+                log,
+                timer,
+                TuningLimits(trials),
+                quiet,
+                **asked,
+            )
         found.append(row.trials)
         return [[_blocks(task, index) for index in indices] for task, indices in timer.rounds]
 
@@ -166,7 +174,7 @@ def test_every_second_round_is_for_all_blocks(
 ) -> None:
     timer = Pretended()
     with open_autotvm_log(tmp_path / "log", TARGET) as log:
-        tune(tasks[1:2], log, timer, 40, None, quiet, all_blocks=True)
+        tune(tasks[1:2], log, timer, TuningLimits(40), quiet, all_blocks=True)
     first, second, third = (
         {_blocks(task, index) for index in indices} for task, indices in timer.rounds
     )
@@ -177,9 +185,11 @@ def test_every_second_round_is_for_all_blocks(
 def test_time_and_trials_are_limits(tasks: tuple[AutotvmTask, ...], tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     with open_autotvm_log(tmp_path / "log", TARGET) as log:
-        done = tune(tasks, log, Pretended(), 5, 0, lambda a, b, _: told.append((a, b)))
+        done = tune(
+            tasks, log, Pretended(), TuningLimits(5, 0), lambda a, b, _: told.append((a, b))
+        )
         assert done == ()
-        found = tune(tasks, log, Pretended(), 5, None, lambda a, b, _: told.append((a, b)))
+        found = tune(tasks, log, Pretended(), TuningLimits(5), lambda a, b, _: told.append((a, b)))
     assert told == [(0, 15), (0, 15), (5, 15), (10, 15), (15, 15)]
     assert [row.trials for row in found] == [5, 5, 5]
 
@@ -189,7 +199,7 @@ def test_a_killed_run_leaves_nothing_that_stands_in_the_way(
 ) -> None:
     path = tmp_path / "log"
     with open_autotvm_log(path, TARGET) as log:
-        tune(tasks[:1], log, Pretended(), 3, None, quiet)
+        tune(tasks[:1], log, Pretended(), TuningLimits(3), quiet)
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
     with open_autotvm_log(path, TARGET) as log:
@@ -215,12 +225,12 @@ def test_the_space_of_another_tvm_is_not_taken_for_ours(
 ) -> None:
     path = tmp_path / "log"
     with open_autotvm_log(path, TARGET) as log:
-        tune(tasks[:1], log, Pretended(), 2, None, quiet)
+        tune(tasks[:1], log, Pretended(), TuningLimits(2), quiet)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[1]["config"]["index"] = (rows[1]["config"]["index"] + 1) % 20
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with open_autotvm_log(path, TARGET) as log:
-        (row,) = tune(tasks[:1], log, Pretended(), 1, None, quiet)
+        (row,) = tune(tasks[:1], log, Pretended(), TuningLimits(1), quiet)
     assert row.trials == 1
 
 

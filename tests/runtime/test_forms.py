@@ -21,9 +21,10 @@ from runtime_ext.machine.this_machine import host_target
 from runtime_ext.tuning.contraction_space import explicit, points, scheduled
 from runtime_ext.tuning.contraction_workload import contraction_workload
 from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.tuning.model_tasks import tuning_tasks
 from runtime_ext.tuning.task import Task
 from runtime_ext.tuning.tuning_folder import open_log
-from tvm_ios.api.tuning.relax_tasks import tuning_tasks
+from tvm_ios.api.tune import model_to_tune
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.program.program import Program
 
@@ -59,7 +60,9 @@ def test_the_faster_form_is_kept_for_each_unit(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = searching(prepared, tmp_path, None)
-    tasks = [task for task in tuning_tasks(plain) if task.weight]
+    tasks = [
+        task for task in tuning_tasks(model_to_tune(plain), plain.compiler.space) if task.weight
+    ]
     first, second = tasks[0], tasks[3]
     write_log(tmp_path / "log", [first, second])
     plain.timer.compile_units()
@@ -103,7 +106,9 @@ def test_forms_of_the_log_are_rkernels(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that stages use comes first, and the others can be asked for by name."""
-    task = next(task for task in tuning_tasks(searching(prepared, tmp_path, None)) if task.weight)
+    plain = searching(prepared, tmp_path, None)
+    tasks = tuning_tasks(model_to_tune(plain), plain.compiler.space)
+    task = next(task for task in tasks if task.weight)
     write_log(tmp_path / "log", [task])
     number = next(i for i, op in enumerate(prepared.units.operators) if op.name == task.name)
     usual = searching(prepared, tmp_path, None).timer.forms((number,))
@@ -127,7 +132,9 @@ def test_merged_units_are_measured_in_both_forms_too(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = searching(prepared, tmp_path, None)
-    task = next(task for task in tuning_tasks(plain) if task.merged)
+    task = next(
+        task for task in tuning_tasks(model_to_tune(plain), plain.compiler.space) if task.merged
+    )
     write_log(tmp_path / "log", [task])
     number = {op.name: i for i, op in enumerate(prepared.units.operators)}
     units = tuple(number[name] for name in task.name.split("+"))

@@ -39,7 +39,7 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from tvm_ios.api.bundle.write import BundleSummary
+    from runtime_ext.bundle.writing.write import BundleSummary
 
 
 class Ship(StrEnum):
@@ -132,32 +132,21 @@ def bundle(
         cudnn=target is TargetKind.cuda if cudnn is None else cudnn,
         runs_here=False,
     )
-    from relay_passes.load import load_model
-    from relay_passes.measured import MeasuredSearch
-    from relay_passes.prepare import prepare, require_computed_outputs
-    from tvm_ios.api.bundle.write import redrawn, require_replaceable, write_bundle
+    from tvm_ios.api.bundle import bundle_model
     from tvm_ios.models.source import ModelSource
 
-    path = output or Path(f"{Path(model).stem}.bundle")
-    require_replaceable(path)
     with progress_bars() as update:
-        loaded = load_model(ModelSource(model, random_weights, shapes, batch))
-        drawn = {}
-        if weights is Ship.drawn:
-            loaded, drawn = redrawn(loaded, random_weights or 0)
-        prepared = prepare(loaded.module, loaded.name)
-        require_computed_outputs(prepared)
-        done = write_bundle(
-            loaded,
-            MeasuredSearch(prepared, options, update),
-            path,
+        done = bundle_model(
+            ModelSource(model, random_weights, shapes, batch),
+            output or Path(f"{Path(model).stem}.bundle"),
+            options=options,
             policies=policies or POLICIES,
-            drawn=drawn,
+            draw_weights=weights is Ship.drawn,
             max_merges=max_merges,
             max_fused=max_fused,
-            progress=update,
             reference=reference.value,
             with_tvm=with_tvm,
+            progress=update,
         )
     if as_json:
         print_json(_json(done))

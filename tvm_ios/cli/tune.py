@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,7 +38,7 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from tvm_ios.api.tuning.result import TuningResult
+    from runtime_ext.tuning.interface import TuningResult
 
 #: A line tells every fall of the model's latency by so much.
 _WORTH_TELLING = 0.01
@@ -110,12 +109,9 @@ def tune(
         precision=precision,
         dialect=dialect,
     )
-    from relay_passes.dialect import named_dialect
+    from tvm_ios.api.tune import tune_model
     from tvm_ios.models.source import ModelSource
 
-    tune_model = named_dialect(dialect.value).tune
-    if all_blocks:
-        tune_model = partial(tune_model, all_blocks=True)
     with progress_bars() as bars:
         done = tune_model(
             ModelSource(model, random_weights, shapes, dialect=dialect.value),
@@ -124,6 +120,7 @@ def tune(
             trials=trials,
             time_limit=time_limit,
             compacted=compact,
+            all_blocks=all_blocks,
             progress=bars,
             tuning=_Falls(bars),
         )

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay_passes.measured import MeasuredSearch
 from runtime_ext.bundle.contents import KERNELS
 from runtime_ext.bundle.rtasks import BundledRTasks
 from runtime_ext.bundle.unit_forms import UnitForms
+from runtime_ext.bundle.writing.model import ModelToBundle
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.persistent.co_schedule import co_scheduled
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel
@@ -36,20 +36,20 @@ _FUSED_BYTES = 4 << 20
 
 
 def write_kernels(
-    search: MeasuredSearch, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
+    model: ModelToBundle, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
 ) -> dict[str, Any]:
     """Write the kernels and what runs them.
 
     Parameters
     ----------
-    search
+    model
         Whose compiler has them.
     forms
         Of which code.
     folder
         The bundle.
     max_fused
-        See :func:`tvm_ios.api.bundle.write.write_bundle`.
+        See :func:`runtime_ext.bundle.writing.write.write_bundle`.
     progress
         Called with (what, done, total).
 
@@ -58,26 +58,26 @@ def write_kernels(
     dict
         What a reader of the bundle has to know.
     """
-    if search.backend.executor == "cuda":
-        return _cuda_kernels(search, forms, folder, max_fused, progress)
-    kernels = folder / "kernels.so"
-    search.compiler.export(kernels, forms.symbols)
+    if model.backend.executor == "cuda":
+        return _cuda_kernels(model, forms, folder, max_fused, progress)
+    compiler, kernels = model.backend.compiler, folder / "kernels.so"
+    compiler.export(kernels, forms.symbols)
     library = native_library_path()
     packages = folder / "packages" / "runtime_ext"
     packages.mkdir(parents=True)
     shutil.copyfile(library, packages / library.name)
     return {
         "kind": "cpu",
-        "features": required_features(search.compiler.target),
+        "features": required_features(compiler.target),
         "glibc": _glibc(kernels, library),
     }
 
 
 def _cuda_kernels(
-    search: MeasuredSearch, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
+    model: ModelToBundle, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
 ) -> dict[str, Any]:
     """The same for a GPU; kernels are there as rTasks too, and some stages of these."""
-    compiler = search.compiler
+    compiler = model.backend.compiler
     assert isinstance(compiler, CudaKernelCompiler)
     rtasks: dict[str, tuple[Footprint, RTaskFunction]] = {}
     for done, symbol in enumerate(forms.unit_symbols):
@@ -87,7 +87,7 @@ def _cuda_kernels(
             rtasks[symbol] = compiler.footprint(symbol), compiler.rtasks(symbol)
     progress("making rTasks", len(forms.unit_symbols), len(forms.unit_symbols))
     device, code = compiler.device, {u: made[-1].code for (u, *_), made in forms.alone.items()}
-    chosen = promising_stages(search.graph, search.blocks, device, search.limits.pruning)
+    chosen = promising_stages(model.graph, model.blocks, device, model.pruning)
     fused: dict[str, FusedKernel] = {}
     stages: list[tuple[int, ...]] = []
     nbytes = 0
@@ -96,7 +96,7 @@ def _cuda_kernels(
         if len(fused) >= max_fused or nbytes >= _FUSED_BYTES:
             break
         with suppress(UnfusedError):
-            kernel = _fused(search, found.twins[0], code)
+            kernel = _fused(model, found.twins[0], code)
             if kernel.kernel.entry not in fused:
                 nbytes += len(kernel.cubin)
             fused[kernel.kernel.entry] = kernel
@@ -117,9 +117,9 @@ def _cuda_kernels(
     return {"kind": "cuda", "fused": len(fused)}
 
 
-def _fused(search: MeasuredSearch, stage: Stage, code: Mapping[int, UnitCode]) -> FusedKernel:
+def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> FusedKernel:
     """A stage of the units' usual kernels, placed by estimates: the kernel serves any placement."""
-    compiler, graph = search.compiler, search.graph
+    compiler, graph = model.backend.compiler, model.graph
     assert isinstance(compiler, CudaKernelCompiler)
     device, fuser = compiler.device, compiler.fuser
     veus = fuser.execution_units(code[unit] for unit in stage.units)
@@ -130,7 +130,7 @@ def _fused(search: MeasuredSearch, stage: Stage, code: Mapping[int, UnitCode]) -
         return (estimated_rkernel("default", of, compiler.blocks, flops, device, veus),)
 
     program = co_schedule(graph, stage.units, estimated, veus)
-    placement, parts = program.placement, search.memory.parts
+    placement, parts = program.placement, model.parts
     made = co_scheduled(graph, stage, placement, code, compiler, device, parts).fused
     if made is None:
         raise UnfusedError("the units of the stage have nothing to launch")

@@ -4,7 +4,7 @@ For a GPU it is TVM's default pipeline, its rules of thumb for schedules and its
 TVM compiles for GPUs only where its CUDA runtime can be loaded, which wants a driver: a process of
 its own does it, with a library in the driver's place that fails every call.
 
-``python -m tvm_ios.api.bundle.tvm_build MODULE TARGET LIBRARY`` is that process.
+``python -m runtime_ext.bundle.writing.tvm_build MODULE TARGET LIBRARY`` is that process.
 """
 
 from __future__ import annotations

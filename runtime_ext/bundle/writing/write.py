@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from relay_passes.load import LoadedModel
-from relay_passes.measured import MeasuredSearch
-from relay_passes.relax.redraw import redraw_weights
 from runtime_ext.bundle.contents import (
     OPERATORS,
     REFERENCE,
@@ -25,17 +22,17 @@ from runtime_ext.bundle.contents import (
 )
 from runtime_ext.bundle.sources import copy_sources
 from runtime_ext.bundle.tvm_peer import LIBRARY
-from runtime_ext.bundle.weights import Draw, save_weights
+from runtime_ext.bundle.weights import save_weights
+from runtime_ext.bundle.writing.forms import compile_forms
+from runtime_ext.bundle.writing.kernels import write_kernels
+from runtime_ext.bundle.writing.model import ModelToBundle
+from runtime_ext.bundle.writing.reference import reference_inputs, reference_outputs
+from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, gpu_compilers
 from runtime_ext.execution.buffers import content_key
-from runtime_ext.scheduled_module import OUTPUT_NAMES
 from runtime_ext.tuning.log_use import LogUse
-from tvm_ios.api.bundle.forms import compile_forms
-from tvm_ios.api.bundle.kernels import write_kernels
-from tvm_ios.api.bundle.reference import reference_inputs, reference_outputs
-from tvm_ios.api.bundle.tvm_build import compile_tvm_peer, gpu_compilers
 from tvm_ios.files.array_files import Array, write_arrays
 from tvm_ios.files.atomic import make_folder, temporary_folder
-from tvm_ios.progress import Progress
+from tvm_ios.progress import Progress, silent
 
 _RUN = '''"""Searches, verifies and measures this bundle's model here: ``python run.py --help``."""
 
@@ -90,50 +87,38 @@ class BundleSummary:
     tuned: LogUse | None
 
 
-def redrawn(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, dict[str, Draw]]:
-    """The model with weights that can be drawn again; they need not travel."""
-    module, drawn = redraw_weights(loaded.module, seed)
-    return replace(loaded, module=module, onnx=None), drawn
-
-
 def write_bundle(
-    loaded: LoadedModel,
-    search: MeasuredSearch,
+    model: ModelToBundle,
     path: Path,
     *,
     policies: Sequence[str],
-    drawn: Mapping[str, Draw],
-    max_merges: int,
-    max_fused: int,
-    progress: Progress,
+    max_merges: int = 300,
+    max_fused: int = 12,
     reference: str = "tvm",
     with_tvm: bool = False,
+    progress: Progress = silent,
 ) -> BundleSummary:
     """Compile what a search may ask for, and write a folder that runs it.
 
     Parameters
     ----------
-    loaded
-        The model.
-    search
-        Of it, for the target; nothing is measured.
+    model
+        What is bundled; nothing is measured.
     path
         The folder; a bundle there is replaced.
     policies
         What ``run.py`` tries unless told otherwise.
-    drawn
-        Constants that are drawn again.
     max_merges
         How many merge candidates, at most: those of few and small units first.
     max_fused
         For a GPU how many co-scheduled stages to compile ahead, at most: where there is no
         compiler, a search can use only these.
-    progress
-        Called with (what, done, total).
     reference
         Who computes what programs are compared with: ``tvm`` or ``torch``.
     with_tvm
         Whether TVM's own build is in it, as a peer.
+    progress
+        Called with (what, done, total).
 
     Raises
     ------
@@ -141,79 +126,87 @@ def write_bundle(
         If something else is there, or TVM's own build does not compute in this precision.
     """
     require_replaceable(path)
-    if with_tvm and search.options.precision == "float16":
-        raise BundleError(
-            "TVM's own build computes in float32, not in float16: leave out --with-tvm"
-        )
-    if with_tvm and search.backend.executor == "cuda":
-        # Before minutes of compiling.
-        gpu_compilers()
-    graph, outliner = search.graph, search.prepared.outliner
-    forms, merges, merge_candidates = compile_forms(search, max_merges, progress)
+    if with_tvm:
+        _require_tvm_build(model)
+    graph, compiler = model.graph, model.backend.compiler
+    forms, merges, merge_candidates = compile_forms(model, max_merges, progress)
     arrays: dict[str, Array] = {}
     constants = [
-        [_kept(arrays, c.value.numpy()) for c in outliner.unit(unit).constants]
-        for unit in range(len(graph))
+        [_kept(arrays, value) for value in model.unit_constants(unit)] for unit in range(len(graph))
     ]
-    operators = _operators(search, arrays)
-    precision = search.options.precision or "float32"
-    drawn = dict(drawn)
-    given = reference_inputs(graph, precision, arrays, drawn)
-    values = {name: arrays[key] for name, key in given.items()}
+    operator_constants = [
+        [number, _kept(arrays, value)] for number, value in model.constant_operands.items()
+    ]
+    drawn = dict(model.drawn)
+    given = reference_inputs(graph, model.precision, arrays, drawn)
+    inputs = {name: arrays[key] for name, key in given.items()}
     progress("computing the reference", 0, 1)
-    outputs = reference_outputs(loaded, search, values, reference)
+    outputs = reference_outputs(model, inputs, reference)
     progress("computing the reference", 1, 1)
     with temporary_folder(path.parent, f".{path.name}.") as room:
         folder = room / "new"
         folder.mkdir()
         units = {
             "graph": graph.to_json(),
-            "parts": [[t, [p.of, p.axis, p.begin, p.end]] for t, p in search.memory.parts.items()],
+            "parts": [[t, [p.of, p.axis, p.begin, p.end]] for t, p in model.parts.items()],
             "constants": constants,
             **forms.to_json(),
         }
+        operators = {"graph": model.operators.to_json(), "constants": operator_constants}
         (folder / UNITS).write_text(json.dumps(units))
         (folder / OPERATORS).write_text(json.dumps(operators))
         write_arrays(folder / REFERENCE, {f"output/{n}": v for n, v in enumerate(outputs)})
         facts: dict[str, Any] = {"reference": reference}
         if with_tvm:
-            facts["tvm"] = _tvm_peer(loaded, search, folder, arrays, progress)
+            progress("compiling TVM's own build", 0, 1)
+            weights = compile_tvm_peer(model.module, compiler.target, folder / LIBRARY)
+            progress("compiling TVM's own build", 1, 1)
+            facts["tvm"] = [_kept(arrays, weight) for weight in weights]
         draws = save_weights(folder, arrays, drawn)
-        facts |= write_kernels(search, forms, folder, max_fused, progress)
+        facts |= write_kernels(model, forms, folder, max_fused, progress)
         copy_sources("runtime_ext.bundle.runner", folder / "packages")
         (folder / "run.py").write_text(_RUN)
-        limits = search.limits
         about = {
-            "model": loaded.name,
-            "target": str(search.compiler.target),
-            "lanes": search.timer.lanes,
-            "precision": precision,
+            "model": model.name,
+            "target": str(compiler.target),
+            "lanes": model.backend.device.lanes,
+            "precision": model.precision,
             "versions": _versions(),
             "policies": list(policies),
             "limits": {
-                "r": limits.pruning.r,
-                "s": limits.pruning.s,
-                "max_block": limits.max_block,
+                "r": model.pruning.r,
+                "s": model.pruning.s,
+                "max_block": model.max_block,
             },
             "inputs": list(given.items()),
-            "outputs": list(zip(_output_names(search), graph.outputs, strict=True)),
+            "outputs": list(zip(model.output_names, graph.outputs, strict=True)),
             "drawn": draws,
             **facts,
         }
         write_about(folder, about)
         _move(folder, path, room / "old")
     return BundleSummary(
-        model=loaded.name,
+        model=model.name,
         path=path,
         units=len(graph),
         kernels=len(forms.symbols),
         merges=merges,
         merge_candidates=merge_candidates,
-        fused=facts.pop("fused", 0),
+        fused=facts.get("fused", 0),
         nbytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         glibc=str(facts.get("glibc", "")),
-        tuned=search.compiler.log_use(),
+        tuned=compiler.log_use(),
     )
+
+
+def _require_tvm_build(model: ModelToBundle) -> None:
+    """Refuse what TVM's own build cannot be made of, before minutes of compiling."""
+    if model.precision == "float16":
+        raise BundleError(
+            "TVM's own build computes in float32, not in float16: leave out --with-tvm"
+        )
+    if model.backend.executor == "cuda":
+        gpu_compilers()
 
 
 def require_replaceable(path: Path) -> None:
@@ -242,42 +235,10 @@ def _move(folder: Path, path: Path, aside: Path) -> None:
     os.rename(folder, path)
 
 
-def _tvm_peer(
-    loaded: LoadedModel,
-    search: MeasuredSearch,
-    folder: Path,
-    arrays: dict[str, Array],
-    progress: Progress,
-) -> list[str]:
-    """Write TVM's own build; the keys of the weights that it takes."""
-    progress("compiling TVM's own build", 0, 1)
-    weights = compile_tvm_peer(loaded.module, search.compiler.target, folder / LIBRARY)
-    progress("compiling TVM's own build", 1, 1)
-    return [_kept(arrays, weight) for weight in weights]
-
-
 def _kept(arrays: dict[str, Array], array: Array) -> str:
     key = content_key(array)
     arrays.setdefault(key, array)
     return key
-
-
-def _operators(search: MeasuredSearch, arrays: dict[str, Array]) -> dict[str, Any]:
-    """The graph of operators with its constants, for runners of other frameworks."""
-    extraction = search.prepared.outliner.extraction
-    constants = [
-        [number, _kept(arrays, extraction.values[number].value.numpy())]
-        for number, tensor in enumerate(extraction.graph.tensors)
-        if tensor.constant
-    ]
-    return {"graph": extraction.graph.to_json(), "constants": constants}
-
-
-def _output_names(search: MeasuredSearch) -> list[str]:
-    attributes = dict(search.prepared.module.attrs.items()) if search.prepared.module.attrs else {}
-    known = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
-    count = len(search.graph.outputs)
-    return [*known[:count], *(f"output{place}" for place in range(len(known), count))]
 
 
 def _versions() -> dict[str, str]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from relay_passes.load import LoadedModel
-from relay_passes.measured import MeasuredSearch
 from runtime_ext.bundle.weights import Draw
+from runtime_ext.bundle.writing.model import ModelToBundle
 from runtime_ext.contest import machine_outputs, virtual_machine
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.machine.this_machine import host_target
@@ -40,7 +39,7 @@ def reference_inputs(
     dict
         The content key of each input, by its name.
     """
-    made: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for place, number in enumerate(graph.inputs):
         tensor = graph.tensors[number]
         if np.dtype(tensor.dtype).kind == "f":
@@ -51,20 +50,18 @@ def reference_inputs(
         else:
             drawn_bits = np.random.default_rng(place).integers(0, 2, tensor.shape)
             array = drawn_bits.astype(tensor.dtype)
-        made[tensor.name] = content_key(array)
-        arrays[made[tensor.name]] = array
-    return made
+        keys[tensor.name] = content_key(array)
+        arrays[keys[tensor.name]] = array
+    return keys
 
 
-def reference_outputs(
-    loaded: LoadedModel, search: MeasuredSearch, inputs: Mapping[str, Array], by: str
-) -> list[Array]:
+def reference_outputs(model: ModelToBundle, inputs: Mapping[str, Array], by: str) -> list[Array]:
     """What an independent build of the unscheduled model makes of inputs, in float32.
 
     Parameters
     ----------
-    loaded, search
-        The model.
+    model
+        Unscheduled.
     inputs
         By name, in the model's order.
     by
@@ -81,13 +78,13 @@ def reference_outputs(
         for name, value in inputs.items()
     }
     if by == "torch":
-        return _torch_outputs(search, wide)
+        return _torch_outputs(model, wide)
     with temporary_folder() as folder:
-        compile_baseline(loaded.module, host_target(1), folder / "tvm.so")
+        compile_baseline(model.module, host_target(1), folder / "tvm.so")
         return machine_outputs(virtual_machine(folder / "tvm.so", wide)())
 
 
-def _torch_outputs(search: MeasuredSearch, inputs: Mapping[str, Array]) -> list[Array]:
+def _torch_outputs(model: ModelToBundle, inputs: Mapping[str, Array]) -> list[Array]:
     try:
         import torch
 
@@ -97,13 +94,7 @@ def _torch_outputs(search: MeasuredSearch, inputs: Mapping[str, Array]) -> list[
             "PyTorch is to compute the reference and is not installed: pip install "
             "'tvm-ios[torch]', or leave out --reference"
         ) from error
-    extraction = search.prepared.outliner.extraction
-    constants = {
-        number: extraction.values[number].value.numpy()
-        for number, tensor in enumerate(extraction.graph.tensors)
-        if tensor.constant
-    }
-    network = graph_network(extraction.graph, constants)
+    network = graph_network(model.operators, model.constant_operands)
     with torch.inference_mode():
-        made = network(*map(torch.from_numpy, inputs.values()))
-    return [value.numpy() for value in made]
+        outputs = network(*map(torch.from_numpy, inputs.values()))
+    return [value.numpy() for value in outputs]
