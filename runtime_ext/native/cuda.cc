@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "cuda_driver.h"
+#include "cuda_kernels.h"
 #include "device.h"
 
 namespace tvm_ios {
@@ -129,7 +130,8 @@ class Cuda final : public Device {
  public:
   explicit Cuda(const Executable& executable)
       : gpu_(Require(executable)),
-        kernels_(executable.cuda_kernels),
+        kernels_(ReadCudaKernels(MappedFile(executable.kernel_file).bytes(), executable.arch,
+                                 executable.program.kernels)),
         buffers_(gpu_, executable),
         begin_(NewEvent(kNoTiming)) {
     std::map<const std::string*, Handle> loaded;
