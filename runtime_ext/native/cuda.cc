@@ -1,8 +1,8 @@
 // Buffers on a GPU, and an executor of streams: a run is one launch of a captured graph.
 //
 // As runtime_ext/cuda/executor.py does it: fork and join are events, and the first run is eager and
-// waits after every launch. Events between streams are those of the program's waits, which lowering
-// has made as few as they can be.
+// waits after every launch. Events between streams are those of the program's waits, of which
+// lowering writes no more than are needed; runtime_ext/cuda/event_graph.py has the same rule.
 #include <unistd.h>
 
 #include <map>
@@ -277,7 +277,8 @@ class Cuda final : public Device {
                      " would wait for ever: the waits form a cycle");
       }
       launches_.push_back(made[lane].size());
-      if (lane != origin_ && !made[lane].empty()) {
+      // Whatever ends a lane is waited for by a launch of another one, or by the origin.
+      if (lane != origin_ && !made[lane].empty() && !awaited[made[lane].back()]) {
         joins_.push_back(made[lane].back());
         awaited[made[lane].back()] = true;
       }
