@@ -154,7 +154,8 @@ def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
         What to do without it, for the refusal to measure.
     """
     from runtime_ext.cuda.measure import GpuDevice
-    from runtime_ext.cuda.nvidia.driver import CudaError, open_device, runs_on
+    from runtime_ext.cuda.nvidia.driver import open_device, runs_on
+    from runtime_ext.native_errors import CudaError
 
     try:
         found = open_device()

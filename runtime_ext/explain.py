@@ -11,8 +11,8 @@ from typing import Any
 
 from runtime_ext.cpu.peak import measured_peak
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import ExecutableError
 from runtime_ext.machine.hardware import last_level_cache
+from runtime_ext.native_errors import ExecutableError
 from tvm_ios.explain.advice import advise
 from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
 from tvm_ios.explain.hot_units import HotUnits, hot_units

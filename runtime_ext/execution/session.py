@@ -9,14 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from runtime_ext.execution.executor import Executor, Memory, Span
-from runtime_ext.execution.ports import (
-    Port,
-    SessionError,
-    buffer_ports,
-    check_ports,
-    find_port,
-    port_value,
-)
+from runtime_ext.execution.ports import Port, buffer_ports, check_ports, find_port, port_value
+from runtime_ext.native_errors import SessionError
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program.program import Program, Role
 

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm_ios.policies.baselines import greedy_schedule
 
 import runtime_ext
-from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
+from relay_passes import IOSSchedule, SearchOptions, schedule_of
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
@@ -26,6 +25,8 @@ from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
 from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.policy import Limits
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
@@ -167,7 +168,9 @@ def test_lanes_go_by_measured_latencies_beside_a_merged_stage_too() -> None:
 
 def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
     _, module = built
-    options = MeasuringOptions(lanes=2, cache=tmp_path, budget=Budget(max_measurements=20))
+    options = SearchOptions(
+        lanes=2, cache=tmp_path, limits=Limits(budget=Budget(max_measurements=20))
+    )
     made = IOSSchedule("ios-both", options=options)(module)
     schedule = schedule_of(made)
     assert schedule is not None

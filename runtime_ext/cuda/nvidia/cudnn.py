@@ -19,8 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.cuda.nvidia.driver import CudaError, OpenDevice
+from runtime_ext.cuda.nvidia.driver import OpenDevice
 from runtime_ext.cuda.nvidia.resources import stream
+from runtime_ext.native_errors import CudaError
 from tvm_ios.measuring.device import UnsupportedError
 
 #: As the loader knows it, and as packages of Python have it beside torch or alone.

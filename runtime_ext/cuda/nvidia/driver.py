@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from runtime_ext.execution.executor import ForkError
-from tvm_ios.errors import UserError
-
-
-class CudaError(UserError, RuntimeError):
-    """CUDA is not there, or refused a call: one sentence."""
+from runtime_ext.native_errors import CudaError, ForkError
 
 
 @cache

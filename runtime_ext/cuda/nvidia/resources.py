@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.nvidia.driver import CudaError, OpenDevice, call, driver
+from runtime_ext.cuda.nvidia.driver import OpenDevice, call, driver
 from runtime_ext.execution.buffers import content_key
+from runtime_ext.native_errors import CudaError
 
 Array = np.ndarray[Any, Any]
 

@@ -18,8 +18,8 @@ from runtime_ext.cuda.nvidia.cudnn_convolution import CudnnLanes
 from runtime_ext.cuda.nvidia.driver import open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.resources import stream
-from runtime_ext.execution.executor import KernelError
 from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
+from runtime_ext.native_errors import KernelError
 from tests.cuda.convolutions import (
     TOLERANCE,
     Array,
