@@ -19,7 +19,10 @@ from tvm_ios.schedule.schedule import Schedule
 if TYPE_CHECKING:
     from relay_passes.emitter import Body
     from relay_passes.search_options import SearchOptions
-    from tvm_ios.models.load import Shapes
+    from tvm_ios.graph.input_shapes import Shapes
+
+#: Names, shapes and types of parameters and results, which are numbered: ``result 0``.
+Interface = list[tuple[str, tuple[int, ...], str]]
 
 
 class DialectError(UserError):
@@ -46,6 +49,8 @@ class Dialect:
         them.
     outline
         The module, given an outliner and a schedule, with ``main`` calling units in its order.
+    interface
+        Of a module the names, shapes and types of what ``main`` is given and returns, in order.
     rewrite_main
         Of a canonical module, its extraction and a body the module whose ``main`` is what the body
         writes, with the same parameters.
@@ -71,6 +76,7 @@ class Dialect:
     outliner: Callable[[Any, OpGraph], Any]
     for_target: Callable[[Any, SearchOptions], Any]
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
+    interface: Callable[[tvm.IRModule], Interface]
     rewrite_main: Callable[[tvm.IRModule, Any, Body], tvm.IRModule]
     attribute: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]

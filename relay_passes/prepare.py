@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import tvm
@@ -115,7 +116,10 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     ------
     ScheduleError
         If the schedule is not one of this module.
+    DialectError
+        If ``main`` would take or return other shapes or types than before.
     """
+    before = prepared
     schedule.validate(prepared.units)
     dialect = prepared.dialect
     if not dialect.places_tiles:
@@ -127,8 +131,26 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
         attached[UNROLLED_FROM] = schedule.to_json(prepared.units)
         prepared, schedule = unroll_schedule(prepared, schedule)
     scheduled = dialect.outline(prepared.module, prepared.outliner, schedule)
+    _require_same_interface(dialect, before.module, scheduled)
     text = json.dumps(schedule.to_json(prepared.units) | attached)
     return scheduled.with_attr(SCHEDULE, dialect.attribute(text))
+
+
+def _require_same_interface(dialect: Dialect, before: tvm.IRModule, after: tvm.IRModule) -> None:
+    """Refuse a module whose ``main`` takes or returns something else than before."""
+    for old, new in zip_longest(dialect.interface(before), dialect.interface(after)):
+        if old != new:
+            raise DialectError(
+                f"scheduling would make {_described(old)} of main {_described(new)}: report this "
+                "as a bug, with the module"
+            )
+
+
+def _described(entry: tuple[str, tuple[int, ...], str] | None) -> str:
+    if entry is None:
+        return "nothing"
+    name, shape, dtype = entry
+    return f"{name} of shape {list(shape)} and type {dtype}"
 
 
 def left_out_of(schedule: Schedule, dialect: Dialect) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import tvm
 
 from relay_passes.dialect import Dialect
+from relay_passes.relax.bindings import interface
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.emitter import rewrite_main
 from relay_passes.relax.extract import extract
@@ -47,6 +48,7 @@ DIALECT = Dialect(
     # Layouts are chosen when the module is built.
     for_target=lambda outliner, _: outliner,
     outline=outline,
+    interface=interface,
     rewrite_main=rewrite_main,
     attribute=str,
     import_onnx=import_onnx,

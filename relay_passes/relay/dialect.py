@@ -10,6 +10,7 @@ import tvm
 from relay_passes.dialect import Dialect
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.emitter import rewrite_main
+from relay_passes.relay.expressions import interface
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
 from relay_passes.relay.layouts import LayoutChoice
@@ -59,6 +60,7 @@ DIALECT = Dialect(
     outliner=Outliner,
     for_target=_for_target,
     outline=outline,
+    interface=interface,
     rewrite_main=rewrite_main,
     attribute=tvm.runtime.String,
     import_onnx=import_onnx,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios, tvm_ios_process
 
+from tests.cli.command_line import tvm_ios, tvm_ios_process
 from tvm_ios.cli.completion import complete_cost, complete_policies, complete_policy
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
