@@ -5,9 +5,9 @@ from __future__ import annotations
 from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.module_search import ModuleSearch
 from relay_passes.prepare import Prepared, apply_schedule
-from runtime_ext.backend import backend
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.targets import target_backend
 from runtime_ext.tuning.log_use import LogUse
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.tir_calls import with_tir
@@ -22,7 +22,7 @@ class MeasuredSearch(ModuleSearch):
     def __init__(
         self, prepared: Prepared, options: MeasuringOptions, progress: Progress | None = None
     ) -> None:
-        self.backend = backend(
+        self.backend = target_backend(
             options.resolved_target,
             options.lanes,
             options.cache / "kernels",

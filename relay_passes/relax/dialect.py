@@ -26,9 +26,9 @@ def _measured_search() -> Any:
 
 
 def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
-    from runtime_ext.backend import cuda_arch
     from runtime_ext.machine.this_machine import host_target
     from runtime_ext.peers.tvm_baseline import compile_baseline
+    from runtime_ext.targets import cuda_arch
 
     target, tuned = options.resolved_target, options.database
     if cuda_arch(target) is not None:

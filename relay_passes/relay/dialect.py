@@ -36,10 +36,10 @@ def _measured_search() -> Any:
 
 
 def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
-    from runtime_ext.backend import cuda_arch
     from runtime_ext.relay.baseline import compile_baseline
     from runtime_ext.relay.library import host_target
     from runtime_ext.relay.tuning_log import read_autotvm_log
+    from runtime_ext.targets import cuda_arch
 
     target = tvm.target.Target(options.target or host_target(options.lanes))
     tuned = options.database

@@ -16,13 +16,13 @@ from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
-from runtime_ext.backend import cuda_arch, cuda_device
 from runtime_ext.cpu.device import CpuDevice
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.relay.build import build
 from runtime_ext.relay.in_place import Arrangement, arrange
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
+from runtime_ext.targets import cuda_arch, cuda_device
 from runtime_ext.tuning.log_use import LogUse
 from tvm_ios.costs.log import MeasurementLog
 from tvm_ios.errors import UserError

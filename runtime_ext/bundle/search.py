@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
-from runtime_ext.bundle.place import Place
 from tvm_ios.costs.log import LogHeader, MeasurementLog
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.ios.endings import Pruning
@@ -43,7 +43,7 @@ def limits_of(
 
 def bundle_search(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     folder: Path,
     limits: SearchLimits,
     progress: Progress,
@@ -54,21 +54,20 @@ def bundle_search(
 
     Without ``again`` nothing is measured that it has, which is for runs of saved schedules.
     """
-    header = LogHeader(place.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
+    header = LogHeader(backend.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
     log = MeasurementLog(folder / "log.jsonl", header)
     if not again:
         log.reuse()
-    kernels = BundledKernels(bundle, place.function, place.fuser, place.without_cudnn)
+    kernels = backend.compiler
     measured = MeasuredUnits(
-        bundle.graph, lambda members: members, kernels, place.device, log, bundle.parts
+        bundle.graph, lambda members: members, kernels, backend.device, log, bundle.parts
     )
-    several = any(len(kernels.forms(units)) > 1 for units in bundle.forms.forms)
     return StageSearch(
         StageTimer(measured),
         cut_blocks(bundle.graph, limits.max_block),
         limits,
         progress,
-        choose_forms=several,
+        choose_forms=kernels.has_choices,
         mergeable=kernels.mergeable,
     )
 

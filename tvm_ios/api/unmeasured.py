@@ -58,8 +58,8 @@ def compile_unmeasured(
     """
     from relay_passes.load import load_model
     from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
-    from runtime_ext.backend import cuda_arch
     from runtime_ext.execution.package import require_writable
+    from runtime_ext.targets import cuda_arch
     from tvm_ios.policies.described import described_schedule
 
     require_writable(output)
