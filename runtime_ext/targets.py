@@ -1,52 +1,18 @@
-"""Targets: by the words of the command line, and the backend of each."""
+"""The backend of each target."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from runtime_ext.machine.this_machine import LEVELS, host_target
+from runtime_ext.backend import AbsentGpu, Backend
+from runtime_ext.machine.this_machine import host_target
 from tvm_ios.errors import UserError
 from tvm_ios.measuring.device import Device
 
-if TYPE_CHECKING:
-    from runtime_ext.backend import Backend
-
 #: What to do without the GPU that something is compiled for.
 _WITHOUT_GPU = "give --cost a device or a log, or make a bundle and run it there"
-
-
-def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -> Any:
-    """A TVM target; None for this machine's, so that what is measured here holds for it.
-
-    Parameters
-    ----------
-    kind
-        ``llvm`` or ``cuda``.
-    arch
-        An instruction-set level, or an architecture like ``sm_90``.
-    lanes
-        Threads; nothing to a GPU.
-    dialect
-        ``relax`` or ``relay``, whose TVM knows processors by other names.
-
-    Raises
-    ------
-    UserError
-        If there is no such architecture.
-    """
-    if kind == "cuda":
-        return {"kind": "cuda", "arch": arch or "sm_90"}
-    if arch is None:
-        return None
-    if arch not in LEVELS:
-        raise UserError(f"{arch!r} is no x86-64 level: use {', '.join(LEVELS)}")
-    if dialect == "relay":
-        from runtime_ext.relay import library
-
-        return library.host_target(lanes, arch)
-    return host_target(lanes, arch)
 
 
 def cuda_arch(target: Any) -> str | None:
@@ -89,8 +55,6 @@ def target_backend(
     UserError
         If the target is unknown, or the database, precision or library is none of it.
     """
-    from runtime_ext.backend import Backend
-
     arch = cuda_arch(target)
     if arch is not None:
         return _cuda_backend(arch, lanes, cache, precision or "float32", database, cudnn)
@@ -117,7 +81,6 @@ def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
     otherwise
         What to do without it, for the refusal to measure.
     """
-    from runtime_ext.backend import AbsentGpu
     from runtime_ext.cuda.measure import Gpu
     from runtime_ext.cuda.nvidia.driver import CudaError, open_device, runs_on
 
@@ -138,7 +101,6 @@ def _cuda_backend(
     database: Path | None,
     wanted: bool | None,
 ) -> Backend[Any]:
-    from runtime_ext.backend import AbsentGpu, Backend
     from runtime_ext.cuda.compiler import CudaKernelCompiler
     from runtime_ext.cuda.nvidia import cudnn
 
