@@ -13,6 +13,7 @@ from typing import Any
 
 from report import model_of, read_figures, update_result
 from rich.table import Table
+from tvm_ios.policies.baselines import baseline_schedule
 
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
@@ -21,7 +22,6 @@ from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
-from tvm_ios.policies.baselines import baseline_schedule
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.planner import plan_memory
 

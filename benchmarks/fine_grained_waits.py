@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from report import read_figures, write_result
 from rich.progress import track
 from rich.table import Table
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor

@@ -35,8 +35,9 @@ OTHERS = ("onnxruntime", "tvm")
 def measure(
     network: str, batch: int, lanes: int, others: list[str], time_limit: float, seconds: float
 ) -> dict[str, Any]:
-    from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
+
+    from relay_passes.load import load_model
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
     from runtime_ext.contest import Rules

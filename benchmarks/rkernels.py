@@ -11,12 +11,12 @@ import argparse
 from collections import Counter
 from typing import Any
 
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from report import write_result
 from rich.table import Table
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import prepare
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Contraction

@@ -37,9 +37,10 @@ PROFILES = 40
 
 def measure(network: str, lanes: int) -> dict[str, Any]:
     """Everything about one network; in a process whose TVM runs on so many threads."""
-    from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch
     from relay_passes.measuring_options import MeasuringOptions
+
+    from relay_passes.load import load_model
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
     from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
@@ -136,10 +137,11 @@ def predict(search: Any, prepared: Any, lanes: int) -> dict[str, float]:
     IOS's are the optima under composed costs, which let co-scheduled stages do as well as their
     bound; Rammer's are simulated.
     """
+    from tvm_ios.policies.baselines import baseline_schedule
+
     from tvm_ios.costs.composed import ComposedCost
     from tvm_ios.graph.merge_rule import mergeable
     from tvm_ios.ios.network import search_graph
-    from tvm_ios.policies.baselines import baseline_schedule
     from tvm_ios.rammer.rprogram import simulate
     from tvm_ios.rammer.wavefront import wavefront_programs
 

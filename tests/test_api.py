@@ -10,6 +10,7 @@ import pytest
 from brief import shorten
 from onnx_sketch import relative_error
 from onnx_sketch import run as run_onnxruntime
+from tvm_ios.policies.baselines import sequential_schedule
 
 from relay_passes import MeasuringOptions
 from runtime_ext.execution.executable import load
@@ -18,7 +19,6 @@ from tvm_ios.errors import UserError
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import ModelError, load_onnx
-from tvm_ios.policies.baselines import sequential_schedule
 
 LIMITS = {"lanes": 2, "pruning": Pruning(2, 3), "budget": Budget(4)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -128,3 +129,21 @@ def test_different_extents_do_not_merge(kernel, pad):
 def test_one_unit_does_not_merge():
     graph = graph_of((8, 8), [((1, 1), (0, 0, 0, 0))], (1, 1), (1, 1))
     assert not mergeable(graph, (0,))
+
+
+def test_types_are_equal_and_a_wider_result_is_kept():
+    graph = graph_of((8, 8), [((3, 3), (1, 1, 1, 1)), ((1, 1), (0, 0, 0, 0))], (1, 1), (1, 1))
+
+    def typed(*dtypes: str) -> OpGraph:
+        """The graph with these types of x, w1, y2, w3 and y4."""
+        tensors = zip(graph.tensors, dtypes, strict=True)
+        return replace(graph, tensors=tuple(replace(t, dtype=dtype) for t, dtype in tensors))
+
+    plan = plan_merge(typed("int8", "int8", "int32", "int8", "int32"), (0, 1))
+    assert plan is not None
+    assert plan.out_dtype == "int32"
+    same = plan_merge(graph, (0, 1))
+    assert same is not None
+    assert same.out_dtype == ""
+    assert not mergeable(typed("int8", "int8", "int32", "int8", "int8"), (0, 1))
+    assert not mergeable(typed("int8", "int8", "int32", "uint8", "int32"), (0, 1))

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx_sketch import Sketch, kinds, relative_error, run, run_on
 
 from tvm_ios import zoo
-from tvm_ios.models.input_shapes import InputShapeError
+from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.onnx.simplify import simplify
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from random_dags import graph_of
+from tvm_ios.policies.baselines import sequential_schedule
 
 from tvm_ios.contest.verdict import (
     PolicyResult,
@@ -18,7 +19,6 @@ from tvm_ios.contest.verdict import (
     most_promising,
     policy_results,
 )
-from tvm_ios.policies.baselines import sequential_schedule
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 

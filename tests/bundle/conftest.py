@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from relay_passes.measuring_options import MeasuringOptions
+
 from tvm_ios.api.bundle import bundle_model
 from tvm_ios.ios.endings import Pruning
 

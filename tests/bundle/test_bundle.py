@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 import tvm_ffi
 import typing_extensions
-
-from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
+
+from relay_passes.load import load_model
 from relay_passes.prepare import prepare
 from runtime_ext.bundle.contents import BundleError, read_bundle
 from tvm_ios.costs.log import MeasurementLog, read_header

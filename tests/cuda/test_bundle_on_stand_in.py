@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from emulator import for_stand_in
+from relay_passes.measuring_options import MeasuringOptions
 from test_on_stand_in import build_stand_in
 
 from relay_passes.load import load_model
-from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.bundle.contents import KERNELS, digest, read_bundle

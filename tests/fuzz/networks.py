@@ -85,10 +85,11 @@ def _onnxruntime(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]
 
 def _schedule(prepared: Any, lanes: int, random: Random) -> Any:
     """A baseline, or one that merges all that can be merged or runs parts of batch or images."""
+    from tvm_ios.policies.baselines import baseline_schedule
+
     from tvm_ios.graph.merge_rule import mergeable
     from tvm_ios.graph.op_graph import bits
     from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
-    from tvm_ios.policies.baselines import baseline_schedule
     from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
     graph = prepared.units

@@ -202,10 +202,11 @@ def _damage_and_seal(folder: Path, name: str, random: Random) -> None:
 
 
 def _build_and_run(path: Path) -> None:
+    from tvm_ios.policies.baselines import baseline_schedule
+
     from relay_passes.load import load_model
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
-    from tvm_ios.policies.baselines import baseline_schedule
 
     prepared = prepare(load_model(str(path)).module)
     schedule = baseline_schedule("greedy", prepared.units)

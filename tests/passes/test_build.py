@@ -18,6 +18,7 @@ from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from test_ir_form import wide
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
@@ -31,7 +32,6 @@ from runtime_ext.units.generic import NoKernelError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
 from tvm_ios.plot import plot_profile
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 

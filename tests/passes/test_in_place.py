@@ -11,10 +11,11 @@ import pytest
 from forced_schedules import merge_first
 from onnx_sketch import relative_error
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
+from relay_passes.measured import MeasuredSearch
 from tvm import relax
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 from relay_passes import IOSSchedule, MeasuringOptions
-from relay_passes.measured import MeasuredSearch
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
@@ -25,7 +26,6 @@ from runtime_ext.units.values import Slice
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy

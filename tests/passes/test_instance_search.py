@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from forced_schedules import merge_first
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
+from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from tvm import relax
 
 from relay_passes import instance_search
 from relay_passes.dialect import DialectError
 from relay_passes.instances import apply as instance_schedule
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tvm_ios.ios.endings import Pruning

@@ -16,6 +16,7 @@ from onnx_sketch import Sketch, relative_error
 from relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
+from tvm_ios.policies.baselines import sequential_schedule
 
 import relay_passes
 import runtime_ext
@@ -28,11 +29,9 @@ from tvm_ios.api import POLICIES
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.composed import CostError
 from tvm_ios.devices.device import load_device
-from tvm_ios.errors import UserError
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError, UserError
 from tvm_ios.graph.op_graph import GraphError, OpGraph
 from tvm_ios.models.load import load_onnx
-from tvm_ios.policies.baselines import sequential_schedule
 from tvm_ios.program.program import ProgramError
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import tvm
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
-from tvm import relax
-
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
+from tvm import relax
+from tvm_ios.policies.baselines import sequential_schedule
+
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
@@ -22,7 +23,6 @@ from runtime_ext.execution.executable import Executable, load
 from runtime_ext.ir_form import KERNEL, UNIT
 from runtime_ext.scheduled_module import read_scheduled_module
 from tvm_ios.errors import UserError
-from tvm_ios.policies.baselines import sequential_schedule
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Schedule

@@ -12,6 +12,7 @@ import pytest
 import tvm
 from relax_sketch import module_of, run
 from tvm import relax
+from tvm_ios.policies.baselines import baseline_schedule
 
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.load import load_model
@@ -19,7 +20,6 @@ from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tvm_ios.errors import UserError
 from tvm_ios.models.load import ModelError, read_json
-from tvm_ios.policies.baselines import baseline_schedule
 
 
 def small() -> tvm.IRModule:

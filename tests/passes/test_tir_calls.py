@@ -12,6 +12,7 @@ from onnx_sketch import Sketch, relative_error, run_on
 from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax, te, topi
 from tvm.script import tirx as T
+from tvm_ios.policies.baselines import greedy_schedule
 
 from relay_passes import IOSSchedule, MeasuringOptions
 from relay_passes.prepare import apply_schedule, prepare
@@ -23,7 +24,6 @@ from runtime_ext.peers.tvm_baseline import compile_baseline
 from runtime_ext.units.generic import NoKernelError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.onnx.simplify import simplify
-from tvm_ios.policies.baselines import greedy_schedule
 from tvm_ios.program.program import Launch
 
 Array = np.ndarray[Any, Any]

@@ -12,13 +12,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tvm_ios.policies.baselines import baseline_schedule  # noqa: E402
+
 from relay_passes.load import load_model  # noqa: E402
 from relay_passes.prepare import apply_schedule, prepare  # noqa: E402
 from relay_passes.relax.bindings import DialectError  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
-from tvm_ios.models.input_shapes import InputShapeError  # noqa: E402
+from tvm_ios.graph.input_shapes import InputShapeError  # noqa: E402
 from tvm_ios.models.load import ModelError  # noqa: E402
-from tvm_ios.policies.baselines import baseline_schedule  # noqa: E402
 
 nn = torch.nn
 Build = Callable[[], Any]

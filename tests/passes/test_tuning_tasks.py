@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from relay_passes.load import load_model
 from relay_passes.measured import MeasuredSearch
 from relay_passes.measuring_options import MeasuringOptions
+
+from relay_passes.load import load_model
 from relay_passes.prepare import prepare
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.model_tasks import tuning_tasks

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from brief import take_first_samples
+from relay_passes.relay.measured import MeasuredRelaySearch
 from relay_sketch import RelaySketch, module_of
 from small_models import write_small_model
 from test_relay_commands import RELAY, command
@@ -18,7 +19,6 @@ from tvm import autotvm, relay
 
 from relay_passes import MeasuringOptions
 from relay_passes.prepare import prepare
-from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.relay import trial_timer
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
 from runtime_ext.relay.autotvm_tuner import tune

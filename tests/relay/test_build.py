@@ -17,6 +17,7 @@ from onnx_sketch import relative_error
 from relay_sketch import RelaySketch, inputs_of, module_of, run
 from test_ir_form import branches
 from tvm import relay
+from tvm_ios.policies.baselines import greedy_schedule
 
 import runtime_ext
 from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
@@ -24,9 +25,8 @@ from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
 from runtime_ext.relay.library import RelayBuildError
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.policies.baselines import greedy_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy

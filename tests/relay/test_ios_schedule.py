@@ -18,6 +18,7 @@ from shared_graphs import SHARED_GRAPHS
 from tvm import relay
 from tvm.relay import testing  # noqa: F401  (relay.testing is no attribute until it is imported)
 from tvm.relay.build_module import bind_params_by_name
+from tvm_ios.policies.baselines import sequential_schedule
 
 from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
 from relay_passes.prepare import apply_schedule, for_target, left_out_of, prepare
@@ -28,7 +29,6 @@ from tvm_ios.api import POLICIES
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.policies.baselines import sequential_schedule
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import tvm
 from onnx_sketch import relative_error
+from relay_passes.relay.measured import MeasuredRelaySearch
 from relay_sketch import RelaySketch, module_of, run
 from relay_text import filecheck
 from test_ir_form import branches
 from tvm import relay
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 from relay_passes import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
-from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.relay.library import host_target
 from tvm_ios.graph.merge_rule import mergeable
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 AVX512 = tvm.target.Target("llvm -mcpu=skylake-avx512")
 

@@ -17,7 +17,7 @@ from relay_passes.prepare import prepare
 from relay_passes.relay.memory_order import stages_of
 from runtime_ext.ir_form import CALLS, ModuleError
 from runtime_ext.relay.build import build as build_program
-from tvm_ios.ios.stage_memory import MemoryBudgetError
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.stage_order import stage_problem

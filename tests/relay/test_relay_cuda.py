@@ -21,6 +21,7 @@ from tvm import autotvm, relay
 from tvm.relay import testing
 from tvm.relay.build_module import bind_params_by_name
 from tvm.script import tir as T
+from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 from uncompiled import leave_uncompiled
 
 from relay_passes import IOSSchedule, MeasuringOptions
@@ -34,7 +35,6 @@ from runtime_ext.relay import cuda_library
 from runtime_ext.relay.build import build
 from runtime_ext.relay.cuda_launches import KernelLaunch, RelayKernelError, launches_of
 from runtime_ext.relay.tuning_log import read_autotvm_log
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import BufferType, Launch
 

@@ -19,7 +19,7 @@ from relay_passes.prepare import prepare
 from relay_passes.relay.saved_module import import_saved
 from runtime_ext.build import build
 from tvm_ios.errors import UserError
-from tvm_ios.models.input_shapes import InputShapeError
+from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.models.load import ModelError
 
 

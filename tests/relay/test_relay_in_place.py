@@ -12,13 +12,13 @@ import tvm
 from brief import take_first_samples
 from forced_schedules import merge_first
 from onnx_sketch import relative_error
+from relay_passes.relay.measured import MeasuredRelaySearch
 from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import relay
 
 from relay_passes import MeasuringOptions
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.prepare import apply_schedule, prepare
-from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import load

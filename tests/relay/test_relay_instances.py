@@ -10,13 +10,13 @@ import pytest
 import tvm
 from graphturbo_policy import graphturbo_policy
 from onnx_sketch import relative_error
+from relay_passes.relay.measured import MeasuredRelaySearch
 from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import relay
 
 from relay_passes import GraphTurboPartition, MeasuringOptions, instance_search
 from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
-from relay_passes.relay.measured import MeasuredRelaySearch
 from runtime_ext.build import build
 from tvm_ios.errors import UserError
 from tvm_ios.ios.endings import Pruning

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_units import Case, cases, random_inputs
+from tvm_ios.policies.baselines import baseline_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
@@ -17,7 +18,6 @@ from runtime_ext.build import build
 from runtime_ext.execution.session import Session
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.models.load import load_onnx
-from tvm_ios.policies.baselines import baseline_schedule
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.happens_before import RaceError

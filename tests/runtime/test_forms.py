@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import tvm
+from relay_passes.measured import MeasuredSearch
+from relay_passes.measuring_options import MeasuringOptions
 from tvm.s_tir import meta_schedule
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 from random_dags import graph_of
+from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
 
 from tvm_ios.costs.log import LogHeader, MeasurementLog
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.schedule.schedule import Schedule, Stage
 

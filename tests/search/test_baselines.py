@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from random_dags import dags, graph_of
-
 from tvm_ios.policies.baselines import baseline_schedule, greedy_schedule, sequential_schedule
+
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 

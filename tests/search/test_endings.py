@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from random_dags import dags
 
 import tvm_ios.ios.endings as endings_module
-from tvm_ios.graph.down_sets import SearchError, down_sets
+from tvm_ios.errors import SearchError
+from tvm_ios.graph.down_sets import down_sets
 from tvm_ios.ios.endings import EndingSpace, Pruning, enumerate_endings
 
 limits = st.none() | st.integers(1, 4)

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_dags import dags, graph_of
 
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import bits, mask_of
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.counts import count_block

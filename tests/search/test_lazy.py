@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_dags import all_on_one_lane, dags, graph_of
+from tvm_ios.policies.baselines import sequential_schedule
 
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.endings import UNPRUNED, Pruning
 from tvm_ios.ios.lazy import Budget, lazy_search
 from tvm_ios.ios.network import search_graph
 from tvm_ios.ios.strategies import POLICIES
-from tvm_ios.policies.baselines import sequential_schedule
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 NO_LIMIT = Budget()

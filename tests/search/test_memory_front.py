@@ -13,13 +13,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_dags import dags, graph_of
 
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.graph.op_graph import OpGraph, Tensor, bits
 from tvm_ios.ios.counts import count_block
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import lazy_search
 from tvm_ios.ios.memory_front import pareto_front
 from tvm_ios.ios.network import search_graph
-from tvm_ios.ios.stage_memory import MemoryBudgetError
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 PRUNING = Pruning(2, 3)

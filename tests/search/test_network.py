@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_dags import all_on_one_lane, dags, graph_of
 
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
 from tvm_ios.ios.endings import Pruning

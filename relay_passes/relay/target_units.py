@@ -1,4 +1,4 @@
-"""Searching schedules of a Relay module with measured costs."""
+"""The units of a Relay module for a target: their functions, kernels and device."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from functools import cached_property
 
 import tvm
 
-from relay_passes.measuring_options import MeasuringOptions
-from relay_passes.module_search import ModuleSearch
 from relay_passes.prepare import Prepared, apply_schedule
 from relay_passes.relay.expressions import shape_of_type
 from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
+from relay_passes.search_options import SearchOptions
 from runtime_ext.cpu.device import CpuDevice
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.relay.build import build
@@ -24,66 +23,34 @@ from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.targets import cuda_arch, cuda_device
 from runtime_ext.tuning.log_use import LogUse
-from tvm_ios.costs.log import MeasurementLog
 from tvm_ios.errors import UserError
-from tvm_ios.graph.down_sets import SearchError
-from tvm_ios.ios.lazy import LazyStatistics
-from tvm_ios.ios.network import SearchStatistics
-from tvm_ios.ios.strategies import POLICIES
-from tvm_ios.progress import Progress, Steps
-from tvm_ios.rammer.wavefront import RAMMER
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.measuring.device import Device
+from tvm_ios.progress import Steps
+from tvm_ios.schedule.schedule import Schedule
 
 
-class MeasuredRelaySearch(ModuleSearch):
-    """Finds schedules of one prepared Relay module on this machine."""
+class RelayUnits:
+    """See :class:`relay_passes.measured_module.TargetUnits`."""
 
-    def __init__(
-        self, prepared: Prepared, options: MeasuringOptions, progress: Progress | None = None
-    ) -> None:
+    #: Tuned kernels come from the log that is given.
+    choose_forms = False
+
+    def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
         _require_kernels_of_tvm(options)
-        target = tvm.target.Target(options.target or host_target(options.lanes))
-        self._tuned = read_autotvm_log(options.database, target) if options.database else None
-        kernels = RelayKernels(target, self._tuned)
-        arch = cuda_arch(target)
-        if arch is None:
-            device = CpuDevice(options.lanes)
-        else:
-            device = cuda_device(arch, options.lanes, "give --cost a device or a log")
-            self.executor = "cuda"
-        self._layouts = LayoutChoice(target, self._tuned)
-        laid_out = prepared.outliner.in_layouts(self._layouts)
-        prepared = replace(prepared, outliner=laid_out)
-        self.prepared = prepared
-        super().__init__(
-            prepared, options, target, kernels, device, progress, parts=self._memory.parts
+        self.target = tvm.target.Target(options.target or host_target(options.lanes))
+        self._tuned = read_autotvm_log(options.database, self.target) if options.database else None
+        self.kernels = RelayKernels(self.target, self._tuned)
+        self._options = options
+        arch = cuda_arch(self.target)
+        self.executor = "native" if arch is None else "cuda"
+        self.device: Device = (
+            CpuDevice(options.lanes)
+            if arch is None
+            else cuda_device(arch, options.lanes, "give --cost a device or a log")
         )
-
-    def schedule(
-        self, policy: str, memory_budget: int | None = None
-    ) -> tuple[Schedule, LazyStatistics | None]:
-        """The schedule of a policy; see :meth:`relay_passes.module_search.ModuleSearch.schedule`.
-
-        Raises
-        ------
-        SearchError
-            If the policy co-schedules: calls in the IR say nothing of tiles.
-        """
-        _require_no_places(policy)
-        return super().schedule(policy, memory_budget)
-
-    def recorded_schedule(
-        self, policy: str, known: MeasurementLog, memory_budget: int | None = None
-    ) -> tuple[Schedule, SearchStatistics | None]:
-        """As of the base class; refuses what :meth:`schedule` does.
-
-        Raises
-        ------
-        SearchError
-            If the policy co-schedules.
-        """
-        _require_no_places(policy)
-        return super().recorded_schedule(policy, known, memory_budget)
+        self._layouts = LayoutChoice(self.target, self._tuned)
+        self.prepared = replace(prepared, outliner=prepared.outliner.in_layouts(self._layouts))
+        self.parts = self._memory.parts
 
     def plain(self, units: tuple[int, ...]) -> RelayUnitFunction:
         """The function of a unit, or of merged ones, in the layouts of the model."""
@@ -139,9 +106,9 @@ class MeasuredRelaySearch(ModuleSearch):
         return build(
             apply_schedule(self.prepared, schedule),
             target=self.target,
-            lanes=self.options.lanes,
+            lanes=self._options.lanes,
             name=self.prepared.units.name,
-            log=self.options.database,
+            log=self._options.database,
         )
 
     def log_use(self) -> LogUse | None:
@@ -152,7 +119,7 @@ class MeasuredRelaySearch(ModuleSearch):
         return LogUse(found, found, tunable - found)
 
 
-def _require_kernels_of_tvm(options: MeasuringOptions) -> None:
+def _require_kernels_of_tvm(options: SearchOptions) -> None:
     """Refuse what is asked of kernels that only Relax modules have.
 
     Raises
@@ -167,11 +134,3 @@ def _require_kernels_of_tvm(options: MeasuringOptions) -> None:
         )
     if options.cudnn:
         raise UserError("programs of Relay do not call cuDNN: leave out --cudnn")
-
-
-def _require_no_places(policy: str) -> None:
-    if policy == RAMMER or Strategy.CO_SCHEDULE in POLICIES.get(policy, ()):
-        raise SearchError(
-            f"the policy {policy!r} places tiles, which is measured for Relax modules only: "
-            "choose ios-both, or give the cost of a device"
-        )

@@ -1,4 +1,4 @@
-"""How schedules are measured, without the compilers and devices that do it."""
+"""How schedules of a module are searched, without the compilers and devices that do it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
-from tvm_ios.measuring.stage_search import SearchLimits
+from tvm_ios.policies.policy import Limits
 
 
-@dataclass(frozen=True)
-class MeasuringOptions(SearchLimits):
-    """How to measure.
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """For what machine schedules are searched, with which kernels, and how far.
 
     Attributes
     ----------
@@ -29,6 +29,8 @@ class MeasuringOptions(SearchLimits):
     cudnn
         Whether units have a form in which cuDNN computes their convolutions, on a GPU; by default
         where both are found here.
+    limits
+        How far to search, and when measuring ends.
     """
 
     lanes: int = field(default_factory=available_lanes)
@@ -37,6 +39,7 @@ class MeasuringOptions(SearchLimits):
     cache: Path = field(default_factory=cache_folder)
     precision: str = ""
     cudnn: bool | None = None
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def resolved_target(self) -> Any:
