@@ -40,6 +40,11 @@ class TargetUnits(Protocol):
         ...
 
     @property
+    def options(self) -> SearchOptions:
+        """How schedules are searched."""
+        ...
+
+    @property
     def target(self) -> tvm.target.Target:
         """What the kernels are for."""
         ...
@@ -92,8 +97,6 @@ class MeasuredModule(Generic[UnitsT]):
     ----------
     units
         Of the module.
-    options
-        How to search.
     progress
         Called with (what, done, total).
 
@@ -105,11 +108,9 @@ class MeasuredModule(Generic[UnitsT]):
         Measures them.
     """
 
-    def __init__(
-        self, units: UnitsT, options: SearchOptions, progress: Progress | None = None
-    ) -> None:
+    def __init__(self, units: UnitsT, progress: Progress | None = None) -> None:
         self.units = units
-        self.options = options
+        self.options = options = units.options
         self.prepared = units.prepared
         self.graph = units.prepared.units
         self._progress = progress or silent
@@ -195,4 +196,4 @@ def measured_module(
     prepared: Prepared, options: SearchOptions, progress: Progress | None = None
 ) -> MeasuredModule[Any]:
     """A module of either dialect, to be measured."""
-    return MeasuredModule(prepared.dialect.target_units(prepared, options), options, progress)
+    return MeasuredModule(prepared.dialect.target_units(prepared, options), progress)

@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from tvm_ios.policies.baselines import greedy_schedule
 
 from relay_passes import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
@@ -20,6 +19,7 @@ from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 from tvm_ios.zoo.unet import build_unet
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from random_dags import graph_of
-from tvm_ios.policies.baselines import sequential_schedule
 
 from tvm_ios.contest.verdict import (
     PolicyResult,
@@ -19,6 +18,7 @@ from tvm_ios.contest.verdict import (
     most_promising,
     policy_results,
 )
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 

@@ -20,6 +20,7 @@ class RelaxUnits:
 
     def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
         self.prepared = prepared
+        self.options = options
         self.backend = target_backend(
             options.resolved_target,
             options.lanes,
@@ -33,7 +34,6 @@ class RelaxUnits:
         self.device = self.backend.device
         self.executor: str = self.backend.executor
         self.choose_forms = options.database is not None or self.backend.cudnn
-        self._lanes = options.lanes
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self._memory = arrange(prepared.units, functions)
         self.parts = self._memory.parts
@@ -49,7 +49,7 @@ class RelaxUnits:
         """What a schedule makes of the module."""
         return build(
             apply_schedule(self.prepared, schedule),
-            lanes=self._lanes,
+            lanes=self.options.lanes,
             name=self.prepared.units.name,
             compiler=self.kernels,
             progress=progress,

@@ -40,7 +40,7 @@ class RelayUnits:
         self.target = tvm.target.Target(options.target or host_target(options.lanes))
         self._tuned = read_autotvm_log(options.database, self.target) if options.database else None
         self.kernels = RelayKernels(self.target, self._tuned)
-        self._options = options
+        self.options = options
         arch = cuda_arch(self.target)
         self.executor = "native" if arch is None else "cuda"
         self.device: Device = (
@@ -106,9 +106,9 @@ class RelayUnits:
         return build(
             apply_schedule(self.prepared, schedule),
             target=self.target,
-            lanes=self._options.lanes,
+            lanes=self.options.lanes,
             name=self.prepared.units.name,
-            log=self._options.database,
+            log=self.options.database,
         )
 
     def log_use(self) -> LogUse | None:

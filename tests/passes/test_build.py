@@ -18,9 +18,8 @@ from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from test_ir_form import wide
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
@@ -32,6 +31,9 @@ from runtime_ext.units.generic import NoKernelError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
 from tvm_ios.plot import plot_profile
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.policy import Limits
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
@@ -87,7 +89,7 @@ def test_zoo(network: str, scheduler: str) -> None:
 def test_measured_costs_decide_and_the_result_is_right(cache: Path) -> None:
     module = module_of([(1, 6, 8, 8)], wide)
     told: list[str] = []
-    options = MeasuringOptions(lanes=LANES, budget=Budget(3))
+    options = SearchOptions(lanes=LANES, limits=Limits(budget=Budget(3)))
     scheduler = IOSSchedule(options=options, progress=lambda what, *_: told.append(what))
     made = scheduler(module)
     assert {"compiling kernels", "timing units"} <= set(told)

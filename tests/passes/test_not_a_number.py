@@ -11,10 +11,10 @@ from onnx_sketch import Sketch
 from relax_sketch import LANES, RelaxSketch, module_of, run
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
-from tvm_ios.policies.baselines import sequential_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
+from tvm_ios.policies.sequential import sequential_schedule
 
 op = relax.op
 Array = np.ndarray[Any, Any]

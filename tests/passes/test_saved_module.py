@@ -12,7 +12,6 @@ import pytest
 import tvm
 from relax_sketch import module_of, run
 from tvm import relax
-from tvm_ios.policies.baselines import baseline_schedule
 
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.load import load_model
@@ -20,6 +19,7 @@ from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tvm_ios.errors import UserError
 from tvm_ios.models.load import ModelError, read_json
+from tvm_ios.policies.sequential import sequential_schedule
 
 
 def small() -> tvm.IRModule:
@@ -50,7 +50,7 @@ def test_a_saved_module_computes_the_same(tmp_path: Path) -> None:
     loaded = load_model(saved(module, tmp_path))
     assert loaded.name == "module"
     prepared = prepare(loaded.module, loaded.name)
-    schedule = baseline_schedule("sequential", prepared.units)
+    schedule = sequential_schedule(prepared.units)
     assert schedule is not None
     session = build(apply_schedule(prepared, schedule), lanes=1).session()
     x = np.random.default_rng(0).standard_normal((1, 3, 8, 8), dtype=np.float32)

@@ -12,14 +12,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tvm_ios.policies.baselines import baseline_schedule  # noqa: E402
-
 from relay_passes.load import load_model  # noqa: E402
 from relay_passes.prepare import apply_schedule, prepare  # noqa: E402
 from relay_passes.relax.bindings import DialectError  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
 from tvm_ios.graph.input_shapes import InputShapeError  # noqa: E402
 from tvm_ios.models.load import ModelError  # noqa: E402
+from tvm_ios.policies.greedy import greedy_schedule  # noqa: E402
 
 nn = torch.nn
 Build = Callable[[], Any]
@@ -75,7 +74,7 @@ def save(module: Any, inputs: tuple[Any, ...], path: Path, **options: Any) -> st
 def outputs_of(model: str, inputs: dict[str, Any], **options: Any) -> dict[str, np.ndarray]:
     loaded = load_model(model, **options)
     prepared = prepare(loaded.module, loaded.name)
-    schedule = baseline_schedule("greedy", prepared.units)
+    schedule = greedy_schedule(prepared.units)
     assert schedule is not None
     session = build(apply_schedule(prepared, schedule), lanes=2).session()
     session.run(**{name: value.numpy() for name, value in inputs.items()})

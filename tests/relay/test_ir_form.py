@@ -13,11 +13,11 @@ from onnx_sketch import relative_error
 from relay_sketch import RelaySketch, build, kernels, module_of, run
 from relay_text import filecheck
 from tvm import relay
-from tvm_ios.policies.baselines import greedy_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relay.importer import import_onnx
 from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
 MERGE, CONCURRENT = Strategy.MERGE, Strategy.CONCURRENT

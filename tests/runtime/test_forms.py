@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import tvm
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from tvm.s_tir import meta_schedule
 
 from relay_passes.load import load_model
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import Prepared, apply_schedule, prepare
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
 from runtime_ext.cpu.vector_unit import VectorUnit
@@ -26,6 +27,7 @@ from runtime_ext.tuning.task import Task
 from runtime_ext.tuning.tuning_folder import open_log
 from tvm_ios.api.tune import model_to_tune
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.policies.policy import Limits
 from tvm_ios.program.program import Program
 
 
@@ -51,9 +53,11 @@ def write_log(folder: Path, tasks: list[Task]) -> None:
             )
 
 
-def searching(prepared: Prepared, cache: Path, log: Path | None) -> MeasuredSearch:
-    options = MeasuringOptions(lanes=2, cache=cache, database=log, pruning=Pruning(2, 2))
-    return MeasuredSearch(prepared, options)
+def searching(prepared: Prepared, cache: Path, log: Path | None) -> MeasuredModule[RelaxUnits]:
+    options = SearchOptions(
+        lanes=2, cache=cache, database=log, limits=Limits(pruning=Pruning(2, 2))
+    )
+    return MeasuredModule(RelaxUnits(prepared, options))
 
 
 def test_the_faster_form_is_kept_for_each_unit(
