@@ -29,10 +29,6 @@ class RelaxUnits:
             precision=options.precision,
             cudnn=options.cudnn,
         )
-        self.kernels = self.backend.compiler
-        self.target = self.kernels.target
-        self.device = self.backend.device
-        self.executor: str = self.backend.executor
         self.choose_forms = options.database is not None or self.backend.cudnn
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self._memory = arrange(prepared.units, functions)
@@ -51,10 +47,10 @@ class RelaxUnits:
             apply_schedule(self.prepared, schedule),
             lanes=self.options.lanes,
             name=self.prepared.units.name,
-            compiler=self.kernels,
+            compiler=self.backend.compiler,
             progress=progress,
         )
 
     def log_use(self) -> LogUse | None:
         """Of the kernels compiled so far."""
-        return self.kernels.log_use()
+        return self.backend.compiler.log_use()

@@ -72,7 +72,7 @@ def compile_unmeasured(
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     module = measured_module(prepared, options, progress)
-    target: Any = module.units.target
+    target: Any = module.units.backend.compiler.target
     broken: tuple[str, ...] = ()
     if schedule is None:
         if policies is None:
