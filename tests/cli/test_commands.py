@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import tvm_ios, tvm_ios_process
-from graph_sketch import GraphSketch
 
+from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.graph_sketch import GraphSketch
 from tvm_ios import zoo
 from tvm_ios.costs.costs import Offer
 from tvm_ios.models.load import load_graph

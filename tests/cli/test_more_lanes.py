@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from command_line import tvm_ios
 
 from runtime_ext.machine import this_machine as machine
+from tests.cli.command_line import tvm_ios
 from tvm_ios.cli.search_options import TargetKind, search_options
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brief import shorten
-from command_line import Outcome, tvm_ios, tvm_ios_process
-from onnx_sketch import Sketch, relative_error
-from onnx_sketch import run as run_onnxruntime
 
+from tests.brief import shorten
+from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_process
+from tests.onnx_sketch import Sketch, relative_error
+from tests.onnx_sketch import run as run_onnxruntime
 from tvm_ios.costs.costs import Offer
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.schedule.schedule import Schedule
@@ -76,7 +76,7 @@ def test_the_executable_has_its_parts(optimized: tuple[Outcome, Path]) -> None:
     names = {file.name for file in optimized[1].iterdir()}
     assert names == {
         *("program.json", "memory.json", "kernels.so", "params.safetensors"),
-        *("schedule.json", "meta.json", "model.tvm_ios"),
+        *("schedule.json", "meta.json", "model.tvm_ios", "SHA256SUMS"),
     }
 
 

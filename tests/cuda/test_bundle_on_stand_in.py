@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator import for_stand_in
-from test_on_stand_in import build_stand_in
 
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
@@ -28,6 +26,8 @@ from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
 from runtime_ext.execution.executable import load
 from runtime_ext.kernels.library_convolution import LibraryConvolution
+from tests.cuda.emulator import for_stand_in
+from tests.cuda.stand_in.build import build_stand_in
 from tvm_ios.api.bundle import model_to_bundle
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.policies.policy import Limits

@@ -11,11 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forced_schedules import merge_first
-from onnx_sketch import Sketch, relative_error
-from onnx_sketch import run as run_onnxruntime
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
-from test_ir_form import wide
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
@@ -28,6 +23,10 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
 from runtime_ext.units.generic import NoKernelError
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import Sketch, relative_error
+from tests.onnx_sketch import run as run_onnxruntime
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, outputs_of, run, wide
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
 from tvm_ios.plot import plot_profile
@@ -51,15 +50,6 @@ SCHEDULERS: dict[str, Scheduler] = {
 
 def built(prepared: Prepared, scheduler: Scheduler) -> BuiltModel:
     return build(apply_schedule(prepared, scheduler(prepared)), lanes=LANES)
-
-
-def outputs_of(model: BuiltModel, inputs: list[Array], **options: Any) -> list[Array]:
-    session = model.session(**options)
-    names = [port.name for port in session.inputs]
-    session.run(**dict(zip(names, inputs, strict=True)))
-    found = [session.get_output(i) for i in range(len(session.outputs))]
-    session.close()
-    return found
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 import tvm
-from forced_schedules import merge_first
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
-from test_build import outputs_of, relative_error
 from tvm import relax
 
 from relay_passes import IOSSchedule, schedule_of
@@ -24,6 +21,9 @@ from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
 from runtime_ext.ir_form import SCHEDULE
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, outputs_of, run
 from tvm_ios.costs.log import LogError
 from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget

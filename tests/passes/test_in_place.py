@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forced_schedules import merge_first
-from onnx_sketch import relative_error
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
 from relay_passes import IOSSchedule, SearchOptions
@@ -23,6 +20,9 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.values import Slice
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forced_schedules import merge_first
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm import relax
 
 from relay_passes.dialect import DialectError
@@ -20,6 +18,8 @@ from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext import whole_programs
 from runtime_ext.build import build
+from tests.forced_schedules import merge_first
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies import holistic as policies

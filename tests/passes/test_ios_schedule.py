@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 import tvm
-from forced_schedules import merge_first
-from onnx_sketch import Sketch, relative_error
-from relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
@@ -24,6 +21,9 @@ from relay_passes import IOSSchedule, schedule_of
 from relay_passes.dialect import DialectError
 from relay_passes.prepare import prepare
 from relay_passes.relax.importer import import_onnx
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import Sketch, relative_error
+from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.composed import CostError
 from tvm_ios.costs.costs import Offer

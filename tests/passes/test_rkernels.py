@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
 from relay_passes.measured_module import MeasuredModule
@@ -22,6 +21,7 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.ir_form import KERNEL, UNIT
 from runtime_ext.scheduled_module import read_scheduled_module
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.errors import UserError
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import Launch

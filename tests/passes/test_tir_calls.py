@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from onnx_sketch import Sketch, relative_error, run_on
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax, te, topi
 from tvm.script import tirx as T
 
@@ -21,6 +19,8 @@ from runtime_ext.contest import machine_outputs, virtual_machine
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_baseline import compile_baseline
 from runtime_ext.units.generic import NoKernelError
+from tests.onnx_sketch import Sketch, relative_error, run_on
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.greedy import greedy_schedule

@@ -10,10 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brief import take_first_samples
-from relay_sketch import RelaySketch, module_of
-from small_models import write_small_model
-from test_relay_commands import RELAY, command
 from tvm import autotvm, relay
 
 from relay_passes import SearchOptions
@@ -28,6 +24,10 @@ from runtime_ext.relay.model_tasks import tuning_tasks
 from runtime_ext.relay.tuning_file import Record, open_autotvm_log
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
 from runtime_ext.tuning.interface import TuningLimits
+from tests.brief import take_first_samples
+from tests.relay.relay_commands import RELAY, command
+from tests.relay.relay_sketch import RelaySketch, module_of
+from tests.relay.small_models import write_small_model
 from tvm_ios.api.tune import model_to_tune, tune_module
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.policies.policy import Limits

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import tvm
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import autotvm, relay
 
 from relay_passes import IOSSchedule, SearchOptions
@@ -25,6 +23,8 @@ from relay_passes.relay.transforms import transform_of
 from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.solvers.pbqp import ChoiceProblem, Choices, cheapest
 
 TARGET = tvm.target.Target("llvm -mcpu=skylake-avx512 -num-cores=2")

@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 import tvm
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, module_of, run
-from relay_text import filecheck
-from test_ir_form import branches
 from tvm import relay
 
 from relay_passes import SearchOptions
@@ -19,6 +15,9 @@ from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
 from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay.library import host_target
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, branches, module_of, run
+from tests.relay.relay_text import filecheck
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule

@@ -13,15 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from forced_schedules import merge_first
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
-from test_build import mixed
 from tvm import autotvm, relay
 from tvm.relay import testing
 from tvm.relay.build_module import bind_params_by_name
 from tvm.script import tir as T
-from uncompiled import leave_uncompiled
 
 from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.prepare import apply_schedule, for_target, prepare
@@ -34,17 +29,18 @@ from runtime_ext.relay import cuda_library
 from runtime_ext.relay.build import build
 from runtime_ext.relay.cuda_launches import KernelLaunch, RelayKernelError, launches_of
 from runtime_ext.relay.tuning_log import read_autotvm_log
+from tests.cuda.emulator import Emulator, for_stand_in
+from tests.cuda.stand_in.build import build_stand_in
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
+from tests.relay.uncompiled import leave_uncompiled
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import BufferType, Launch
 
-CUDA_TESTS = Path(__file__).parents[1] / "cuda"
-sys.path.append(str(CUDA_TESTS))
-
-from emulator import Emulator, for_stand_in  # noqa: E402
-from test_on_stand_in import build_stand_in  # noqa: E402
-
+ROOT = Path(__file__).parents[2]
 SM_90 = {"kind": "cuda", "arch": "sm_90"}
 
 
@@ -222,7 +218,7 @@ for seed in range(4):
 assert driver.stand_in_calls(b"cuGraphLaunch")
 np.savez(folder / "outputs.npz", *map(np.stack, zip(*found)))
 """
-    environment = {**os.environ, "PYTHONPATH": str(CUDA_TESTS.parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment["LD_LIBRARY_PATH"] = str(tmp_path)
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from brief import take_first_samples
-from forced_schedules import merge_first
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import relay
 
 from relay_passes import SearchOptions
@@ -25,6 +21,10 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import load
 from runtime_ext.relay import build as relay_build
 from runtime_ext.relay.in_place import InPlace
+from tests.brief import take_first_samples
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 import tvm
-from graphturbo_policy import graphturbo_policy
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import relay
 
 from relay_passes import GraphTurboPartition, SearchOptions
@@ -20,6 +17,9 @@ from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
 from relay_passes.relay.target_units import RelayUnits
 from runtime_ext import whole_programs
 from runtime_ext.build import build
+from tests.graphturbo_policy import graphturbo_policy
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.errors import UserError
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget

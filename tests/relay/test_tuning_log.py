@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import tvm
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import autotvm, relay
 
 from relay_passes import IOSSchedule, SearchOptions
@@ -17,6 +15,8 @@ from runtime_ext.relay.autotvm_task import default_index, keep_layout
 from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 
 TARGET = host_target(2)
 
