@@ -32,7 +32,7 @@ NETWORKS = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
 def contractions(search: MeasuredModule[RelaxUnits]) -> dict[int, int]:
     """The first of each kind of units with a contraction, and how many of the kind there are."""
     timer, graph = search.timer, search.prepared.units
-    vectors = VectorUnit.of(search.units.kernels.target)
+    vectors = VectorUnit.of(search.units.backend.compiler.target)
     keys = [timer.unit_key(graph, unit) for unit in range(len(graph))]
     counts = Counter(keys)
     return {

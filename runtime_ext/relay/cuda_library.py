@@ -14,7 +14,6 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.backend import cuda_arch
 from runtime_ext.cuda.kernels.prelude import PRELUDE
 from runtime_ext.cuda.launchable import Launchable, write_kernels
 from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
@@ -27,6 +26,7 @@ from runtime_ext.relay.cuda_launches import (
 )
 from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.tuning_log import AutotvmLog
+from runtime_ext.targets import cuda_arch
 
 #: What TVM has CUDA C++ compiled by.
 _COMPILER = "tvm_callback_cuda_compile"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from runtime_ext.backend import Backend
 from runtime_ext.cpu.compiler import KernelCompiler
@@ -26,7 +27,7 @@ from runtime_ext.tuning.tuning_folder import compact, open_log
 def tune_model(
     model: ModelToTune,
     log: Path,
-    backend: Backend,
+    backend: Backend[Any],
     limits: TuningLimits,
     progress: TuningProgress,
     *,
@@ -89,7 +90,7 @@ def tune_model(
     )
 
 
-def _instruments(backend: Backend) -> tuple[Timer, Features]:
+def _instruments(backend: Backend[Any]) -> tuple[Timer, Features]:
     """What times kernels of a target, and what tells fast ones from slow ones."""
     compiler = backend.compiler
     if isinstance(compiler, KernelCompiler):

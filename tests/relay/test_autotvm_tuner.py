@@ -148,9 +148,9 @@ def test_all_blocks_are_tried_if_asked_for(tmp_path: Path) -> None:
     def tried(trials: int, **asked: bool) -> list[list[tuple[int, int]]]:
         """Blocks of what is tried in each round."""
         timer = Pretended()
-        with open_autotvm_log(tmp_path / "log", search.units.target) as log:
+        with open_autotvm_log(tmp_path / "log", search.units.backend.compiler.target) as log:
             (row,) = tune(
-                tuning_tasks(model_to_tune(search), search.units.target),
+                tuning_tasks(model_to_tune(search), search.units.backend.compiler.target),
                 log,
                 timer,
                 TuningLimits(trials),

@@ -106,7 +106,7 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_processor_level_is_one_that_older_compilers_know() -> None:
-    from runtime_ext.targets import target_of
+    from runtime_ext.named_target import target_of
 
     target = target_of("llvm", "x86-64-v3", 2, "relay")
     assert str(target.attrs["mcpu"]) == "haswell"
