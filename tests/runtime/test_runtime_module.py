@@ -323,7 +323,7 @@ def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
         ("program.json", lambda p: p["lanes"][0].append(["wait", 7, 1]), "lane 7 of 2"),
         ("program.json", lambda p: p["lanes"][0].append(["wait", 0.5, 1]), "a count should be"),
         ("program.json", lambda p: p["lanes"][0].append(["launch", 0, [0]]), "a list of 3 values"),
-        ("program.json", lambda p: p["lanes"][0][0].__setitem__(4, 9), "ends at tile 9 of kernel"),
+        ("program.json", lambda p: p["lanes"][0][0].__setitem__(4, 9), "tiles 0 to 9 of kernel"),
         ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 1]), "gives 2 buffers"),
         ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 2, 0]), "writes the input"),
         ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 2, 99]), "does not exist"),
