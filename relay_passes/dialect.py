@@ -18,10 +18,10 @@ from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.emitter import Body
-from relay_passes.measured_module import TargetUnits
-from relay_passes.prepare import Prepared
-from relay_passes.search_options import SearchOptions
-from tvm_ios.graph.input_shapes import Shapes
+    from relay_passes.measured_module import TargetUnits
+    from relay_passes.prepare import Prepared
+    from relay_passes.search_options import SearchOptions
+    from tvm_ios.graph.input_shapes import Shapes
 
 #: Names, shapes and types of parameters and results, which are numbered: ``result 0``.
 Interface = list[tuple[str, tuple[int, ...], str]]
