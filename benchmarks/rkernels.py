@@ -39,7 +39,7 @@ def contractions(search: MeasuredModule[RelaxUnits]) -> dict[int, int]:
         if any(
             isinstance(kernel.spec, Contraction)
             for kernel in plan_unit(
-                search.units.source((keys.index(key),)), search.units.kernels.space
+                search.units.source((keys.index(key),)), search.units.backend.compiler.space
             ).kernels
         )
     }

@@ -14,7 +14,6 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.backend import cuda_arch
 from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
 from runtime_ext.cuda.machine_code.launchable import Launchable, write_kernels
 from runtime_ext.cuda.machine_code.prelude import PRELUDE
@@ -27,6 +26,7 @@ from runtime_ext.relay.cuda_launches import (
 )
 from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.tuning_log import AutotvmLog
+from runtime_ext.target_architecture import cuda_arch
 
 #: What TVM has CUDA C++ compiled by.
 _COMPILER = "tvm_callback_cuda_compile"

@@ -14,12 +14,12 @@ import tvm
 import tvm_ffi
 import tvm_ffi.libinfo
 
-from runtime_ext.backend import cuda_arch
 from runtime_ext.machine.this_machine import instruction_level
 from runtime_ext.relay.cuda_library import CudaLibrary, build_cuda_library
 from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.loops import KernelLoops, loops_of
 from runtime_ext.relay.tuning_log import AutotvmLog
+from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from runtime_ext.backend import Backend
 from runtime_ext.cpu.compiler import KernelCompiler
@@ -24,7 +25,7 @@ from tvm_ios.measuring.tuning import (
 def tune_model(
     model: ModelToTune,
     log: Path,
-    backend: Backend,
+    backend: Backend[Any],
     limits: TuningLimits,
     progress: TuningProgress,
     *,
@@ -86,7 +87,7 @@ def tune_model(
     )
 
 
-def _timer(backend: Backend) -> Timer:
+def _timer(backend: Backend[Any]) -> Timer:
     """What times kernels of a target."""
     compiler = backend.compiler
     if isinstance(compiler, KernelCompiler):

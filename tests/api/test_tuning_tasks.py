@@ -26,7 +26,7 @@ def search(cache: Path, model: str, pruning: Pruning) -> MeasuredModule[RelaxUni
 
 
 def tasks_of(found: MeasuredModule[RelaxUnits]) -> tuple[ContractionTask, ...]:
-    return tuning_tasks(model_to_tune(found), found.compiler.space)
+    return tuning_tasks(model_to_tune(found), found.units.backend.compiler.space)
 
 
 @pytest.fixture(scope="module")

@@ -290,7 +290,7 @@ def _unwait(program: Any) -> None:
     ("change", "message"),
     [
         (_unwait, "both use buffer .* and no wait orders them|which nothing has written before"),
-        (lambda p: p["lanes"][0][0].__setitem__(4, 9), "tile 9 of kernel 'scale_add'"),
+        (lambda p: p["lanes"][0][0].__setitem__(4, 9), "tiles 0 to 9 of kernel 'scale_add'"),
         (lambda p: p["lanes"][1].insert(0, ["wait", 1, 1]), "the waits form a cycle"),
         (lambda p: p["lanes"][0].append(["wait", 7, 1]), "lane 7, which does not exist"),
         (lambda p: p["lanes"][0].append(["wait", 0.5, 1]), "a count should be"),

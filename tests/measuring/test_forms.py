@@ -65,7 +65,9 @@ def test_the_faster_form_is_kept_for_each_unit(
 ) -> None:
     plain = searching(prepared, tmp_path, None)
     tasks = [
-        task for task in tuning_tasks(model_to_tune(plain), plain.compiler.space) if task.weight
+        task
+        for task in tuning_tasks(model_to_tune(plain), plain.units.backend.compiler.space)
+        if task.weight
     ]
     first, second = tasks[0], tasks[3]
     write_log(tmp_path / "log", [first, second])
@@ -88,12 +90,14 @@ def test_the_faster_form_is_kept_for_each_unit(
     chosen = tuned.timer.forms((number[second.name],))
     assert chosen.kernels != default[second.name].kernels
     assert chosen.tuned
-    assert tuned.compiler.log_use() == LogUse(found=2, used=1, missing=len(tasks) - 2)
+    assert tuned.units.backend.compiler.log_use() == LogUse(found=2, used=1, missing=len(tasks) - 2)
 
     # What is built afterwards has the kernels that were kept, whatever the policy.
     again = searching(prepared, tmp_path, tmp_path / "log")
-    schedule, _ = again.schedule("sequential")
-    built = build(apply_schedule(prepared, schedule), lanes=2, compiler=again.compiler)
+    schedule = again.search.find("sequential").schedule
+    built = build(
+        apply_schedule(prepared, schedule), lanes=2, compiler=again.units.backend.compiler
+    )
     assert {f"k{key}_0" for key in chosen.kernels} <= set(built.program.kernels)
     assert {f"k{key}_0" for key in default[first.name].kernels} <= set(built.program.kernels)
 
@@ -111,7 +115,7 @@ def test_forms_of_the_log_are_rkernels(
 ) -> None:
     """The one that stages use comes first, and the others can be asked for by name."""
     plain = searching(prepared, tmp_path, None)
-    tasks = tuning_tasks(model_to_tune(plain), plain.compiler.space)
+    tasks = tuning_tasks(model_to_tune(plain), plain.units.backend.compiler.space)
     task = next(task for task in tasks if task.weight)
     write_log(tmp_path / "log", [task])
     number = next(i for i, op in enumerate(prepared.units.operators) if op.name == task.name)
@@ -122,13 +126,15 @@ def test_forms_of_the_log_are_rkernels(
 
     monkeypatch.setattr(cpu_device, "time_program", fake)
     tuned = searching(prepared, tmp_path, tmp_path / "log")
-    schedule, _ = tuned.schedule("sequential")
+    schedule = tuned.search.find("sequential").schedule
     first, second, *_ = tuned.timer.rkernels(number)
     assert (first.name, first.seconds) == ("tuned", 1e-3)
     assert (second.name, second.seconds) == ("default", 2e-3)
     for name, is_usual in (("tuned", False), ("default", True), ("", False)):
         chosen = replace(schedule, kernels={number: name} if name else {})
-        built = build(apply_schedule(prepared, chosen), lanes=2, compiler=tuned.compiler)
+        built = build(
+            apply_schedule(prepared, chosen), lanes=2, compiler=tuned.units.backend.compiler
+        )
         assert bool({f"k{k}_0" for k in usual.kernels} & set(built.program.kernels)) == is_usual
 
 
@@ -137,7 +143,9 @@ def test_merged_units_are_measured_in_both_forms_too(
 ) -> None:
     plain = searching(prepared, tmp_path, None)
     task = next(
-        task for task in tuning_tasks(model_to_tune(plain), plain.compiler.space) if task.merged
+        task
+        for task in tuning_tasks(model_to_tune(plain), plain.units.backend.compiler.space)
+        if task.merged
     )
     write_log(tmp_path / "log", [task])
     number = {op.name: i for i, op in enumerate(prepared.units.operators)}

@@ -120,7 +120,7 @@ def tune_module(
     return autotvm.tune_model(
         model,
         log,
-        measured.units.target,
+        measured.units.backend.compiler.target,
         options.lanes,
         limits,
         report,
