@@ -6,6 +6,7 @@ from relay_passes.prepare import Prepared, apply_schedule
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.targets import target_backend
 from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.units.in_place import arrange
