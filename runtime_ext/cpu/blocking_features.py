@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, log2, prod
 
-from runtime_ext.cpu.contraction import plan_tiles
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.contraction import plan_tiles
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
 
 

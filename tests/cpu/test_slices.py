@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tvm import relax
 
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.kernels.spec import Blocking, Contraction
 from runtime_ext.tuning_log.folder import workload_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, gcd
 
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
 
 #: Cycles from a multiply-add to one that needs its result, times multiply-adds a cycle.
