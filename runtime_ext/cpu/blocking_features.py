@@ -7,7 +7,8 @@ from math import ceil, log2, prod
 
 from runtime_ext.cpu.kernels.contraction import plan_tiles
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
 
 
 def blocking_features(spec: Contraction, unit: VectorUnit, blocking: Blocking) -> list[float]:
