@@ -94,7 +94,7 @@ def test_the_faster_form_is_kept_for_each_unit(
 
     # What is built afterwards has the kernels that were kept, whatever the policy.
     again = searching(prepared, tmp_path, tmp_path / "log")
-    schedule, _ = again.schedule("sequential")
+    schedule = again.search.find("sequential").schedule
     built = build(apply_schedule(prepared, schedule), lanes=2, compiler=again.units.kernels)
     assert {f"k{key}_0" for key in chosen.kernels} <= set(built.program.kernels)
     assert {f"k{key}_0" for key in default[first.name].kernels} <= set(built.program.kernels)
@@ -124,7 +124,7 @@ def test_forms_of_the_log_are_rkernels(
 
     monkeypatch.setattr(cpu_device, "time_program", fake)
     tuned = searching(prepared, tmp_path, tmp_path / "log")
-    schedule, _ = tuned.schedule("sequential")
+    schedule = tuned.search.find("sequential").schedule
     first, second, *_ = tuned.timer.rkernels(number)
     assert (first.name, first.seconds) == ("tuned", 1e-3)
     assert (second.name, second.seconds) == ("default", 2e-3)
