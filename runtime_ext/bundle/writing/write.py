@@ -14,8 +14,11 @@ from typing import Any
 import tvm
 
 from runtime_ext.bundle.contents import (
+    ABOUT,
     OPERATORS,
+    PACKAGES,
     REFERENCE,
+    RESULTS,
     UNITS,
     BundleError,
     write_about,
@@ -164,7 +167,7 @@ def write_bundle(
             facts["tvm"] = [_kept(arrays, weight) for weight in weights]
         draws = save_weights(folder, arrays, drawn)
         facts |= write_kernels(model, forms, folder, max_fused, progress)
-        copy_sources("runtime_ext.bundle.runner", folder / "packages")
+        copy_sources("runtime_ext.bundle.runner", folder / PACKAGES)
         (folder / "run.py").write_text(_RUN)
         about = {
             "model": model.name,
@@ -223,14 +226,14 @@ def require_replaceable(path: Path) -> None:
 
 
 def _is_bundle(path: Path) -> bool:
-    return (path / "bundle.json").is_file() and (path / "run.py").is_file()
+    return (path / ABOUT).is_file() and (path / "run.py").is_file()
 
 
 def _move(folder: Path, path: Path, aside: Path) -> None:
     """Put a folder where an older bundle may be; results that were measured there stay."""
     if path.exists():
-        if (path / "results").is_dir():
-            shutil.copytree(path / "results", folder / "results")
+        if (path / RESULTS).is_dir():
+            shutil.copytree(path / RESULTS, folder / RESULTS)
         os.rename(path, aside)
     os.rename(folder, path)
 
