@@ -6,7 +6,6 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 
 from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.execution.built_model import BuiltModel
@@ -58,7 +57,7 @@ class WholePrograms:
         self._built: dict[Schedule, BuiltModel] = {}
         self._refused: dict[Schedule, str] = {}
 
-    @cached_property
+    @property
     def hierarchy(self) -> MemoryHierarchy:
         """The caches of the lanes."""
         return cpu_hierarchy(self.lanes)

@@ -117,14 +117,14 @@ def _pack_bundle(which: Slice, archive: Path, arch: str, *, alone: bool) -> bool
 
 def _copy_code(suite: Path) -> None:
     """Our code of now, for all bundles and for the tests, and the tests themselves."""
-    from runtime_ext.bundle.sources import copy_sources, modules_of
+    from runtime_ext.bundle.sources import copy_runner, copy_sources, modules_of
     from runtime_ext.execution.native_library import native_library_path
 
     packages, checks = suite / PACKAGES, suite / CHECKS
     for folder in (packages, checks):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    copy_sources("runtime_ext.bundle.runner", packages)
+    copy_runner(packages)
     (checks / _TESTS).mkdir(parents=True)
     for name in _NEEDED_TESTS:
         source = _ROOT / _TESTS / name

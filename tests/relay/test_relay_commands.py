@@ -90,7 +90,8 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
     assert "the Relax passes are written for apache-tvm 0.27, and this is TVM 0.1" in relax
     assert "choose the dialect relay" in relax
     tiles = command("optimize", model, *RELAY, "--policy", "rammer", code=1)
-    assert "the policy 'rammer' places tiles" in tiles
+    assert "'rammer'" in tiles
+    assert "rTasks" in tiles
     compact = command("tune", model, *RELAY, "--log", tmp_path / "log", "--compact", code=1)
     assert "AutoTVM logs are only added to: leave out --compact" in compact
     blocks = command("tune", model, "--log", tmp_path / "log", "--all-blocks", code=2)

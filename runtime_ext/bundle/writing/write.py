@@ -23,7 +23,7 @@ from runtime_ext.bundle.contents import (
     BundleError,
     write_about,
 )
-from runtime_ext.bundle.sources import copy_sources
+from runtime_ext.bundle.sources import copy_runner
 from runtime_ext.bundle.tvm_peer import LIBRARY
 from runtime_ext.bundle.weights import save_weights
 from runtime_ext.bundle.writing.forms import compile_forms
@@ -167,7 +167,7 @@ def write_bundle(
             facts["tvm"] = [_kept(arrays, weight) for weight in weights]
         draws = save_weights(folder, arrays, drawn)
         facts |= write_kernels(model, forms, folder, max_fused, progress)
-        copy_sources("runtime_ext.bundle.runner", folder / PACKAGES)
+        copy_runner(folder / PACKAGES)
         (folder / "run.py").write_text(_RUN)
         about = {
             "model": model.name,
