@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios
 
 import tvm_ios as package
+from tests.cli.command_line import tvm_ios
 from tvm_ios import zoo
 from tvm_ios.cli.commands import SUMMARIES, load_command
 from tvm_ios.cli.completion import (

@@ -10,10 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_harness import Bench, Unit
-from emulator import Emulator
-from kernel_harness import random_tensors
-from test_convolution import convolution
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.gemm_space import GemmSpace
@@ -30,6 +26,10 @@ from runtime_ext.tuning.tuner import tune
 from runtime_ext.tuning.tuning_folder import open_log, workload_name
 from runtime_ext.units.unit import UnitSource, plan_unit
 from runtime_ext.units.unit_compiler import LogUse
+from tests.cuda.cuda_harness import Bench, Unit
+from tests.cuda.emulator import Emulator
+from tests.kernels.kernel_harness import random_tensors
+from tests.units.unit_convolutions import convolution
 from tvm_ios.program.program import Program
 
 SPACE = GemmSpace(132, "float32")

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from kernel_harness import host_target, make_unit
 from tvm import relax
 
 from runtime_ext.cpu.vector_unit import VectorUnit
@@ -30,6 +29,7 @@ from runtime_ext.tuning.tuner import tune
 from runtime_ext.tuning.tuning_folder import compact, open_log, recorded
 from runtime_ext.tuning.tuning_log import TuningLog
 from runtime_ext.units.unit import UnitSource, plan_unit
+from tests.kernels.kernel_harness import host_target, make_unit
 from tvm_ios.errors import UserError
 
 pytest.importorskip("xgboost")

@@ -11,7 +11,7 @@ from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.bundle.writing.model import ModelToBundle
     from runtime_ext.bundle.writing.write import BundleSummary
 
@@ -20,7 +20,7 @@ def bundle_model(
     model: AnyModel,
     path: Path,
     *,
-    options: MeasuringOptions,
+    options: SearchOptions,
     policies: Sequence[str],
     draw_weights: bool = False,
     max_merges: int = 300,
@@ -75,7 +75,7 @@ def bundle_model(
 
 def model_to_bundle(
     loaded: LoadedModel,
-    options: MeasuringOptions,
+    options: SearchOptions,
     *,
     seed: int | None = None,
     progress: Progress = silent,
@@ -98,9 +98,9 @@ def model_to_bundle(
     UserError
         If the model cannot be scheduled, or TVM alone can make a program of it.
     """
-    from relay_passes.measured import MeasuredSearch
     from relay_passes.prepare import prepare, require_computed_outputs
     from relay_passes.relax.redraw import redraw_weights
+    from relay_passes.relax.target_units import RelaxUnits
     from runtime_ext.bundle.writing.model import ModelToBundle
     from runtime_ext.ir_form import output_names
 
@@ -109,21 +109,21 @@ def model_to_bundle(
         module, drawn = redraw_weights(module, seed)
     prepared = prepare(module, loaded.name)
     require_computed_outputs(prepared)
-    search = MeasuredSearch(prepared, options, progress)
+    units = RelaxUnits(prepared, options)
     outliner = prepared.outliner
     return ModelToBundle(
         name=loaded.name,
         module=module,
         graph=prepared.units,
-        source=search.source,
+        source=units.source,
         unit_constants=lambda unit: [c.value.numpy() for c in outliner.unit(unit).constants],
-        parts=search.memory.parts,
+        parts=units.parts,
         operators=outliner.extraction.graph,
         operator_constant=lambda tensor: outliner.extraction.values[tensor].value.numpy(),
         output_names=output_names(module, len(prepared.units.outputs)),
-        backend=search.backend,
+        backend=units.backend,
         precision=options.precision or "float32",
-        pruning=options.pruning,
-        max_block=options.max_block,
+        pruning=options.limits.pruning,
+        max_block=options.limits.max_block,
         drawn=drawn,
     )

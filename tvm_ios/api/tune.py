@@ -12,7 +12,8 @@ from tvm_ios.models.source import AnyModel
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.measured_module import MeasuredModule
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.tuning.interface import ModelToTune, TuningProgress, TuningResult
 
 
@@ -48,7 +49,7 @@ def tune_module(
     log: Path,
     *,
     name: str = "model",
-    options: MeasuringOptions | None = None,
+    options: SearchOptions | None = None,
     trials: int = 64,
     time_limit: float | None = None,
     compacted: bool = False,
@@ -89,20 +90,21 @@ def tune_module(
         If the module cannot be scheduled, xgboost is missing, the log belongs to another target,
         TVM or running process, or the target is a GPU that is not here, or any GPU for Relay.
     """
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.measured_module import measured_module
     from relay_passes.prepare import prepare
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.tuning.interface import TuningLimits
 
-    options = replace(options or MeasuringOptions(), database=None)
+    options = replace(options or SearchOptions(), database=None)
     limits, report = TuningLimits(trials, time_limit), tuning or _untold
     prepared = prepare(module, name)
-    search = prepared.dialect.measured_search()(prepared, options, progress)
-    model = model_to_tune(search)
+    measured = measured_module(prepared, options, progress)
+    model = model_to_tune(measured)
     if prepared.dialect.name == "relax":
         from runtime_ext.tuning import tune_model as metaschedule
 
         return metaschedule.tune_model(
-            model, log, search.backend, limits, report, compacted=compacted
+            model, log, measured.units.backend, limits, report, compacted=compacted
         )
     if compacted:
         raise UserError(
@@ -113,12 +115,12 @@ def tune_module(
 
     def tuned_latency() -> float:
         with_log = replace(options, database=log)
-        return _sequential_latency(prepared.dialect.measured_search()(prepared, with_log, progress))
+        return _sequential_latency(measured_module(prepared, with_log, progress))
 
     return autotvm.tune_model(
         model,
         log,
-        search.target,
+        measured.units.target,
         options.lanes,
         limits,
         report,
@@ -128,31 +130,27 @@ def tune_module(
     )
 
 
-def model_to_tune(search: Any) -> ModelToTune:
-    """What the tuner of a search's dialect takes.
-
-    Parameters
-    ----------
-    search
-        A :class:`relay_passes.module_search.ModuleSearch`.
-    """
+def model_to_tune(measured: MeasuredModule[Any]) -> ModelToTune:
+    """What the tuner of a module's dialect takes."""
     from runtime_ext.tuning.interface import ModelToTune
 
+    units, graph = measured.units, measured.graph
     # AutoTVM tunes operators in the layouts of the model, and chooses others itself.
-    relay = search.prepared.dialect.name == "relay"
+    relay = measured.prepared.dialect.name == "relay"
+    pruning = measured.options.limits.pruning
     return ModelToTune(
-        name=search.graph.name,
-        graph=search.graph,
-        merges=merge_candidates(search.graph, search.blocks, search.limits.pruning),
-        source=(lambda units: search.plain(units).function) if relay else search.source,
-        sequential_latency=lambda: _sequential_latency(search),
+        name=graph.name,
+        graph=graph,
+        merges=merge_candidates(graph, measured.problem.blocks, pruning),
+        source=(lambda members: units.plain(members).function) if relay else units.source,
+        sequential_latency=lambda: _sequential_latency(measured),
     )
 
 
-def _sequential_latency(search: Any) -> float:
+def _sequential_latency(measured: MeasuredModule[Any]) -> float:
     """Measured seconds of all units one after another, which is a run that came to its end."""
-    seconds: float = search.sequential_latency()
-    search.end_run()
+    seconds = measured.timer.sequential_latency()
+    measured.end_run()
     return seconds
 
 

@@ -16,7 +16,7 @@ from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.contest import Rules
 
 #: Our own runners: what ``optimize`` keeps, and one unit after another.
@@ -63,7 +63,7 @@ def bench(
     folder: Path,
     *,
     rules: Rules,
-    options: MeasuringOptions | None = None,
+    options: SearchOptions | None = None,
     policies: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> NetworkResult:
@@ -89,12 +89,12 @@ def bench(
     UserError
         If a runner is not there, the model cannot be scheduled, or results differ.
     """
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.peers import EXECUTABLE, opponents
     from runtime_ext.peers.side_by_side import Contestant, hold_side_by_side
 
     others = opponents(against)
-    options = options or MeasuringOptions()
+    options = options or SearchOptions()
     material = prepare_material(
         ModelSource.of(model),
         folder,

@@ -34,8 +34,8 @@ from tvm_ios.cli.search_options import (
     Target,
     TargetKind,
     TuningLog,
-    measuring_options,
-    policy_names,
+    chosen_policies,
+    search_options,
 )
 
 if TYPE_CHECKING:
@@ -114,10 +114,12 @@ def bundle(
     Python 3.11, NumPy, and apache-tvm-ffi for a CPU or cuda-bindings for a GPU. What run.py brings
     back in results/ is a log for --cost, schedules for --schedule, and the measurements.
     """
-    from tvm_ios.api import POLICIES
+    from tvm_ios.costs.costs import Offer
+    from tvm_ios.policies.registry import OURS, tried_policies
 
-    policies, shapes = policy_names(policy, POLICIES), input_shapes(shape)
-    options = measuring_options(
+    tried, _ = tried_policies({Offer.STAGES, Offer.RTASKS})
+    policies, shapes = chosen_policies(policy, tried), input_shapes(shape)
+    options = search_options(
         lanes,
         None,
         None,
@@ -140,7 +142,8 @@ def bundle(
             ModelSource(model, random_weights, shapes, batch),
             output or Path(f"{Path(model).stem}.bundle"),
             options=options,
-            policies=policies or POLICIES,
+            # A package that adds others may not be there.
+            policies=policies or [name for name in tried if name in OURS],
             draw_weights=weights is Ship.drawn,
             max_merges=max_merges,
             max_fused=max_fused,

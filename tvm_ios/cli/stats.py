@@ -78,14 +78,13 @@ def stats(
     from tvm_ios.api import load_operators, load_units
     from tvm_ios.cli.sub_graphs import print_sub_graphs
     from tvm_ios.ios.counts import BlockCounts, count_block
-    from tvm_ios.ios.strategies import GRAPHTURBO
     from tvm_ios.models.load import blocks_of, load_blocks
     from tvm_ios.models.source import Form, ModelSource
 
     shapes = input_shapes(shape)
     source = ModelSource(model, shapes=shapes, batch=batch, dialect=dialect.value)
     if policy is not None:
-        require_known([policy], [GRAPHTURBO], "--policy")
+        require_known([policy], ["graphturbo"], "--policy")
         size = bytes_of(capacity, "--capacity")
         assert size is not None
         graph = load_operators(source)

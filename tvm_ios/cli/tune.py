@@ -34,7 +34,7 @@ from tvm_ios.cli.search_options import (
     PrecisionOption,
     Target,
     TargetKind,
-    measuring_options,
+    search_options,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def tune(
             param_hint="'--all-blocks'",
         )
     shapes = input_shapes(shape)
-    options = measuring_options(
+    options = search_options(
         lanes,
         MeasureMode.lazy,
         None,
