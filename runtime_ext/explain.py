@@ -22,6 +22,9 @@ from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
 from tvm_ios.schedule.schedule import Schedule, Strategy
 
+#: How many entries of hot units are kept.
+_MOST_HOT = 5
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -143,7 +146,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         total=regions[0],
         blocks=tuple(regions[1:]),
         advice=tuple(advise(region, names, peaks, lanes, searched) for region in regions),
-        hot=hot_units(work, runs, flops),
+        hot=hot_units(work, runs, flops)[:_MOST_HOT],
         timeline=min(runs, key=lambda run: run.seconds),
     )
 
