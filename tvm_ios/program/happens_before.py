@@ -44,8 +44,11 @@ def check_races(program: Program) -> None:
     ------
     RaceError
         Naming the first two launches that conflict and may run at the same time, or the first
-        that reads a buffer which nothing has surely written before.
+        that reads a buffer which nothing has surely written before; or if the program does not
+        say what its kernels write.
     """
+    if len(program.uses) != len(program.kernels):
+        raise RaceError("the program does not say which arguments its kernels write")
     regions = regions_of(program.buffers)
     given = {
         region
