@@ -104,7 +104,7 @@ def test_measured_policies_compute_the_same(
     schedule.validate(prepared.units)
     assert schedule.policy == policy
     assert took is not None
-    assert took.stages_measured > 0
+    assert took.stages_measured
     assert len(schedule.latencies) == len(schedule.stages)
     if policy == "rammer":
         assert {stage.strategy for stage in schedule.stages} == {Strategy.CO_SCHEDULE}
@@ -273,5 +273,5 @@ def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRM
         def stage_latency(self, graph: object, stage: Stage) -> float:
             return 1.0
 
-    with pytest.raises(SearchError, match="'unknowing' does not know how long rTasks take"):
+    with pytest.raises(SearchError, match=r"'rammer'.*rTasks.*'unknowing'"):
         IOSSchedule("rammer", Unknowing())(module)

@@ -77,10 +77,12 @@ def test_equal_units_are_profiled_once_and_remembered(
     asked = simulate(monkeypatch)
     search = searching(prepared, tmp_path)
     search.timer.compile_units()
-    before = search.units.kernels.compiled
+    before = search.units.backend.compiler.compiled
     default, coarse, fine = search.timer.rkernels(0)
     assert (default.name, coarse.name, fine.name) == ("default", "coarse", "fine")
-    assert search.units.kernels.compiled == before + 2, "compiled when asked for, and not earlier"
+    assert search.units.backend.compiler.compiled == before + 2, (
+        "compiled when asked for, and not earlier"
+    )
     found = [search.timer.rkernels(unit) for unit in range(len(prepared.units))]
     assert found[0] == found[1] == (default, coarse, fine)
     assert coarse.tasks < default.tasks < fine.tasks
