@@ -11,8 +11,10 @@ import tvm
 
 from relay_passes.dialect import Dialect, DialectError, dialect_of
 from relay_passes.measuring_options import MeasuringOptions
+from relay_passes.node_names import with_node_names
 from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.unit_rule import default_rule
 from tvm_ios.graph.units import UnitRule, form_units
 from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule
 
@@ -58,7 +60,8 @@ def prepare_canonical(
     """Form the units of a module that is canonical already; parameters as in :func:`prepare`."""
     dialect = dialect_of(module)
     extraction = dialect.extract(module, name)
-    units = form_units(extraction.graph) if rule is None else form_units(extraction.graph, rule)
+    extraction = replace(extraction, graph=with_node_names(extraction.graph, module))
+    units = form_units(extraction.graph, rule or default_rule)
     return Prepared(dialect, module, units, dialect.outliner(extraction, units))
 
 

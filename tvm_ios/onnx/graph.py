@@ -120,7 +120,7 @@ class _Reader:
         inputs: Sequence[int],
         outputs: Sequence[int],
     ) -> None:
-        base = node.name or node.outputs[0].name
+        base = node.name or f"{step.kind}_{len(self.operators)}"
         attrs: Mapping[str, AttrValue] = MappingProxyType(dict(step.attrs))
         read = [self.tensors[i] for i in inputs]
         made = [self.tensors[i] for i in outputs]
