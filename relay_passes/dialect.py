@@ -18,8 +18,9 @@ from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.emitter import Body
-    from relay_passes.measuring_options import MeasuringOptions
-    from tvm_ios.api.tuning.result import TuningResult
+    from relay_passes.measured_module import TargetUnits
+    from relay_passes.prepare import Prepared
+    from relay_passes.search_options import SearchOptions
     from tvm_ios.models.load import Shapes
 
 
@@ -63,11 +64,8 @@ class Dialect:
     import_saved
         The canonical module of one that was read from a file, with the shapes that the user gives
         for inputs; the path is for errors.
-    measured_search
-        The class that searches with measured costs, a
-        :class:`relay_passes.module_search.ModuleSearch`; importing it is for those who want it.
-    tune
-        Tunes a model's kernels into a log: :func:`tvm_ios.api.tuning.relax.tune_model` or its like.
+    target_units
+        The units of a prepared module for the target of some options.
     compile_baseline
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles
@@ -78,16 +76,15 @@ class Dialect:
     canonicalise: Callable[[tvm.IRModule], tvm.IRModule]
     extract: Callable[[tvm.IRModule, str], Any]
     outliner: Callable[[Any, OpGraph], Any]
-    for_target: Callable[[Any, MeasuringOptions], Any]
+    for_target: Callable[[Any, SearchOptions], Any]
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
     interface: Callable[[tvm.IRModule], Interface]
     rewrite_main: Callable[[tvm.IRModule, Any, Body], tvm.IRModule]
     attribute: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
-    measured_search: Callable[[], Any]
-    tune: Callable[..., TuningResult]
-    compile_baseline: Callable[[tvm.IRModule, MeasuringOptions, Path], None]
+    target_units: Callable[[Prepared, SearchOptions], TargetUnits]
+    compile_baseline: Callable[[tvm.IRModule, SearchOptions, Path], None]
     places_tiles: bool
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import tvm
 
 from relay_passes.dialect import Dialect, DialectError, dialect_of
-from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.node_names import with_node_names
+from relay_passes.search_options import SearchOptions
 from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.unit_rule import default_rule
@@ -65,7 +65,7 @@ def prepare_canonical(
     return Prepared(dialect, module, units, dialect.outliner(extraction, units))
 
 
-def for_target(prepared: Prepared, options: MeasuringOptions) -> Prepared:
+def for_target(prepared: Prepared, options: SearchOptions) -> Prepared:
     """The same, but schedules are applied to it as the kernels of a target want it.
 
     Raises

@@ -286,9 +286,8 @@ def cache(name: str, prepare: Callable[[], object] = lambda: None) -> Callable[[
 
 def by_cudnn() -> None:
     """An executable for a GPU, one of whose units cuDNN computes, in the place of the sound one."""
-    from convolutions import buffers_of, convolution
-    from cuda_executables import executable
-
+    from tests.cuda.convolutions import buffers_of, convolution
+    from tests.cuda.cuda_executables import executable
     from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role
 
     call = convolution((1, 4, 6, 6), 8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tvm
 
@@ -17,22 +17,18 @@ from relay_passes.relax.outline import Outliner, outline
 from relay_passes.relax.saved_module import import_saved
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.prepare import Prepared
+    from relay_passes.relax.target_units import RelaxUnits
+    from relay_passes.search_options import SearchOptions
 
 
-def _measured_search() -> Any:
-    from relay_passes.measured import MeasuredSearch
+def _target_units(prepared: Prepared, options: SearchOptions) -> RelaxUnits:
+    from relay_passes.relax.target_units import RelaxUnits
 
-    return MeasuredSearch
-
-
-def _tune(*arguments: Any, **options: Any) -> Any:
-    from tvm_ios.api.tuning.relax import tune_model
-
-    return tune_model(*arguments, **options)
+    return RelaxUnits(prepared, options)
 
 
-def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
+def _compile_baseline(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
     from runtime_ext.machine.this_machine import host_target
     from runtime_ext.peers.tvm_baseline import compile_baseline
@@ -57,8 +53,7 @@ DIALECT = Dialect(
     attribute=str,
     import_onnx=import_onnx,
     import_saved=import_saved,
-    measured_search=_measured_search,
-    tune=_tune,
+    target_units=_target_units,
     compile_baseline=_compile_baseline,
     places_tiles=True,
 )

@@ -16,7 +16,8 @@ from runtime_ext.bundle.search import bundle_search, limits_of
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object
 from tvm_ios.graph.op_graph import OpGraph, Tensor
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import ScheduleError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")

@@ -9,10 +9,10 @@ from random import Random
 import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_units import Case, cases
-from small_programs import programs
 
 from runtime_ext.cuda.event_graph import EventGraph, event_graph
+from tests.program.arena.small_programs import programs
+from tests.random_units import Case, cases
 from tests.stress.programs import random_program
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.happens_before import check_races, ordered_launches

@@ -24,7 +24,7 @@ from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.network import search_graph
 from tvm_ios.models.bare_graph import load_bare_graph
 from tvm_ios.models.load import load_graph
-from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 from .mutators import (
     Random,
@@ -146,7 +146,7 @@ def device_file(sound: Path, room: Path, random: Random) -> None:
     from importlib import resources
 
     path = room / "device.json"
-    text = (resources.files("tvm_ios") / "device_data" / "v100.json").read_text()
+    text = (resources.files("tvm_ios.devices") / "device_data" / "v100.json").read_text()
     path.write_bytes(damage_json_text(json.loads(text), random))
     graph = OpGraph.from_json(json.loads((sound / "graph.json").read_text()))
     _search(graph, room, str(path))
@@ -205,11 +205,10 @@ def _build_and_run(path: Path) -> None:
     from relay_passes.load import load_model
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
-    from tvm_ios.policies.baselines import baseline_schedule
+    from tvm_ios.policies.greedy import greedy_schedule
 
     prepared = prepare(load_model(str(path)).module)
-    schedule = baseline_schedule("greedy", prepared.units)
-    assert schedule is not None
+    schedule = greedy_schedule(prepared.units)
     session = build(apply_schedule(prepared, schedule), lanes=2).session()
     try:
         session.run(**session.random_inputs(0))
@@ -220,7 +219,8 @@ def _build_and_run(path: Path) -> None:
 def _search(graph: OpGraph, room: Path, device: str = "v100") -> None:
     cost = AnalyticCost(load_device(device))
     blocks = cut_blocks(graph, 20)
-    schedule, _ = search_graph(graph, blocks, cost, "ios-both", Pruning(2, 3), mergeable)
+    strategies = frozenset({Strategy.CONCURRENT, Strategy.MERGE})
+    schedule, _ = search_graph(graph, blocks, cost, strategies, Pruning(2, 3), mergeable)
     schedule.validate(graph)
     schedule.save(room / "result", graph)
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx_networks import Runner, Sketch, networks
 
+from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios.graphturbo.box import volume
 from tvm_ios.graphturbo.cluster.binding import Scope, infer_bindings, plain_binding
 from tvm_ios.graphturbo.cluster.movements import Movement, insert_movements

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 import tvm
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
-from test_relay_commands import RELAY, command
 from tvm import relay
 
 from relay_passes.ios_schedule import IOSSchedule
@@ -18,8 +15,11 @@ from relay_passes.load import load_model
 from relay_passes.prepare import prepare
 from relay_passes.relay.saved_module import import_saved
 from runtime_ext.build import build
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_commands import RELAY, command
+from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.errors import UserError
-from tvm_ios.models.input_shapes import InputShapeError
+from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.models.load import ModelError
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from relay_sketch import inputs_of, run
 from tvm import relay
 
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.relay.build import build
+from tests.relay.relay_sketch import inputs_of, run
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 

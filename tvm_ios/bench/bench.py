@@ -16,7 +16,7 @@ from tvm_ios.models.load import Shapes
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.contest import Rules
 
 #: Our own runners: what ``optimize`` keeps, and one unit after another.
@@ -63,7 +63,7 @@ def bench(
     folder: Path,
     *,
     rules: Rules,
-    options: MeasuringOptions | None = None,
+    options: SearchOptions | None = None,
     random_weights: int | None = None,
     shapes: Shapes | None = None,
     batch: int | None = None,
@@ -93,12 +93,12 @@ def bench(
     UserError
         If a runner is not there, the model cannot be scheduled, or results differ.
     """
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.peers import EXECUTABLE, opponents
     from runtime_ext.peers.side_by_side import Contestant, hold_side_by_side
 
     others = opponents(against)
-    options = options or MeasuringOptions()
+    options = options or SearchOptions()
     material = prepare_material(
         model,
         folder,

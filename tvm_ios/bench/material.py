@@ -19,7 +19,7 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
 
 _REQUEST = "request.json"
 _BASELINE = "tvm.so"
@@ -47,7 +47,7 @@ class Material:
 def prepare_material(
     model: str,
     folder: Path,
-    options: MeasuringOptions,
+    options: SearchOptions,
     *,
     random_weights: int | None,
     shapes: Shapes | None,
@@ -124,10 +124,10 @@ def log_digest(database: Path | None) -> str | None:
 
 
 def _request(
-    content: bytes, options: MeasuringOptions, policies: Sequence[str] | None, dialect: str
+    content: bytes, options: SearchOptions, policies: Sequence[str] | None, dialect: str
 ) -> dict[str, object]:
     """All that the executables depend on, as plain data."""
-    tvm = importlib.import_module("tvm")
+    tvm, limits = importlib.import_module("tvm"), options.limits
     return {
         "dialect": dialect,
         "model": hashlib.sha256(content).hexdigest(),
@@ -135,8 +135,8 @@ def _request(
         "target": str(options.resolved_target),
         "log": log_digest(options.database),
         "policies": policies and sorted(set(policies)),
-        "pruning": [options.pruning.r, options.pruning.s, options.max_block],
-        "budget": repr(options.budget),
+        "pruning": [limits.pruning.r, limits.pruning.s, limits.max_block],
+        "budget": repr(limits.budget),
         "versions": [tvm.__version__, metadata.version("apache-tvm-ffi")],
     }
 

@@ -36,10 +36,10 @@ from tvm_ios.cli.search_options import (
     Policies,
     TimeLimit,
     TuningLog,
-    measuring_options,
+    chosen_policies,
     names_in,
-    policy_names,
     require_known,
+    search_options,
 )
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
@@ -101,9 +101,9 @@ def bench(
     before anything is timed; then they run in turn, in a fresh process for each model. A model
     or a runner that fails is reported, and the others go on.
     """
-    against_names, policies = names_in(against), policy_names(policy)
+    against_names, policies = names_in(against), chosen_policies(policy)
     fixed = input_shapes(shape)
-    options = measuring_options(
+    options = search_options(
         lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
     )
     from runtime_ext.contest import Rules

@@ -40,12 +40,12 @@ from tvm_ios.cli.search_options import (
     TimeLimit,
     TuningLog,
     bytes_of,
-    measuring_options,
-    policy_names,
+    chosen_policies,
+    search_options,
 )
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
 
 
 @reports_errors
@@ -96,9 +96,9 @@ def optimize(
     build: first what it computes, then how long it takes. Only what is faster than one unit after
     another beyond doubt is kept, else that. With a memory budget, only what fits into it.
     """
-    policies, fixed = policy_names(policy), input_shapes(shape)
+    policies, fixed = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
-    options = measuring_options(
+    options = search_options(
         lanes,
         measure,
         max_measurements,
@@ -154,11 +154,11 @@ def optimize(
     print_optimized(done, as_json)
 
 
-def _without_gpu(options: MeasuringOptions) -> str | None:
+def _without_gpu(options: SearchOptions) -> str | None:
     """The description to schedule by where no GPU of the target is; None where one is."""
     from runtime_ext.backend import cuda_arch
     from runtime_ext.cuda.nvidia.driver import CudaError, open_device
-    from tvm_ios.policies.described import described_gpu
+    from tvm_ios.devices.device import described_gpu
 
     arch = cuda_arch(options.target)
     assert arch is not None

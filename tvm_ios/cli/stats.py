@@ -78,12 +78,11 @@ def stats(
     from tvm_ios.api import load_operators, load_units
     from tvm_ios.cli.sub_graphs import print_sub_graphs
     from tvm_ios.ios.counts import BlockCounts, count_block
-    from tvm_ios.ios.strategies import GRAPHTURBO
     from tvm_ios.models.load import Form, blocks_of, form_of, load_blocks
 
     fixed = input_shapes(shape)
     if policy is not None:
-        require_known([policy], [GRAPHTURBO], "--policy")
+        require_known([policy], ["graphturbo"], "--policy")
         size = bytes_of(capacity, "--capacity")
         assert size is not None
         graph = load_operators(model, shapes=fixed, batch=batch, dialect=dialect.value)
