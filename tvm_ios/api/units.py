@@ -8,7 +8,7 @@ from tvm_ios.models import load as models
 from tvm_ios.models.load import Shapes, form_of, load_graph
 
 if TYPE_CHECKING:
-    from relay_passes.prepare import Prepared
+    from relay_passes.prepared import Prepared
     from tvm_ios.graph.op_graph import OpGraph
 
 
