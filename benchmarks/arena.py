@@ -21,6 +21,7 @@ from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
+from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.arena.check import check_arena
@@ -32,7 +33,7 @@ POLICIES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 
 def plan_network(model: str, lanes: int) -> list[dict[str, Any]]:
     seed = 0 if model.endswith(".onnx") else None
-    loaded = load_model(model, random_weights=seed)
+    loaded = load_model(ModelSource(model, random_weights=seed))
     prepared = prepare(loaded.module, loaded.name)
     compiler = KernelCompiler(host_target(lanes), lanes, cache_folder() / "kernels")
     rows = []

@@ -48,9 +48,10 @@ def measure(
     from tvm_ios.contest.verdict import ratio_of
     from tvm_ios.files.atomic import temporary_folder
     from tvm_ios.ios.lazy import Budget
+    from tvm_ios.models.source import ModelSource
     from tvm_ios.policies.policy import Limits
 
-    loaded = load_model(network, batch=batch)
+    loaded = load_model(ModelSource(network, batch=batch))
     budget = Budget(max_measurements=200, time_limit=time_limit)
     options = SearchOptions(lanes=lanes, limits=Limits(budget=budget))
     search = MeasuredModule(RelaxUnits(prepare(loaded.module, loaded.name), options))

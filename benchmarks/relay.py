@@ -47,10 +47,14 @@ def logits_of(name: str) -> Any:
     from tvm.relay.build_module import bind_params_by_name
 
     from relay_passes.load import load_model
+    from tvm_ios.models.source import ModelSource
 
     if name in FILES:
         path = model_of(name)
-        main, params = load_model(path, random_weights=SEED, dialect="relay").module["main"], {}
+        main, params = (
+            load_model(ModelSource(path, random_weights=SEED, dialect="relay")).module["main"],
+            {},
+        )
     else:
         module, params = getattr(testing, name).get_workload(**TESTING[name])
         main, rng = module["main"], np.random.default_rng(SEED)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relay_passes.measured_module import TargetUnits
     from relay_passes.prepared import Prepared
     from relay_passes.search_options import SearchOptions
-    from tvm_ios.models.load import Shapes
+    from tvm_ios.graph.input_shapes import Shapes
 
 
 #: Names, shapes and types of parameters and results, which are numbered: ``result 0``.

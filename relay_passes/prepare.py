@@ -91,8 +91,8 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     """The scheduled module: units outlined, merged operators in the IR, the schedule attached.
 
     With instances each of these has units of its own; the attached schedule is one of them, and
-    holds the given one as ``unrolled_from``, and where each unit comes from as ``origins``. What a dialect cannot do (:func:`left_out_of`) is not
-    in it.
+    holds the given one as ``unrolled_from``, and where each unit comes from as ``origins``. What a
+    dialect cannot do (:func:`left_out_of`) is not in it.
 
     Raises
     ------

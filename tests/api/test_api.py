@@ -14,10 +14,10 @@ from tests.brief import shorten
 from tests.onnx_sketch import relative_error
 from tests.onnx_sketch import run as run_onnxruntime
 from tvm_ios.api import load_units, optimize
-from tvm_ios.errors import UserError
+from tvm_ios.errors import ModelError, UserError
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.models.load import ModelError, load_onnx
+from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.policy import Limits
 from tvm_ios.policies.sequential import sequential_schedule
 

@@ -76,7 +76,7 @@ def test_the_executable_has_its_parts(optimized: tuple[Outcome, Path]) -> None:
     names = {file.name for file in optimized[1].iterdir()}
     assert names == {
         *("program.json", "memory.json", "kernels.so", "params.safetensors"),
-        *("schedule.json", "meta.json", "model.tvm_ios"),
+        *("schedule.json", "meta.json", "model.tvm_ios", "SHA256SUMS"),
     }
 
 

@@ -7,13 +7,12 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import meta_checksum
+from runtime_ext.execution.package import seal
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.log import MeasurementLog, read_header
 from tvm_ios.devices.device import load_device
@@ -191,14 +190,7 @@ def _damage_and_seal(folder: Path, name: str, random: Random) -> None:
     else:
         damage = damage_json if random.integers(3) == 0 else disarrange_json
         file.write_text(json.dumps(damage(json.loads(file.read_text()), random)))
-    meta: Any = json.loads((folder / "meta.json").read_text())
-    if isinstance(meta, dict):
-        import hashlib
-
-        if isinstance(meta.get("files"), dict) and name in meta["files"] and name != "meta.json":
-            meta["files"][name] = hashlib.sha256(file.read_bytes()).hexdigest()
-        meta["checksum"] = meta_checksum(meta)
-    (folder / "meta.json").write_text(json.dumps(meta))
+    seal(folder)
 
 
 def _build_and_run(path: Path) -> None:

@@ -17,8 +17,8 @@ from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.relax.relax_sketch import module_of, run
-from tvm_ios.errors import UserError
-from tvm_ios.models.load import ModelError, read_json
+from tvm_ios.errors import ModelError, UserError
+from tvm_ios.models.source import ModelSource, read_json
 from tvm_ios.policies.sequential import sequential_schedule
 
 
@@ -61,7 +61,7 @@ def test_a_saved_module_computes_the_same(tmp_path: Path) -> None:
 
 def test_symbolic_dimensions_become_those_given(tmp_path: Path) -> None:
     path = saved(dynamic(), tmp_path)
-    loaded = load_model(path, shapes={"x": (2, 3, 5), "y": (2, 3, 10)})
+    loaded = load_model(ModelSource(path, shapes={"x": (2, 3, 5), "y": (2, 3, 10)}))
     (operator, *_) = prepare(loaded.module).outliner.extraction.graph.operators
     assert operator.kind == "concat"
 
@@ -72,7 +72,7 @@ def test_symbolic_dimensions_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"dimension 0 \('n'\): give --shape x:1,3,w with"):
         load_model(path)
     with pytest.raises(ModelError, match=r"cannot have the shape \[2, 3, 9\]: by the shapes"):
-        load_model(path, shapes={"x": (2, 3, 5), "y": (2, 3, 9)})
+        load_model(ModelSource(path, shapes={"x": (2, 3, 5), "y": (2, 3, 9)}))
 
 
 def _nodes(change: Callable[[list[Any]], None]) -> Callable[[Any], None]:
@@ -155,4 +155,4 @@ def test_a_scheduled_module_is_refused(tmp_path: Path) -> None:
 
 def test_random_weights_are_not_for_modules(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="leave out --random-weights"):
-        load_model(saved(small(), tmp_path), random_weights=0)
+        load_model(ModelSource(saved(small(), tmp_path), random_weights=0))

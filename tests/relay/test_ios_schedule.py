@@ -27,6 +27,7 @@ from tests.shared_graphs import SHARED_GRAPHS
 from tvm_ios.costs.costs import Offer
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_onnx
+from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.policies.sequential import sequential_schedule
@@ -141,7 +142,7 @@ _WORKLOADS: dict[str, dict[str, Any]] = {
 def test_networks_with_merged_and_concurrent_stages(name: str) -> None:
     if name.startswith("light"):
         folder = Path(onnx.__file__).parent / "backend/test/data/light"
-        module = import_onnx(load_onnx(str(folder / f"{name}.onnx"), random_weights=0))
+        module = import_onnx(load_onnx(ModelSource(str(folder / f"{name}.onnx"), random_weights=0)))
     else:
         module = _of_relay_testing(name)
     # A softmax would hide differences.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import UserError
 from tvm_ios.ios.merge_candidates import merge_candidates
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 
 def tune_model(
-    model: str,
+    model: AnyModel,
     log: Path,
-    *,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    dialect: str = "relax",
     **how: Any,
 ) -> TuningResult:
     """Tune the kernels of a model into a log.
@@ -31,15 +27,9 @@ def tune_model(
     Parameters
     ----------
     model
-        Zoo name or file.
+        A zoo name, a file, or how one is to be read.
     log
         A folder (MetaSchedule's); for Relay a file (AutoTVM's, of format 0.2).
-    random_weights
-        Seed of the weights that replace constant-valued ones.
-    shapes
-        Of inputs with dynamic dimensions, by name.
-    dialect
-        Of TVM's IR: ``relax`` or ``relay``.
     how
         As of :func:`tune_module`.
 
@@ -50,7 +40,7 @@ def tune_model(
     """
     from relay_passes.load import load_model
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
+    loaded = load_model(model)
     return tune_module(loaded.module, log, name=loaded.name, **how)
 
 

@@ -12,7 +12,7 @@ from tvm_ios.api.optimized import Compiled
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import UserError
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
@@ -23,25 +23,21 @@ if TYPE_CHECKING:
 
 
 def compile_unmeasured(
-    model: str,
+    model: AnyModel,
     output: Path,
     cost: str,
     *,
     options: SearchOptions,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     memory_budget: int | None = None,
-    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> Compiled:
     """Compile a model for a machine that is not here, by costs that are known.
 
     Parameters
     ----------
-    model, output, options, random_weights, shapes, batch, memory_budget, dialect, progress
+    model, output, options, memory_budget, progress
         As of :func:`tvm_ios.api.optimize`.
     schedule
         A file; what it has is compiled, and nothing else.
@@ -66,9 +62,7 @@ def compile_unmeasured(
 
     require_writable(output)
     report = progress or silent
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
-    )
+    loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     module = measured_module(prepared, options, progress)

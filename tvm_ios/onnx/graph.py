@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,6 +70,7 @@ class _Reader:
     operators: list[Operator] = field(default_factory=list[Operator])
     numbers: dict[Any, int] = field(default_factory=dict[Any, int])
     names: dict[str, int] = field(default_factory=dict[str, int])
+    unnamed: Counter[str] = field(default_factory=Counter[str])
 
     def data(self, value: Any) -> int:
         """Number a value that something makes."""
@@ -95,6 +97,7 @@ class _Reader:
             self.numbers[node.outputs[0]] = self.number(node.inputs[0])
             return
         steps = canonical(node, self.opset)
+        base = node.name or self._name_by_type(node.op_type)
         sources: Sequence[int] = ()
         for position, step in enumerate(steps):
             read = [self.number(value) for value in step.inputs]
@@ -109,18 +112,17 @@ class _Reader:
                 made = node.outputs[0]
                 tensor = Tensor(f"{made.name}.{step.kind}", _shape(made), _dtype(made))
                 outputs = (self._append(tensor),)
-            self._operator(node, step, position, inputs, outputs)
+            self._operator(base, step, position, inputs, outputs)
             sources = outputs
 
     def _operator(
         self,
-        node: Any,
+        base: str,
         step: Canonical,
         position: int,
         inputs: Sequence[int],
         outputs: Sequence[int],
     ) -> None:
-        base = node.name or f"{step.kind}_{len(self.operators)}"
         attrs: Mapping[str, AttrValue] = MappingProxyType(dict(step.attrs))
         read = [self.tensors[i] for i in inputs]
         made = [self.tensors[i] for i in outputs]
@@ -134,6 +136,11 @@ class _Reader:
                 flops=operator_flops(step.kind, attrs, read, made),
             )
         )
+
+    def _name_by_type(self, kind: str) -> str:
+        """As TVM calls a node without a name."""
+        self.unnamed[kind] += 1
+        return f"{kind}_{self.unnamed[kind] - 1}"
 
     def _unique(self, name: str) -> str:
         count = self.names.get(name, 0)

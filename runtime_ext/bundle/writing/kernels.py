@@ -19,7 +19,7 @@ from runtime_ext.cuda.persistent.co_schedule import co_scheduled
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
-from runtime_ext.execution.native_executor import native_library_path
+from runtime_ext.execution.native_library import native_library_path
 from runtime_ext.machine.cpu_features import required_features
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.files.atomic import temporary_folder
