@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from tvm_ios.graph.operators import operator_flops
 from tvm_ios.onnx.canonical import Canonical
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.file import read_onnx
+from tvm_ios.onnx.node_names import name_by_type
 from tvm_ios.onnx.operators import canonical
 from tvm_ios.onnx.simplify import simplify
 
@@ -49,6 +49,7 @@ def graph_from_onnx(
     if not already_simplified:
         model = simplify(model)
     source: Any = ir.serde.deserialize_model(model)
+    name_by_type(source.graph)
     reader = _Reader(source.opset_imports.get("", 0))
     inputs = tuple(reader.data(value) for value in source.graph.inputs)
     for node in source.graph:
@@ -70,7 +71,6 @@ class _Reader:
     operators: list[Operator] = field(default_factory=list[Operator])
     numbers: dict[Any, int] = field(default_factory=dict[Any, int])
     names: dict[str, int] = field(default_factory=dict[str, int])
-    unnamed: Counter[str] = field(default_factory=Counter[str])
 
     def data(self, value: Any) -> int:
         """Number a value that something makes."""
@@ -97,7 +97,6 @@ class _Reader:
             self.numbers[node.outputs[0]] = self.number(node.inputs[0])
             return
         steps = canonical(node, self.opset)
-        base = node.name or self._name_by_type(node.op_type)
         sources: Sequence[int] = ()
         for position, step in enumerate(steps):
             read = [self.number(value) for value in step.inputs]
@@ -112,7 +111,7 @@ class _Reader:
                 made = node.outputs[0]
                 tensor = Tensor(f"{made.name}.{step.kind}", _shape(made), _dtype(made))
                 outputs = (self._append(tensor),)
-            self._operator(base, step, position, inputs, outputs)
+            self._operator(node.name, step, position, inputs, outputs)
             sources = outputs
 
     def _operator(
@@ -136,11 +135,6 @@ class _Reader:
                 flops=operator_flops(step.kind, attrs, read, made),
             )
         )
-
-    def _name_by_type(self, kind: str) -> str:
-        """As TVM calls a node without a name."""
-        self.unnamed[kind] += 1
-        return f"{kind}_{self.unnamed[kind] - 1}"
 
     def _unique(self, name: str) -> str:
         count = self.names.get(name, 0)

@@ -31,6 +31,7 @@ from tvm_ios.onnx.functions import write_functions_out
 from tvm_ios.onnx.layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx.layer_norm import fuse_layer_norms
 from tvm_ios.onnx.misread import write_plainly
+from tvm_ios.onnx.node_names import name_by_type
 from tvm_ios.onnx.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.recurrent import unroll_recurrent
 from tvm_ios.onnx.resize import explicit_sizes, modernise_resizes
@@ -115,19 +116,19 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         should_fold=_is_worth_folding,
     )
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(work)
-    passes.NameFixPass()(work)
+    _fix_names(work)
     opset = work.opset_imports.get("", 0)
     for node in list(graph):
         write_plainly(graph, node, opset)
         unroll_recurrent(graph, node, opset)
         expand_einsum(graph, node, opset)
-    passes.NameFixPass()(work)
+    _fix_names(work)
     passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
     for node in list(graph):
         explicit_pads(node)
     if opset >= 11:  # before, pads were an attribute, which it does not know
         rewrite(work, [fuse_pad_into_conv_rule])
-    passes.NameFixPass()(work)
+    _fix_names(work)
     for node in list(graph):
         _remove_if_nothing(graph, node)
     factored: dict[_Factored, Any] = {}
@@ -144,11 +145,16 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
     _matmul_bias_to_gemm(graph)
     fold_affine(graph)
     passes.RemoveUnusedNodesPass()(work)
-    passes.NameFixPass()(work)
+    _fix_names(work)
     drop_unused_initializers(graph)
     # Folding can have broken the order of value_info, and shapes past a rewrite are still unknown.
     passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
     return ir.serde.serialize_model(work)
+
+
+def _fix_names(work: Any) -> None:
+    name_by_type(work.graph)
+    passes.NameFixPass()(work)
 
 
 def _is_worth_folding(node: Any) -> bool | None:
