@@ -35,14 +35,15 @@ OTHERS = ("onnxruntime", "tvm")
 def measure(
     network: str, batch: int, lanes: int, others: list[str], time_limit: float, seconds: float
 ) -> dict[str, Any]:
+    from runtime_ext.contest import Rules
+    from runtime_ext.peers.tvm_baseline import compile_baseline
+
     from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch, MeasuringOptions
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
-    from runtime_ext.contest import Rules
     from runtime_ext.peers import EXECUTABLE, opponents
     from runtime_ext.peers.side_by_side import Contestant, hold_side_by_side
-    from runtime_ext.peers.tvm_baseline import compile_baseline
     from tvm_ios.contest.verdict import ratio_of
     from tvm_ios.files.atomic import temporary_folder
     from tvm_ios.ios.lazy import Budget

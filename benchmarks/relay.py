@@ -69,10 +69,11 @@ def logits_of(name: str) -> Any:
 
 def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
 
+    from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
+
     from relay_passes import MeasuringOptions
     from relay_passes.prepare import prepare
     from relay_passes.relay.measured import MeasuredRelaySearch
-    from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
     from tvm_ios.contest.verdict import kept_policy, output_errors, ratio_of
     from tvm_ios.policies.baselines import sequential_schedule
 

@@ -88,9 +88,10 @@ def layouts(module: Any) -> tuple[dict[str, int], int]:
 
 
 def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
+    from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
+
     from relay_passes import MeasuringOptions
     from relay_passes.prepare import apply_schedule, for_target, prepare
-    from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
     from runtime_ext.relay.build import build
     from tvm_ios.contest.verdict import output_errors, ratio_of
     from tvm_ios.policies.baselines import sequential_schedule

@@ -37,13 +37,14 @@ PROFILES = 40
 
 def measure(network: str, lanes: int) -> dict[str, Any]:
     """Everything about one network; in a process whose TVM runs on so many threads."""
+    from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
+    from runtime_ext.peers.tvm_baseline import compile_baseline
+
     from relay_passes.load import load_model
     from relay_passes.measured import MeasuredSearch
     from relay_passes.measuring_options import MeasuringOptions
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
-    from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
-    from runtime_ext.peers.tvm_baseline import compile_baseline
     from tvm_ios.contest.verdict import compare_outputs
 
     loaded = load_model(network)

@@ -62,7 +62,7 @@ class Dialect:
         :class:`relay_passes.module_search.ModuleSearch`; importing it is for those who want it.
     tune
         Tunes a model's kernels into a log: :func:`tvm_ios.api.tuning.relax.tune_model` or its like.
-    compile_baseline
+    compile_tvm_build
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles
         Whether schedules can choose units' rKernels and place their tiles.
@@ -80,7 +80,7 @@ class Dialect:
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
     measured_search: Callable[[], Any]
     tune: Callable[..., TuningResult]
-    compile_baseline: Callable[[tvm.IRModule, MeasuringOptions, Path], None]
+    compile_tvm_build: Callable[[tvm.IRModule, MeasuringOptions, Path], None]
     places_tiles: bool
 
 

@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from relay_passes.dialect import DialectError
-from runtime_ext.contest import Rules, hold_contest
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
-from tvm_ios.contest.verdict import Samples, kept_policy
+from tvm_ios.contest.rounds import Samples, run_in_turn
+from tvm_ios.contest.rules import Rules
+from tvm_ios.contest.verdict import kept_policy
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.explain.timeline import read_timeline
 from tvm_ios.graphturbo.planned import planned_instances
@@ -150,7 +151,7 @@ class InstanceSearch:
         return schedule.content not in self._left_out
 
     def _fastest(self, schedules: Sequence[Schedule], policy: str) -> Schedule:
-        """The fastest; where the sequential one is among them, only if it is so beyond doubt."""
+        """The fastest; the sequential one, if it competes, unless the interval is below one."""
         different: dict[Schedule, Schedule] = {}
         for made in map(self._timed, schedules):
             different.setdefault(made.content, made)
@@ -162,7 +163,7 @@ class InstanceSearch:
         runners = {name: self._session(made) for name, made in zip(names, timed, strict=True)}
 
         def contest(competing: Sequence[str], rounds: int, minimum: int) -> Samples:
-            return hold_contest(
+            return run_in_turn(
                 {name: runners[name].run for name in competing},
                 Rules(rounds=rounds, seconds=_SECONDS, minimum=minimum, warm_up=1),
                 self._report(f"{policy}: comparing programs", rounds),

@@ -31,16 +31,16 @@ def _tune(*arguments: Any, **options: Any) -> Any:
     return tune_model(*arguments, **options)
 
 
-def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
+def _compile_tvm_build(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
     from runtime_ext.machine.this_machine import host_target
-    from runtime_ext.peers.tvm_baseline import compile_baseline
+    from runtime_ext.peers.tvm_build import compile_tvm_build
 
     target, tuned = options.resolved_target, options.database
     if cuda_arch(target) is not None:
         # What it computes is compared with on the CPU, for which the log is not.
         target, tuned = host_target(options.lanes), None
-    compile_baseline(module, target, path, tuned)
+    compile_tvm_build(module, target, path, tuned)
 
 
 DIALECT = Dialect(
@@ -57,6 +57,6 @@ DIALECT = Dialect(
     import_saved=import_saved,
     measured_search=_measured_search,
     tune=_tune,
-    compile_baseline=_compile_baseline,
+    compile_tvm_build=_compile_tvm_build,
     places_tiles=True,
 )

@@ -41,11 +41,11 @@ def _tune(*arguments: Any, **options: Any) -> Any:
     return tune_model(*arguments, **options)
 
 
-def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
+def _compile_tvm_build(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
-    from runtime_ext.relay.baseline import compile_baseline
     from runtime_ext.relay.library import host_target
     from runtime_ext.relay.tuning_log import read_autotvm_log
+    from runtime_ext.relay.tvm_build import compile_tvm_build
 
     target = tvm.target.Target(options.target or host_target(options.lanes))
     tuned = options.database
@@ -53,7 +53,7 @@ def _compile_baseline(module: tvm.IRModule, options: MeasuringOptions, path: Pat
         # What a GPU computes is compared with what a CPU does; the log is the GPU's.
         target, tuned = host_target(options.lanes), None
     log = read_autotvm_log(tuned, target) if tuned else None
-    compile_baseline(module, target, path, log)
+    compile_tvm_build(module, target, path, log)
 
 
 DIALECT = Dialect(
@@ -69,6 +69,6 @@ DIALECT = Dialect(
     import_saved=import_saved,
     measured_search=_measured_search,
     tune=_tune,
-    compile_baseline=_compile_baseline,
+    compile_tvm_build=_compile_tvm_build,
     places_tiles=False,
 )

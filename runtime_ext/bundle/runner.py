@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.bundle.compare import compare_policies, confirm, contest, results_json
+from runtime_ext.bundle.compare import compare_policies, time_saved
 from runtime_ext.bundle.contents import RESULTS, Bundle, read_bundle
 from runtime_ext.bundle.place import Place, open_place
 from runtime_ext.bundle.search import Found, bundle_search, limits_of, search_policies
 from runtime_ext.kernels.library_convolution import CUDNN
+from runtime_ext.peers.registry import peer_names
 from tvm_ios import interrupts
-from tvm_ios.contest.paired import PairedRatio
-from tvm_ios.contest.verdict import PolicyResult
+from tvm_ios.contest.verdict import Verdict
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import make_folder, write_atomically
 from tvm_ios.schedule.schedule import Schedule
@@ -64,9 +64,9 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     again = not _of_saved(wanted)
     search = bundle_search(bundle, place, output, limits, _Progress(), again=again)
     if wanted.contest:
-        files = {name: Path(path) for name, path in json.loads(wanted.contest).items()}
+        files = {name: Path(path) for name, path in json.loads(sys.stdin.readline()).items()}
         search.measured_baseline("sequential")
-        return contest(bundle, place, search.timer, files)
+        return time_saved(bundle, place, search.timer, files)
     report = search.progress or _Progress()
     if wanted.peers or wanted.warps:
         # Groups share the lanes by the latencies of their units, which the log has.
@@ -88,13 +88,13 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     policies = tuple(wanted.policy.split(",")) if wanted.policy else bundle.about["policies"]
     found, skipped = search_policies(search, policies, output)
     schedules = {policy: made.schedule for policy, made in found.items()}
-    results, unbuilt = compare_policies(bundle, place, search.timer, schedules, report)
     files = {policy: output / f"schedule-{policy}.json" for policy in found}
-    options = ["--lanes", str(place.device.lanes), *([] if wanted.cudnn else ["--no-cudnn"])]
-    kept, confirmed = confirm(bundle, files, results, output / "log.jsonl", options, report)
-    made = _results(bundle, place, found, results, kept, confirmed)
+    options = ["--lanes", str(place.device.lanes), "--output", str(output)]
+    options += [] if wanted.cudnn else ["--no-cudnn"]
+    verdict = compare_policies(bundle, place, search.timer, schedules, files, options, report)
+    made = _results(bundle, place, found, verdict)
     made["search"]["stages_measured"] = search.timer.stages_measured
-    made["skipped"] = {**skipped, **unbuilt}
+    made["skipped"] = {**skipped, **verdict.skipped}
     made["unfused"] = search.timer.unfused
     made["unsupported"] = search.timer.forms.unsupported
     made["seconds"] = time.perf_counter() - begin
@@ -112,9 +112,7 @@ def _results(
     bundle: Bundle,
     place: Place,
     found: Mapping[str, Found],
-    results: Sequence[PolicyResult],
-    kept: str,
-    confirmed: Mapping[str, PairedRatio],
+    verdict: Verdict,
 ) -> dict[str, Any]:
     took = [made.took for made in found.values() if made.took is not None]
     about = bundle.about
@@ -128,10 +126,10 @@ def _results(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         **place.facts,
-        "policies": results_json(results),
+        "policies": [result.to_json() for result in verdict.results],
         "library_units": {name: _library_units(made.schedule) for name, made in found.items()},
-        "kept": kept,
-        "confirmed": {name: asdict(ratio) for name, ratio in confirmed.items()},
+        "kept": verdict.kept,
+        "confirmed": {name: asdict(ratio) for name, ratio in verdict.confirmed.items()},
         "search": {
             "units": len(bundle.graph),
             "states": sum(s.states for s in took),
@@ -207,9 +205,8 @@ def _parser() -> argparse.ArgumentParser:
     instead.add_argument(
         "--peers",
         metavar="NAMES",
-        help="instead of a search compare saved schedules with others: torch, torch-nhwc, "
-        "torch-graph, torch-graph-nhwc, torch-compile, torch-max-autotune, onnxruntime, "
-        "onnxruntime-graph, and tvm, if the bundle has it",
+        help="instead of a search compare saved schedules with others, between commas: "
+        f"{', '.join(peer_names())} (tvm if the bundle has it)",
     )
     instead.add_argument(
         "--warps",
@@ -220,7 +217,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--schedules", nargs="+", metavar="NAME=FILE", default=[], help="for these two, ours"
     )
-    parser.add_argument("--contest", help=argparse.SUPPRESS)
+    # A fresh process: the policies and files of schedules are on its standard input.
+    parser.add_argument("--contest", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 

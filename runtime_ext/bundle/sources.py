@@ -1,4 +1,4 @@
-"""The Python files that a bundle's runner needs, found by their imports."""
+"""The Python files that a bundle's runner needs, found by their imports; and those of peers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from runtime_ext.peers import registry
 
 #: The folder in which our packages lie.
 _ROOT = Path(__file__).parents[2]
@@ -37,6 +39,9 @@ def _needed(module: str) -> set[Path]:
             continue
         found.add(path)
         waiting += modules_of(path)
+        if name == registry.__name__:
+            # Peers are loaded by name.
+            waiting += {peer.module for peer in registry.OURS.values()}
         if "." in name:
             waiting.append(name.rpartition(".")[0])
     return found

@@ -21,13 +21,14 @@ sys.path.insert(0, str(FOLDER / "packages"))
 import runtime_ext.bundle.rtasks  # noqa: E402
 import runtime_ext.cuda.measure  # noqa: E402
 import runtime_ext.cuda.nvidia.cubin_cache  # noqa: E402
-from runtime_ext.bundle.compare import verified  # noqa: E402
+from runtime_ext.bundle.compare import reference_of  # noqa: E402
 from runtime_ext.bundle.contents import read_bundle  # noqa: E402
 from runtime_ext.bundle.place import open_place  # noqa: E402
 from runtime_ext.bundle.programs import bundled_program  # noqa: E402
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies  # noqa: E402
 from runtime_ext.cuda.nvidia.nvrtc import Cubin  # noqa: E402
 from runtime_ext.cuda.persistent.stage_fuser import StageFuser  # noqa: E402
+from tvm_ios.contest.contest import verified  # noqa: E402
 from tvm_ios.errors import UserError  # noqa: E402
 
 SHIM = Path(__file__).with_name("veu_shim.h")
@@ -101,11 +102,12 @@ def main() -> None:
         found = {**found, **search_policies(search, ("rammer",), FOLDER)[0]}
     errors: dict[str, float] = {}
     counts: dict[str, int] = {}
+    reference = reference_of(bundle)
     for policy, made in found.items():
         program = bundled_program(bundle, search.timer, made.schedule)
         counts[policy] = launches(program.program)
         if MODE != "no compiler":
-            errors[policy] = verified(bundle, policy, program.session(place))[1]
+            errors[policy] = verified(policy, program.session(place), reference)[1]
     assert "tvm_ffi" not in sys.modules, "a GPU needs no tvm-ffi"
     assert "tvm" not in sys.modules
     used = {p: [s.strategy.value for s in made.schedule.stages] for p, made in found.items()}

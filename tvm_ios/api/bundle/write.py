@@ -19,12 +19,12 @@ from relay_passes.relax.redraw import redraw_weights
 from runtime_ext.bundle.contents import (
     OPERATORS,
     REFERENCE,
+    TVM_LIBRARY,
     UNITS,
     BundleError,
     write_about,
 )
 from runtime_ext.bundle.sources import copy_sources
-from runtime_ext.bundle.tvm_peer import LIBRARY
 from runtime_ext.bundle.weights import Draw, save_weights
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.scheduled_module import OUTPUT_NAMES
@@ -251,7 +251,7 @@ def _tvm_peer(
 ) -> list[str]:
     """Write TVM's own build; the keys of the weights that it takes."""
     progress("compiling TVM's own build", 0, 1)
-    weights = compile_tvm_peer(loaded.module, search.compiler.target, folder / LIBRARY)
+    weights = compile_tvm_peer(loaded.module, search.compiler.target, folder / TVM_LIBRARY)
     progress("compiling TVM's own build", 1, 1)
     return [_kept(arrays, weight) for weight in weights]
 
