@@ -41,7 +41,7 @@ test-all: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 # Torch is too large to come with the other test requirements.
 test-torch: $(STAMP)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pytest -q tests/test_torch_*.py tests/*/test_torch_*.py
+	$(BIN)/python -m pytest -q tests/*/test_torch_*.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

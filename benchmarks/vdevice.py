@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,45 +37,45 @@ PROFILES = 40
 
 def measure(network: str, lanes: int) -> dict[str, Any]:
     """Everything about one network; in a process whose TVM runs on so many threads."""
-    from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
-    from runtime_ext.peers.tvm_baseline import compile_baseline
-
     from relay_passes.load import load_model
-    from relay_passes.measured import MeasuredSearch
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.measured_module import MeasuredModule
     from relay_passes.prepare import apply_schedule, prepare
+    from relay_passes.relax.target_units import RelaxUnits
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build
-    from tvm_ios.contest.verdict import compare_outputs
+    from runtime_ext.peers.tvm_build import compile_tvm_build
+    from runtime_ext.peers.tvm_peer import start_library
+    from tvm_ios.contest.contest import verified
+    from tvm_ios.contest.outputs import Reference
+    from tvm_ios.contest.rounds import run_in_turn
+    from tvm_ios.contest.rules import Rules
 
     loaded = load_model(network)
     prepared = prepare(loaded.module, loaded.name)
-    options = MeasuringOptions(lanes=lanes)
-    search = MeasuredSearch(prepared, options)
+    options = SearchOptions(lanes=lanes)
+    search = MeasuredModule(RelaxUnits(prepared, options))
 
     def built(policy: str, count: int) -> Any:
-        schedule, _ = search.schedule(policy)
+        schedule = search.search.find(policy).schedule
         return build(
             apply_schedule(prepared, search.timer.timed(schedule)),
             lanes=count,
             name=loaded.name,
-            compiler=search.compiler,
+            compiler=search.units.kernels,
         )
 
     models = {policy: built(policy, lanes) for policy in POLICIES}
     sessions = {policy: model.session() for policy, model in models.items()}
     inputs = sessions["sequential"].random_inputs(0)
     with tempfile.TemporaryDirectory() as folder:
-        baseline = Path(folder) / "tvm.so"
-        compile_baseline(loaded.module, options.resolved_target, baseline)
-        run_tvm = virtual_machine(baseline, inputs)
-        reference = machine_outputs(run_tvm())
-        runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm}
+        tvm_build = Path(folder) / "tvm.so"
+        compile_tvm_build(loaded.module, options.resolved_target, tvm_build)
+        tvm = start_library(tvm_build, inputs)
+        reference = Reference(inputs, tvm.outputs(tvm.run()))
         for policy, session in sessions.items():
-            session.run(**inputs)
-            found = [session.get_output(place) for place in range(len(session.outputs))]
-            compare_outputs(policy, found, reference)
-            runners[policy] = session.run
-        samples = hold_contest(runners, Rules(rounds=60, seconds=20.0, minimum=6, warm_up=1))
+            verified(policy, session, reference)
+        runners = {"tvm": tvm.run, **{policy: s.run for policy, s in sessions.items()}}
+        samples = run_in_turn(runners, Rules(rounds=60, seconds=20.0, minimum=6, warm_up=1))
     latency = {name: statistics.median(seconds) for name, seconds in samples.items()}
 
     bound = ideal_of(built("sequential", 1), lanes)
@@ -138,11 +138,13 @@ def predict(search: Any, prepared: Any, lanes: int) -> dict[str, float]:
     bound; Rammer's are simulated.
     """
     from tvm_ios.costs.composed import ComposedCost
+    from tvm_ios.costs.costs import costs_of_model
     from tvm_ios.graph.merge_rule import mergeable
     from tvm_ios.ios.network import search_graph
-    from tvm_ios.policies.baselines import baseline_schedule
+    from tvm_ios.policies.registry import policy_named
     from tvm_ios.rammer.rprogram import simulate
     from tvm_ios.rammer.wavefront import wavefront_programs
+    from tvm_ios.search import Search
 
     graph, timer = prepared.units, search.timer
     latencies = {
@@ -163,10 +165,13 @@ def predict(search: Any, prepared: Any, lanes: int) -> dict[str, float]:
             programs = wavefront_programs(graph, timer.rkernels, lanes)
             found[policy] = sum(simulate(programs)) * 1e3
             continue
-        made = baseline_schedule(policy, graph, cost)
-        if made is None:
-            blocks, pruning = search.blocks, search.options.pruning
-            made, _ = search_graph(graph, blocks, cost, policy, pruning, mergeable)
+        strategies, limits = policy_named(policy).strategies, search.options.limits
+        if strategies:
+            blocks = search.problem.blocks
+            made, _ = search_graph(graph, blocks, cost, strategies, limits.pruning, mergeable)
+        else:
+            known = Search(search.problem, costs_of_model(cost), limits)
+            made = known.find(policy, priced=True).schedule
         found[policy] = made.latency * 1e3
     return found
 

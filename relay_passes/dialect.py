@@ -18,9 +18,13 @@ from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.emitter import Body
-    from relay_passes.measuring_options import MeasuringOptions
-    from tvm_ios.api.tuning.result import TuningResult
-    from tvm_ios.models.load import Shapes
+    from relay_passes.measured_module import TargetUnits
+    from relay_passes.prepare import Prepared
+    from relay_passes.search_options import SearchOptions
+    from tvm_ios.graph.input_shapes import Shapes
+
+#: Names, shapes and types of parameters and results, which are numbered: ``result 0``.
+Interface = list[tuple[str, tuple[int, ...], str]]
 
 
 class DialectError(UserError):
@@ -47,6 +51,8 @@ class Dialect:
         them.
     outline
         The module, given an outliner and a schedule, with ``main`` calling units in its order.
+    interface
+        Of a module the names, shapes and types of what ``main`` is given and returns, in order.
     rewrite_main
         Of a canonical module, its extraction and a body the module whose ``main`` is what the body
         writes, with the same parameters.
@@ -57,11 +63,8 @@ class Dialect:
     import_saved
         The canonical module of one that was read from a file, with the shapes that the user gives
         for inputs; the path is for errors.
-    measured_search
-        The class that searches with measured costs, a
-        :class:`relay_passes.module_search.ModuleSearch`; importing it is for those who want it.
-    tune
-        Tunes a model's kernels into a log: :func:`tvm_ios.api.tuning.relax.tune_model` or its like.
+    target_units
+        The units of a prepared module for the target of some options.
     compile_tvm_build
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles
@@ -72,15 +75,15 @@ class Dialect:
     canonicalise: Callable[[tvm.IRModule], tvm.IRModule]
     extract: Callable[[tvm.IRModule, str], Any]
     outliner: Callable[[Any, OpGraph], Any]
-    for_target: Callable[[Any, MeasuringOptions], Any]
+    for_target: Callable[[Any, SearchOptions], Any]
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
+    interface: Callable[[tvm.IRModule], Interface]
     rewrite_main: Callable[[tvm.IRModule, Any, Body], tvm.IRModule]
     attribute: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
-    measured_search: Callable[[], Any]
-    tune: Callable[..., TuningResult]
-    compile_tvm_build: Callable[[tvm.IRModule, MeasuringOptions, Path], None]
+    target_units: Callable[[Prepared, SearchOptions], TargetUnits]
+    compile_tvm_build: Callable[[tvm.IRModule, SearchOptions, Path], None]
     places_tiles: bool
 
 

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from typing import Any
 
 import tvm
 
-from relay_passes.measuring_options import MeasuringOptions
+from relay_passes.measured_module import measured_module
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare, schedule_of
-from tvm_ios.costs.analytic import AnalyticCost
+from relay_passes.search_options import SearchOptions
+from tvm_ios.costs.costs import NO_COSTS, Costs, costs_of_model
 from tvm_ios.costs.model import CostModel
-from tvm_ios.devices.device import load_device
+from tvm_ios.costs.named import MEASURED, costs_named
 from tvm_ios.errors import UserError
-from tvm_ios.graph.blocks import cut_blocks
-from tvm_ios.graph.down_sets import SearchError
-from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.graph.units import UnitRule
-from tvm_ios.ios.network import search_graph
-from tvm_ios.ios.strategies import strategies_of
-from tvm_ios.policies.baselines import baseline_schedule
-from tvm_ios.progress import Progress
-from tvm_ios.rammer.wavefront import RAMMER, simulated_schedule
+from tvm_ios.policies.policy import Policy, Problem
+from tvm_ios.policies.registry import policy_named
+from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.search import search
 
 
 @tvm.transform.module_pass(opt_level=0, name="IOSSchedule")
 class IOSSchedule:
-    """Schedule the operators of ``main`` by IOS and outline its units.
+    """Schedule the operators of ``main`` and outline its units.
 
     The result is a valid Relax module that computes the same: each unit is a private function
     with the attributes ``ios.unit``, ``ios.stage`` and ``ios.group``, and ``ios.kernel`` where the
@@ -38,13 +36,12 @@ class IOSSchedule:
     Parameters
     ----------
     policy
-        ``sequential``, ``greedy``, ``memory``, ``ios-merge``, ``ios-parallel``, ``ios-both``,
-        ``rammer`` or ``ios-holistic``; with measured costs ``graphturbo`` or ``holistic`` too.
+        One of :func:`tvm_ios.policies.registry.policy_names`, or one of your own.
     cost
-        ``"measured"`` (stages are measured on this machine), the name of a device description
-        (``"v100"``), or a cost model of your own.
+        ``"measured"`` (stages are measured on this machine), one of
+        :func:`tvm_ios.costs.named.cost_names` (``"v100"``), or a cost model of your own.
     options
-        How to measure and how far to search: lanes, target, tuned kernels, pruning, budget.
+        For what machine, with which kernels, and how far to search.
     unit_rule
         How operators form units, instead of the default rule.
     schedule
@@ -58,10 +55,10 @@ class IOSSchedule:
 
     def __init__(
         self,
-        policy: str = "ios-both",
-        cost: str | CostModel = "measured",
+        policy: str | Policy = "ios-both",
+        cost: str | CostModel | Costs = MEASURED,
         *,
-        options: MeasuringOptions | None = None,
+        options: SearchOptions | None = None,
         unit_rule: UnitRule | None = None,
         schedule: Schedule | None = None,
         memory_budget: int | None = None,
@@ -69,7 +66,7 @@ class IOSSchedule:
     ) -> None:
         self.policy = policy
         self.cost = cost
-        self.options = options or MeasuringOptions()
+        self.options = options or SearchOptions()
         self.unit_rule = unit_rule
         self.schedule = schedule
         self.memory_budget = memory_budget
@@ -88,36 +85,24 @@ class IOSSchedule:
             raise
 
     def _search(self, prepared: Prepared) -> Schedule:
-        graph, options = prepared.units, self.options
+        policy = policy_named(self.policy) if isinstance(self.policy, str) else self.policy
+        options = self.options
+        if policy.needs and self.cost == MEASURED:
+            module = measured_module(prepared, options, self.progress)
+            found = module.search.find(policy, self.memory_budget)
+            module.end_run()
+            return found.schedule
+        limits = options.limits
         if self.memory_budget is not None:
-            strategies_of(self.policy)
-        if (made := baseline_schedule(self.policy, graph)) is not None:
-            return made
-        if self.cost == "measured":
-            search = prepared.dialect.measured_search()(prepared, options, self.progress)
-            found = search.schedule(self.policy, self.memory_budget)[0]
-            search.end_run()
-            return found
-        cost = AnalyticCost(load_device(self.cost)) if isinstance(self.cost, str) else self.cost
-        if self.policy == RAMMER:
-            if not isinstance(cost, AnalyticCost):
-                raise SearchError(
-                    f"the cost model {cost.name!r} does not know how long rTasks take: give the "
-                    f"policy {RAMMER!r} measured costs or a device"
-                )
-            return simulated_schedule(graph, cost)
-        blocks = cut_blocks(graph, options.max_block)
-        found = search_graph(
-            graph,
-            blocks,
-            cost,
-            self.policy,
-            options.pruning,
-            mergeable,
-            device=cost.name,
-            memory_budget=self.memory_budget,
-        )
-        return found[0]
+            limits = replace(limits, memory_budget=self.memory_budget)
+        problem = Problem.of(prepared.units, limits.max_block)
+        costs = self._costs() if policy.needs else NO_COSTS
+        return search(problem, policy, costs, limits, self.progress or silent).schedule
+
+    def _costs(self) -> Costs:
+        if isinstance(self.cost, str):
+            return costs_named(self.cost)
+        return self.cost if isinstance(self.cost, Costs) else costs_of_model(self.cost)
 
 
 def let_pass(kind: type[UserError]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import tvm
 
 from relay_passes.dialect import Dialect, DialectError, dialect_of
-from relay_passes.measuring_options import MeasuringOptions
+from relay_passes.search_options import SearchOptions
 from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import UnitRule, form_units
@@ -61,7 +62,7 @@ def prepare_canonical(
     return Prepared(dialect, module, units, dialect.outliner(extraction, units))
 
 
-def for_target(prepared: Prepared, options: MeasuringOptions) -> Prepared:
+def for_target(prepared: Prepared, options: SearchOptions) -> Prepared:
     """The same, but schedules are applied to it as the kernels of a target want it.
 
     Raises
@@ -115,7 +116,10 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     ------
     ScheduleError
         If the schedule is not one of this module.
+    DialectError
+        If ``main`` would take or return other shapes or types than before.
     """
+    before = prepared
     schedule.validate(prepared.units)
     dialect = prepared.dialect
     if not dialect.places_tiles:
@@ -127,8 +131,26 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
         attached[UNROLLED_FROM] = schedule.to_json(prepared.units)
         prepared, schedule = unroll_schedule(prepared, schedule)
     scheduled = dialect.outline(prepared.module, prepared.outliner, schedule)
+    _require_same_interface(dialect, before.module, scheduled)
     text = json.dumps(schedule.to_json(prepared.units) | attached)
     return scheduled.with_attr(SCHEDULE, dialect.attribute(text))
+
+
+def _require_same_interface(dialect: Dialect, before: tvm.IRModule, after: tvm.IRModule) -> None:
+    """Refuse a module whose ``main`` takes or returns something else than before."""
+    for old, new in zip_longest(dialect.interface(before), dialect.interface(after)):
+        if old != new:
+            raise DialectError(
+                f"scheduling would make {_described(old)} of main {_described(new)}: report this "
+                "as a bug, with the module"
+            )
+
+
+def _described(entry: tuple[str, tuple[int, ...], str] | None) -> str:
+    if entry is None:
+        return "nothing"
+    name, shape, dtype = entry
+    return f"{name} of shape {list(shape)} and type {dtype}"
 
 
 def left_out_of(schedule: Schedule, dialect: Dialect) -> str | None:

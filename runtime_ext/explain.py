@@ -18,7 +18,7 @@ from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
 from tvm_ios.explain.hot_units import HotUnits, hot_units
 from tvm_ios.explain.tasks import find_work
 from tvm_ios.explain.timeline import Timeline, read_timeline
-from tvm_ios.ios.strategies import POLICIES
+from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
 from tvm_ios.schedule.schedule import Schedule, Strategy
 
@@ -124,7 +124,11 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         for units in (everything, *blocks)
     ]
     policy = str(executable.schedule["policy"])
-    searched = any(Strategy.CONCURRENT in POLICIES.get(name, ()) for name in (policy, *measured))
+    searched = any(
+        Strategy.CONCURRENT in policy_named(name).strategies
+        for name in (policy, *measured)
+        if name in OURS
+    )
     return Explanation(
         policy=policy,
         measured=measured,

@@ -1,5 +1,10 @@
 """What the IR of a scheduled module is marked with, whatever the dialect; needs no TVM."""
 
+from __future__ import annotations
+
+import json
+from typing import Any
+
 from tvm_ios.errors import UserError
 
 #: Attributes of a unit's function: its name (merged units joined by ``+``), stage and group.
@@ -14,3 +19,18 @@ CALLS = "ios.calls"
 
 class ModuleError(UserError):
     """A module that is not in the scheduled form."""
+
+
+def output_names(module: Any, count: int) -> tuple[str, ...]:
+    """What the model calls its outputs, so many, by a module's attribute or else by their places.
+
+    Parameters
+    ----------
+    module
+        A ``tvm.IRModule``.
+    count
+        How many outputs it has.
+    """
+    attributes = dict(module.attrs.items()) if module.attrs else {}
+    known = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
+    return (*known[:count], *(f"output{place}" for place in range(len(known), count)))

@@ -13,11 +13,11 @@ from tvm.ir import GenericConst
 from runtime_ext.ir_form import (
     GROUP,
     KERNEL,
-    OUTPUT_NAMES,
     SCHEDULE,
     STAGE,
     UNIT,
     ModuleError,
+    output_names,
 )
 from runtime_ext.units.tir_calls import with_tir
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
@@ -78,9 +78,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         for binding in block.bindings:
             reader.read(binding)
     outputs = reader.numbers_of(main.body.body)
-    known = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
-    names = tuple(known[: len(outputs)])
-    names += tuple(f"output{i}" for i in range(len(known), len(outputs)))
+    names = output_names(module, len(outputs))
     for tensor, made in zip(outputs, names, strict=True):
         if tensor not in inputs:
             reader.rename(tensor, made)

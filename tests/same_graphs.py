@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx_sketch import Sketch
 
 from relay_passes.prepare import prepare
+from tests.onnx_sketch import Sketch
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx

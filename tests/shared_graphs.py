@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onnx_sketch import Sketch
-
 from relay_passes import MemorySchedule
 from relay_passes.prepare import apply_schedule, prepare
+from tests.onnx_sketch import Sketch
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx

@@ -27,8 +27,9 @@ _PACKAGE = "apache-tvm-ffi"
 #: Of glibc; pip takes them by their exact names.
 _PLATFORMS = ("2_17", "2_24", "2_28", "2_34")
 _TVM_LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_cuda.so")
-#: The tests that run on a GPU, and what they need beside them.
-_TESTS = ("test_on_gpu.py", "convolutions.py", "nvrtc_kernels.py")
+#: Where the tests that run on a GPU lie, here and there; and what of it these need.
+_TESTS = Path("tests", "cuda")
+_NEEDED_TESTS = ("test_on_gpu.py", "convolutions.py", "nvrtc_kernels.py")
 #: Of what is copied.
 _MOST_BYTES = 64 << 20
 _STREAMS = 8
@@ -144,16 +145,17 @@ def _pack(archive: Path, content: dict[str, Path]) -> None:
 def _copy_code(suite: Path) -> None:
     """Our code of now, for all bundles and for the tests, and the tests themselves."""
     from runtime_ext.bundle.sources import copy_sources, modules_of
-    from runtime_ext.execution.native_executor import native_library_path
+    from runtime_ext.execution.native_library import native_library_path
 
     packages, checks = suite / PACKAGES, suite / CHECKS
     for folder in (packages, checks):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     copy_sources("runtime_ext.bundle.runner", packages)
-    for name in _TESTS:
-        source = _ROOT / "tests" / "cuda" / name
-        shutil.copyfile(source, checks / name)
+    (checks / _TESTS).mkdir(parents=True)
+    for name in _NEEDED_TESTS:
+        source = _ROOT / _TESTS / name
+        shutil.copyfile(source, checks / _TESTS / name)
         for module in modules_of(source):
             copy_sources(module, packages)
     library = native_library_path()

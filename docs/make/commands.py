@@ -23,9 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from tvm_ios.cli import app
+from tvm_ios.cli.commands import SUMMARIES, load_command
 from tvm_ios.cli.help_pages import PAGES
 
 PAGE = Path(__file__).parents[1] / "commands.md"
@@ -88,7 +86,7 @@ def known_outputs(page: str) -> dict[str, str]:
 
 def commands() -> dict[str, Any]:
     """The commands by name."""
-    return dict(typer.main.get_group(app).commands)
+    return {name: load_command(name) for name in SUMMARIES}
 
 
 def reference(name: str) -> str:

@@ -23,8 +23,6 @@ from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-#: What tests have is imported by the names that it has there.
-sys.path += [str(ROOT / "tests" / name) for name in ("", "arena", "cuda")]
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ def _run_command(command: str, *, gpu: bool = False) -> tuple[str, str]:
 @functools.cache
 def _driver() -> Path:
     """The folder of the driver that stands in, without cuDNN."""
-    from test_on_stand_in import build_stand_in
+    from tests.cuda.stand_in.build import build_stand_in
 
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
-from relay_passes.dialect import DialectError
+from relay_passes.dialect import DialectError, Interface
 
 #: What can stand as an argument of a flat expression.
 Leaf = relax.Var | GenericConst
@@ -40,6 +40,16 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
                 raise DialectError("the model has control flow (If), which cannot be scheduled")
             found.append(binding)
     return found
+
+
+def interface(module: tvm.IRModule) -> Interface:
+    """Names, shapes and types of what ``main`` is given and returns, in order."""
+    main = module["main"]
+    whole = main.ret_ty
+    results = whole.fields if isinstance(whole, relax.TupleType) else [whole]
+    types = [(f"parameter {parameter.name!r}", parameter.ty) for parameter in main.params]
+    types += [(f"result {place}", kind) for place, kind in enumerate(results)]
+    return [(name, tuple(map(int, kind.shape)), str(kind.dtype)) for name, kind in types]
 
 
 def operator_name(expression: Any) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tvm
 
 from relay_passes.dialect import Dialect
+from relay_passes.relax.bindings import interface
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.emitter import rewrite_main
 from relay_passes.relax.extract import extract
@@ -16,22 +17,18 @@ from relay_passes.relax.outline import Outliner, outline
 from relay_passes.relax.saved_module import import_saved
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.prepare import Prepared
+    from relay_passes.relax.target_units import RelaxUnits
+    from relay_passes.search_options import SearchOptions
 
 
-def _measured_search() -> Any:
-    from relay_passes.measured import MeasuredSearch
+def _target_units(prepared: Prepared, options: SearchOptions) -> RelaxUnits:
+    from relay_passes.relax.target_units import RelaxUnits
 
-    return MeasuredSearch
-
-
-def _tune(*arguments: Any, **options: Any) -> Any:
-    from tvm_ios.api.tuning.relax import tune_model
-
-    return tune_model(*arguments, **options)
+    return RelaxUnits(prepared, options)
 
 
-def _compile_tvm_build(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
+def _compile_tvm_build(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
     from runtime_ext.machine.this_machine import host_target
     from runtime_ext.peers.tvm_build import compile_tvm_build
@@ -51,12 +48,12 @@ DIALECT = Dialect(
     # Layouts are chosen when the module is built.
     for_target=lambda outliner, _: outliner,
     outline=outline,
+    interface=interface,
     rewrite_main=rewrite_main,
     attribute=str,
     import_onnx=import_onnx,
     import_saved=import_saved,
-    measured_search=_measured_search,
-    tune=_tune,
+    target_units=_target_units,
     compile_tvm_build=_compile_tvm_build,
     places_tiles=True,
 )

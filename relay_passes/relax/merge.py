@@ -80,6 +80,7 @@ def emit_stacked(
         strides=list(plan.strides),
         padding=list(pads or plan.pads),
         dilation=list(plan.dilations),
+        out_dtype=plan.out_dtype or None,
     )
     y = builder.emit(relax.op.add(builder.emit(y, name), weights[1]), name)
     shared = len(set(plan.activations)) == 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tvm
 
 from relay_passes.dialect import Dialect
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.emitter import rewrite_main
+from relay_passes.relay.expressions import interface
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
 from relay_passes.relay.layouts import LayoutChoice
@@ -17,10 +18,12 @@ from relay_passes.relay.outline import Outliner, outline
 from relay_passes.relay.saved_module import import_saved
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.prepare import Prepared
+    from relay_passes.relay.target_units import RelayUnits
+    from relay_passes.search_options import SearchOptions
 
 
-def _for_target(outliner: Outliner, options: MeasuringOptions) -> Outliner:
+def _for_target(outliner: Outliner, options: SearchOptions) -> Outliner:
     from runtime_ext.relay.library import host_target
     from runtime_ext.relay.tuning_log import read_autotvm_log
 
@@ -29,19 +32,13 @@ def _for_target(outliner: Outliner, options: MeasuringOptions) -> Outliner:
     return outliner.in_layouts(LayoutChoice(target, log))
 
 
-def _measured_search() -> Any:
-    from relay_passes.relay.measured import MeasuredRelaySearch
+def _target_units(prepared: Prepared, options: SearchOptions) -> RelayUnits:
+    from relay_passes.relay.target_units import RelayUnits
 
-    return MeasuredRelaySearch
-
-
-def _tune(*arguments: Any, **options: Any) -> Any:
-    from tvm_ios.api.tuning.relay import tune_model
-
-    return tune_model(*arguments, **options)
+    return RelayUnits(prepared, options)
 
 
-def _compile_tvm_build(module: tvm.IRModule, options: MeasuringOptions, path: Path) -> None:
+def _compile_tvm_build(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
     from runtime_ext.backend import cuda_arch
     from runtime_ext.relay.library import host_target
     from runtime_ext.relay.tuning_log import read_autotvm_log
@@ -63,12 +60,12 @@ DIALECT = Dialect(
     outliner=Outliner,
     for_target=_for_target,
     outline=outline,
+    interface=interface,
     rewrite_main=rewrite_main,
     attribute=tvm.runtime.String,
     import_onnx=import_onnx,
     import_saved=import_saved,
-    measured_search=_measured_search,
-    tune=_tune,
+    target_units=_target_units,
     compile_tvm_build=_compile_tvm_build,
     places_tiles=False,
 )

@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from relay_passes.dialect import DialectError
+from relay_passes.dialect import DialectError, Interface
 
 Array = np.ndarray[Any, Any]
 
@@ -35,6 +35,16 @@ def reached(expression: Any, visited: set[Any]) -> list[Any]:
             pending.append((expression, True))
             pending.extend((child, False) for child in reversed(children(expression)))
     return found
+
+
+def interface(module: tvm.IRModule) -> Interface:
+    """Names, shapes and types of what ``main`` is given and returns, in order."""
+    main = module["main"]
+    whole = main.ret_type
+    results = whole.fields if isinstance(whole, relay.TupleType) else [whole]
+    types = [(f"parameter {p.name_hint!r}", p.checked_type) for p in main.params]
+    types += [(f"result {place}", kind) for place, kind in enumerate(results)]
+    return [(name, shape_of_type(kind, name), str(kind.dtype)) for name, kind in types]
 
 
 def operator_name(expression: Any) -> str:

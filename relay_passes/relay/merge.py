@@ -72,6 +72,7 @@ def stacked(
             dilation=plan.dilations,
             channels=sum(plan.out_channels),
             kernel_size=plan.kernel,
+            out_dtype=plan.out_dtype,
         )
     )
     y = emit(relay.add(y, weights[1]))

@@ -19,13 +19,14 @@ from typing import Any
 from runtime_ext.bundle.compare import compare_policies, time_saved
 from runtime_ext.bundle.contents import RESULTS, Bundle, read_bundle
 from runtime_ext.bundle.place import Place, open_place
-from runtime_ext.bundle.search import Found, bundle_search, limits_of, search_policies
+from runtime_ext.bundle.search import bundle_search, limits_of, search_policies
 from runtime_ext.kernels.library_convolution import CUDNN
 from runtime_ext.peers.registry import peer_names
 from tvm_ios import interrupts
 from tvm_ios.contest.verdict import Verdict
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import make_folder, write_atomically
+from tvm_ios.policies.policy import Found
 from tvm_ios.schedule.schedule import Schedule
 
 
@@ -62,26 +63,27 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     place = open_place(bundle, wanted.lanes, output / "compiled", cudnn=wanted.cudnn)
     limits = limits_of(bundle, wanted.max_measurements, wanted.time_limit)
     again = not _of_saved(wanted)
-    search = bundle_search(bundle, place, output, limits, _Progress(), again=again)
+    report = _Progress()
+    measured = bundle_search(bundle, place, output, limits, report, again=again)
+    search, timer = measured.search, measured.timer
     if wanted.contest:
         files = {name: Path(path) for name, path in json.loads(sys.stdin.readline()).items()}
-        search.measured_baseline("sequential")
-        return time_saved(bundle, place, search.timer, files)
-    report = search.progress or _Progress()
+        search.find("sequential", priced=True)
+        return time_saved(bundle, place, timer, files)
     if wanted.peers or wanted.warps:
         # Groups share the lanes by the latencies of their units, which the log has.
-        search.measured_baseline("sequential")
+        search.find("sequential", priced=True)
         named = [pair.partition("=") for pair in wanted.schedules]
         files = {name: Path(path) for name, _, path in named}
         if wanted.peers:
             from runtime_ext.bundle.peers import compare_peers
 
             peers = wanted.peers.split(",")
-            made = compare_peers(bundle, place, search.timer, files, peers, report)
+            made = compare_peers(bundle, place, timer, files, peers, report)
         else:
             from runtime_ext.bundle.warps import profile_warps
 
-            made = profile_warps(bundle, place, search.timer, files, report)
+            made = profile_warps(bundle, place, timer, files, report)
         name = "peers.json" if wanted.peers else "warps.json"
         write_atomically(output / name, json.dumps(made, indent=1).encode())
         return made
@@ -91,15 +93,15 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     files = {policy: output / f"schedule-{policy}.json" for policy in found}
     options = ["--lanes", str(place.device.lanes), "--output", str(output)]
     options += [] if wanted.cudnn else ["--no-cudnn"]
-    verdict = compare_policies(bundle, place, search.timer, schedules, files, options, report)
+    verdict = compare_policies(bundle, place, timer, schedules, files, options, report)
     made = _results(bundle, place, found, verdict)
-    made["search"]["stages_measured"] = search.timer.stages_measured
+    made["search"]["stages_measured"] = timer.stages_measured
     made["skipped"] = {**skipped, **verdict.skipped}
-    made["unfused"] = search.timer.unfused
-    made["unsupported"] = search.timer.forms.unsupported
+    made["unfused"] = timer.unfused
+    made["unsupported"] = timer.forms.unsupported
     made["seconds"] = time.perf_counter() - begin
     write_atomically(output / "results.json", json.dumps(made, indent=1).encode())
-    search.end_run()
+    measured.end_run()
     return made
 
 
@@ -114,7 +116,7 @@ def _results(
     found: Mapping[str, Found],
     verdict: Verdict,
 ) -> dict[str, Any]:
-    took = [made.took for made in found.values() if made.took is not None]
+    counted = [made.statistics for made in found.values() if made.statistics is not None]
     about = bundle.about
     return {
         "model": about["model"],
@@ -132,10 +134,10 @@ def _results(
         "confirmed": {name: asdict(ratio) for name, ratio in verdict.confirmed.items()},
         "search": {
             "units": len(bundle.graph),
-            "states": sum(s.states for s in took),
-            "transitions": sum(s.transitions for s in took),
-            "candidates": max((s.candidates for s in took), default=0),
-            "complete": all(s.complete for s in took),
+            "states": sum(s.states or 0 for s in counted),
+            "transitions": sum(s.transitions or 0 for s in counted),
+            "candidates": max((s.candidates or 0 for s in counted), default=0),
+            "complete": all(s.complete for s in counted),
         },
     }
 

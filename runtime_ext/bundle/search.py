@@ -12,29 +12,33 @@ from runtime_ext.bundle.place import Place
 from tvm_ios.costs.log import LogHeader, MeasurementLog
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.ios.endings import Pruning
-from tvm_ios.ios.lazy import Budget, LazyStatistics
+from tvm_ios.ios.lazy import Budget
 from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.measured_costs import measured_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
-from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
 from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.policies.policy import Found, Limits, Problem
 from tvm_ios.progress import Progress
-from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.search import Search
 
 
 @dataclass(frozen=True)
-class Found:
-    """A schedule, and what the search for it took (None for those that need none)."""
+class BundleSearch:
+    """Searches of a bundle's model, and what measures for them."""
 
-    schedule: Schedule
-    took: LazyStatistics | None
+    search: Search
+    timer: StageTimer
+
+    def end_run(self) -> None:
+        """Let the next run measure again, unless one of the searches ran out of time."""
+        if not self.search.out_of_time:
+            self.timer.end_run()
 
 
-def limits_of(
-    bundle: Bundle, max_measurements: int | None, time_limit: float | None
-) -> SearchLimits:
+def limits_of(bundle: Bundle, max_measurements: int | None, time_limit: float | None) -> Limits:
     """The limits that the bundle was made with, and a budget."""
     about = bundle.about["limits"]
-    return SearchLimits(
+    return Limits(
         pruning=Pruning(about["r"], about["s"]),
         max_block=about["max_block"],
         budget=Budget(max_measurements, time_limit),
@@ -45,12 +49,12 @@ def bundle_search(
     bundle: Bundle,
     place: Place,
     folder: Path,
-    limits: SearchLimits,
+    limits: Limits,
     progress: Progress,
     *,
     again: bool = True,
-) -> StageSearch:
-    """A search whose measurements go into ``log.jsonl`` of a folder, or are found there.
+) -> BundleSearch:
+    """Searches whose measurements go into ``log.jsonl`` of a folder, or are found there.
 
     Without ``again`` nothing is measured that it has, which is for runs of saved schedules.
     """
@@ -59,32 +63,27 @@ def bundle_search(
     if not again:
         log.reuse()
     kernels = BundledKernels(bundle, place.function, place.fuser, place.without_cudnn)
-    measured = MeasuredUnits(
-        bundle.graph, lambda members: members, kernels, place.device, log, bundle.parts
-    )
+    graph, parts = bundle.graph, bundle.parts
+    timer = StageTimer(MeasuredUnits(graph, lambda u: u, kernels, place.device, log, parts))
     several = any(len(kernels.forms(units)) > 1 for units in bundle.forms.forms)
-    return StageSearch(
-        StageTimer(measured),
-        cut_blocks(bundle.graph, limits.max_block),
-        limits,
-        progress,
-        choose_forms=several,
-        mergeable=kernels.mergeable,
-    )
+    costs = measured_costs(timer, progress, choose_forms=several)
+    blocks = cut_blocks(graph, limits.max_block)
+    problem = Problem(graph, blocks, mergeable=kernels.mergeable)
+    return BundleSearch(Search(problem, costs, limits, progress), timer)
 
 
 def search_policies(
-    search: StageSearch, policies: tuple[str, ...], folder: Path
+    search: Search, policies: tuple[str, ...], folder: Path
 ) -> tuple[Mapping[str, Found], Mapping[str, str]]:
     """The schedule of each policy, saved as ``schedule-POLICY.json``; why others have none."""
     found: dict[str, Found] = {}
     skipped: dict[str, str] = {}
     for policy in dict.fromkeys(("sequential", *policies)):
-        made = search.measured_baseline(policy)
         try:
-            found[policy] = Found(*search.schedule(policy)) if made is None else Found(made, None)
+            found[policy] = search.find(policy, priced=True)
         except UnfusedError as error:
             skipped[policy] = str(error)
         else:
-            found[policy].schedule.save(folder / f"schedule-{policy}.json", search.graph)
+            path = folder / f"schedule-{policy}.json"
+            found[policy].schedule.save(path, search.problem.units)
     return found, skipped

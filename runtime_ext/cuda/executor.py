@@ -4,6 +4,13 @@ The same calls issue a run eagerly and into a capture: fork and join are events,
 which only takes a stream, such as that of a library, can be captured too. The first run is
 eager and waits after every launch: CUDA loads code lazily, which a capture forbids, and if a
 kernel fails its unit is known.
+
+The C++ library has another one (``runtime_ext/native/cuda.cc``), for executables that run without
+Python. Python has its own because bundles measure and run on machines with NVIDIA's driver and
+neither TVM nor tvm-ffi, which the library is linked with; and because it does more: it calls cuDNN,
+captures several runs into one graph to time them, issues launches without a graph, and takes any
+device. What runs for a user of Python is then also what was measured. Both follow the same rule for
+events (:mod:`runtime_ext.cuda.event_graph`) and are tested on a stand-in for the driver.
 """
 
 from __future__ import annotations

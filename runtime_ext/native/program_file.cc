@@ -18,12 +18,6 @@ void RequireFormat(const JsonObject& file, const std::string& format, std::int64
   }
 }
 
-std::vector<std::string> Texts(const ffi::Any& value) {
-  std::vector<std::string> texts;
-  for (const ffi::Any& item : List(value)) texts.push_back(Text(item));
-  return texts;
-}
-
 JsonArray ListOf(const ffi::Any& value, std::size_t least) {
   JsonArray list = List(value);
   if (list.size() < least) throw Misfit("a list of " + std::to_string(list.size()) + " values");

@@ -18,6 +18,7 @@ from runtime_ext.relay.autotvm_task import (
     keep_layout,
 )
 from runtime_ext.relay.tuning_file import OpenAutotvmLog, Record
+from runtime_ext.tuning.interface import TunedKernel, TuningLimits
 
 #: Trials a round. Each begins with a server for the runs and a fit of the cost model.
 _ROUND = 16
@@ -33,41 +34,15 @@ Measure = Callable[[Any, Sequence[Any]], list[Record]]
 Progress = Callable[[int, int, float], None]
 
 
-@dataclass(frozen=True, slots=True)
-class TunedOperator:
-    """What is known of a task.
-
-    Attributes
-    ----------
-    task
-        The operator.
-    default
-        Seconds of TVM's default; None where it was never timed.
-    best
-        Seconds of the fastest.
-    trials
-        Configurations that were tried, now and before.
-    new_trials
-        Those of them that were tried now.
-    """
-
-    task: AutotvmTask
-    default: float | None
-    best: float
-    trials: int
-    new_trials: int
-
-
 def tune(
     tasks: Sequence[AutotvmTask],
     log: OpenAutotvmLog,
     measure: Measure,
-    trials: int,
-    seconds: float | None,
+    limits: TuningLimits,
     progress: Progress,
     *,
     all_blocks: bool = False,
-) -> tuple[TunedOperator, ...]:
+) -> tuple[TunedKernel, ...]:
     """Tune tasks into a log; what it already holds is not tried again.
 
     Operators of the model that the log does not know have a round first, those of the most
@@ -84,10 +59,8 @@ def tune(
         Gets every trial at once.
     measure
         Times configurations; see :class:`runtime_ext.relay.trial_timer.TrialTimer`.
-    trials
-        Of each task, at most, those in the log included.
-    seconds
-        After which no further round begins; None for no limit.
+    limits
+        When to end.
     progress
         Told how it goes.
     all_blocks
@@ -96,22 +69,22 @@ def tune(
 
     Returns
     -------
-    tuple of TunedOperator
+    tuple of TunedKernel
         Of tasks that some trial of succeeded.
     """
     begin = time.perf_counter()
     states = [_State.of(task, log.records, all_blocks) for task in tasks]
 
     def report() -> None:
-        total = sum(len(state.tried) + state.room(trials) for state in states)
+        total = sum(len(state.tried) + state.room(limits.trials) for state in states)
         progress(sum(len(state.tried) for state in states), total, sum(s.saved for s in states))
 
     report()
-    while open_states := [state for state in states if state.room(trials)]:
-        if seconds is not None and time.perf_counter() - begin >= seconds:
+    while open_states := [state for state in states if state.room(limits.trials)]:
+        if limits.seconds is not None and time.perf_counter() - begin >= limits.seconds:
             break
         state = max(open_states, key=lambda s: (bool(s.task.weight and not s.tried), s.promise))
-        records = state.run_round(min(_ROUND, state.room(trials)), measure)
+        records = state.run_round(min(_ROUND, state.room(limits.trials)), measure)
         log.append(records)
         report()
     return tuple(state.result() for state in states if state.times)
@@ -208,9 +181,7 @@ class _State:
         tuner.visited |= chosen
         return configs + tuner.next_batch(count - len(configs))
 
-    def result(self) -> TunedOperator:
+    def result(self) -> TunedKernel:
         """What is known now."""
         default = None if self.default is None else self.times.get(self.default)
-        return TunedOperator(
-            self.task, default, min(self.times.values()), len(self.tried), self.new
-        )
+        return TunedKernel(self.task, default, min(self.times.values()), len(self.tried), self.new)

@@ -15,7 +15,7 @@ from runtime_ext.execution.buffers import content_key
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import PACKAGES
 from runtime_ext.execution.ports import ports
-from runtime_ext.ir_form import CALLS, OUTPUT_NAMES, SCHEDULE, ModuleError
+from runtime_ext.ir_form import CALLS, SCHEDULE, ModuleError, output_names
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
 from runtime_ext.relay.in_place import concatenations, lay_in_place
@@ -93,8 +93,7 @@ def build(
         parts=memory.parts,
     )
     graph = read.graph
-    names = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
-    names = names or [f"output{place}" for place in range(len(graph.outputs))]
+    names = output_names(module, len(graph.outputs))
     return BuiltModel(
         program=program,
         # As in the build of Relax modules.

@@ -13,6 +13,7 @@ from tvm.s_tir import meta_schedule
 from runtime_ext.kernels.spec import Blocking, Contraction
 from runtime_ext.tuning.contraction_space import Space, blocked, blocking_of
 from runtime_ext.tuning.cost_model import CostModel
+from runtime_ext.tuning.interface import TunedKernel, TuningLimits
 from runtime_ext.tuning.task import Task
 from runtime_ext.tuning.tuning_folder import OpenLog, recorded, workload_name
 
@@ -36,40 +37,6 @@ class Timer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When tuning ends: trials of each contraction, and seconds in all or None."""
-
-    trials: int = 64
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """What is known of a contraction.
-
-    Attributes
-    ----------
-    task
-        The contraction.
-    default, best
-        Seconds of the blocking by rules of thumb and of the fastest one.
-    blocking
-        The fastest.
-    trials
-        Blockings that were timed, now and before.
-    new_trials
-        Those of them that were timed now.
-    """
-
-    task: Task
-    default: float
-    best: float
-    blocking: Blocking
-    trials: int
-    new_trials: int
-
-
 #: Called after every round with trials done, all that there will be at most, and the seconds of
 #: a run of the model that they saved.
 Progress = Callable[[int, int, float], None]
@@ -82,9 +49,9 @@ def tune(
     space: Space,
     timer: Timer,
     model: CostModel,
-    limits: Limits,
+    limits: TuningLimits,
     progress: Progress,
-) -> tuple[Tuned, ...]:
+) -> tuple[TunedKernel, ...]:
     """Tune contractions into a log; what it already holds is not timed again.
 
     Parameters
@@ -259,17 +226,9 @@ class _State:
             self.seconds[number] = min(measured, self.seconds.get(number, measured))
         self.gain = before - self.best if before is not None else 0.0
 
-    def result(self) -> Tuned:
+    def result(self) -> TunedKernel:
         """What is known now."""
-        fastest = min(self.seconds, key=lambda i: self.seconds[i])
-        return Tuned(
-            task=self.task,
-            default=self.default,
-            best=self.best,
-            blocking=self.points[fastest],
-            trials=self.trials,
-            new_trials=self.new,
-        )
+        return TunedKernel(self.task, self.default, self.best, self.trials, self.new)
 
 
 def _recorded(log: OpenLog) -> dict[str, list[tuple[Blocking, float]]]:

@@ -17,7 +17,8 @@ from runtime_ext.peers.registry import peer_named
 from tvm_ios.contest.outputs import output_errors
 from tvm_ios.errors import UserError
 from tvm_ios.graph.op_graph import Tensor
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import ScheduleError
 
 

@@ -10,9 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx_sketch import Sketch
-
 from runtime_ext.execution.executable import load
+from tests.onnx_sketch import Sketch
 from tvm_ios.schedule.schedule import Schedule
 
 LIMITS = ["--lanes", "2", "--max-measurements", "12", "-r", "2", "-s", "3"]

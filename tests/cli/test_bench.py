@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Outcome, tvm_ios, tvm_ios_process
+
+from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_process
 
 pytest.importorskip("onnxruntime")
 

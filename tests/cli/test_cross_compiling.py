@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios
 
 from runtime_ext.execution.executable import load
+from tests.cli.command_line import tvm_ios
 
 pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[cuda]")
 

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios, tvm_ios_process
+
+from tests.cli.command_line import tvm_ios, tvm_ios_process
 
 
 def test_json() -> None:

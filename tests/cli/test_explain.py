@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios
-from onnx_sketch import Sketch
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.execution.executable import load
+from tests.cli.command_line import tvm_ios
+from tests.onnx_sketch import Sketch
 from tvm_ios.explain.bounds import Bound
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 

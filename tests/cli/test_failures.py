@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios, tvm_ios_process
-from onnx_sketch import Sketch
+
+from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.onnx_sketch import Sketch
 
 
 def fail_with(error: BaseException, patch: pytest.MonkeyPatch) -> None:

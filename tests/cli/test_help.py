@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from command_line import tvm_ios
 
 import tvm_ios as package
+from tests.cli.command_line import tvm_ios
 from tvm_ios import zoo
-from tvm_ios.cli import app
+from tvm_ios.cli.commands import SUMMARIES, load_command
 from tvm_ios.cli.completion import (
     complete_cost,
     complete_model,
@@ -23,7 +22,7 @@ from tvm_ios.cli.completion import (
 )
 from tvm_ios.cli.help_pages import PAGES, PANELS
 
-COMMANDS = typer.main.get_group(app).commands
+COMMANDS = {name: load_command(name) for name in SUMMARIES}
 
 
 def test_every_command_has_a_page() -> None:

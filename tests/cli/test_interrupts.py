@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from place import Place, make_place
 
 from runtime_ext.execution.executable import load
+from tests.cli.place import Place, make_place
 
 INTERRUPTED = "tvm-ios: interrupted; what was measured so far is kept"
 TERMINATED = "tvm-ios: terminated; what was measured so far is kept"

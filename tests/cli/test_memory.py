@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from brief import shorten
-from command_line import tvm_ios
 
+from tests.brief import shorten
+from tests.cli.command_line import tvm_ios
 from tvm_ios.api import load_operators, load_units, optimize
 from tvm_ios.memory.operators import with_biases
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS

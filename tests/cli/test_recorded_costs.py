@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios
 
+from tests.cli.command_line import tvm_ios
 from tvm_ios.costs.log import read_header
 
 MODEL = ("schedule", "two_inputs", "--json", "--lanes", 1, "-r", 2, "-s", 3)

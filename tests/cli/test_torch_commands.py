@@ -8,7 +8,8 @@ import warnings
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios, tvm_ios_process
+
+from tests.cli.command_line import tvm_ios, tvm_ios_process
 
 torch = pytest.importorskip("torch")
 

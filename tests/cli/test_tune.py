@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import tvm_ios, tvm_ios_process
-from onnx_sketch import Sketch
 
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.tuning.tuning_folder import RECORDS, WORKLOADS, open_log, recorded
+from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.onnx_sketch import Sketch
 
 pytest.importorskip("xgboost")
 SCRIPT = "from tvm_ios.__main__ import main; main()"

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import tvm_ios
-from onnx_sketch import Sketch
 
 from runtime_ext.cuda import measure
 from runtime_ext.cuda.nvidia import driver
+from tests.cli.command_line import tvm_ios
+from tests.onnx_sketch import Sketch
 from tvm_ios.program.program import Program
 
 pytest.importorskip("xgboost")

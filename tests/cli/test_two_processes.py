@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from place import make_place
 
+from tests.cli.place import make_place
 from tvm_ios.schedule.schedule import Schedule
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import pytest
 import tvm
-from command_line import tvm_ios, tvm_ios_process
-from onnx_sketch import Sketch, relative_error, run_on
 
 from relay_passes.relax.importer import import_onnx
+from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.onnx_sketch import Sketch, relative_error, run_on
 from tvm_ios.models.load import load_onnx
 
 

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from convolutions import compute
-from emulator import Emulator
-from kernel_harness import (
+
+from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
+from runtime_ext.kernels.library_convolution import LibraryConvolution
+from runtime_ext.units.unit import UnitSource
+from runtime_ext.units.values import Layout
+from tests.cuda.convolutions import compute
+from tests.cuda.emulator import Emulator
+from tests.kernels.kernel_harness import (
     Array,
     random_tensors,
     reference,
@@ -19,11 +24,6 @@ from kernel_harness import (
     to_logical,
     to_physical,
 )
-
-from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
-from runtime_ext.kernels.library_convolution import LibraryConvolution
-from runtime_ext.units.unit import UnitSource
-from runtime_ext.units.values import Layout
 from tvm_ios.program.compiled_unit import CompiledUnit
 
 #: Of the largest result; float16 rounds what is stored, tf32 what is multiplied.

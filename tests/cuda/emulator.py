@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cpp_compiler import compiler
 
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.kernels.prelude import PRELUDE
 from runtime_ext.cuda.launchable import Launchable
+from tests.cpp_compiler import compiler
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import tvm
-from cpp_compiler import compile_cpp
 from tvm.s_tir import dlight
 
 from runtime_ext.cuda.kernel import CudaKernel
@@ -20,6 +19,7 @@ from runtime_ext.cuda.kernels.source import cuda_target, launch_extents, written
 from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask import rtask_function
+from tests.cpp_compiler import compile_cpp
 from tvm_ios.devices.device import Device
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.program.persistent import PersistentProgram

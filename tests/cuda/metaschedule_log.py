@@ -1,13 +1,12 @@
 """Writes ``metaschedule_log/``: records of MetaSchedule's own search for sm_90, of a convolution.
 
-Nothing ran: the times are drawn. ``python tests/cuda/metaschedule_log.py`` takes minutes.
+Nothing ran: the times are drawn. ``python -m tests.cuda.metaschedule_log`` takes minutes.
 """
 
 from __future__ import annotations
 
 import random
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,11 @@ _TRIALS = 4
 
 def main() -> None:
     """Search, and write a database anew."""
-    sys.path[:0] = [str(FOLDER.parents[2]), str(FOLDER.parents[1] / "kernels")]
     import tvm
-    from test_tuning_log import convolution, fused
     from tvm.s_tir import meta_schedule
 
     from runtime_ext.cuda.kernels.source import cuda_target
+    from tests.tuning.tuned_database import convolution, fused
 
     target = cuda_target("sm_90")
     normalise = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from convolutions import packed
 from hypothesis import strategies as st
 
 from runtime_ext.kernels.library_convolution import PRECISIONS, Image, LibraryConvolution
+from tests.cuda.convolutions import packed
 
 
 @st.composite

@@ -30,6 +30,7 @@ from runtime_ext.cuda.nvidia.nvrtc import Cubin  # noqa: E402
 from runtime_ext.cuda.persistent.stage_fuser import StageFuser  # noqa: E402
 from tvm_ios.contest.contest import verified  # noqa: E402
 from tvm_ios.errors import UserError  # noqa: E402
+from tvm_ios.search import Search  # noqa: E402
 
 SHIM = Path(__file__).with_name("veu_shim.h")
 POLICIES = ("greedy", "ios-merge", "ios-both")
@@ -95,11 +96,11 @@ def main() -> None:
     place = replace(place, fuser=small)
     limits = limits_of(bundle, 26, None)
     search = bundle_search(bundle, place, FOLDER, limits, lambda *_: None)
-    found, skipped = search_policies(search, (*POLICIES, *MORE[MODE]), FOLDER)
+    found, skipped = search_policies(search.search, (*POLICIES, *MORE[MODE]), FOLDER)
     if MODE == "float32":
         # Nothing is measured: by the simulation all is one rProgram.
-        search.limits = limits_of(bundle, 0, None)
-        found = {**found, **search_policies(search, ("rammer",), FOLDER)[0]}
+        simulated = Search(search.search.problem, search.search.costs, limits_of(bundle, 0, None))
+        found = {**found, **search_policies(simulated, ("rammer",), FOLDER)[0]}
     errors: dict[str, float] = {}
     counts: dict[str, int] = {}
     reference = reference_of(bundle)

@@ -15,21 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator import for_stand_in
-from test_on_stand_in import build_stand_in
 
 from relay_passes.load import load_model
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.bundle.contents import KERNELS, digest, read_bundle
+from runtime_ext.bundle.writing.write import write_bundle
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
 from runtime_ext.execution.executable import load
 from runtime_ext.kernels.library_convolution import LibraryConvolution
-from tvm_ios.api.bundle.write import redrawn, write_bundle
+from tests.cuda.emulator import for_stand_in
+from tests.cuda.stand_in.build import build_stand_in
+from tvm_ios.api.bundle import model_to_bundle
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.policies.policy import Limits
 from tvm_ios.schedule.schedule import Schedule
 
 SCRIPT = Path(__file__).with_name("search_on_stand_in.py")
@@ -37,9 +38,8 @@ SCRIPT = Path(__file__).with_name("search_on_stand_in.py")
 pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[cuda]")
 
 
-def emulate(search: MeasuredSearch, path: Path, room: Path) -> None:
+def emulate(compiled: Any, path: Path, room: Path) -> None:
     """Put kernels that the stand-in can run in the place of a bundle's cubins."""
-    compiled = search.compiler
     assert isinstance(compiled, CudaKernelCompiler)
     symbols = read_bundle(path).forms.symbols
     own = [s for s in symbols if isinstance(compiled.function(s), Launchable)]
@@ -56,29 +56,25 @@ def emulate(search: MeasuredSearch, path: Path, room: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) -> None:
-    loaded, drawn = redrawn(load_model("inception_block"), 0)
-    prepared = prepare(loaded.module, loaded.name)
-    options = MeasuringOptions(
+    options = SearchOptions(
         lanes=3,
         cache=cache,
         target={"kind": "cuda", "arch": "sm_90"},
-        pruning=Pruning(2, 3),
         precision=precision,
         cudnn=precision == "float16",
+        limits=Limits(pruning=Pruning(2, 3)),
     )
-    search = MeasuredSearch(prepared, options)
+    bundled = model_to_bundle(load_model("inception_block"), options, seed=0)
+    prepared, compiler = prepare(bundled.module, bundled.name), bundled.backend.compiler
     path = tmp_path / "block"
     made = write_bundle(
-        loaded,
-        search,
+        bundled,
         path,
         policies=("greedy", "ios-both"),
-        drawn=drawn,
         max_merges=3,
         max_fused=2 if precision == "float32" else 0,
-        progress=lambda *_: None,
     )
-    emulate(search, path, tmp_path)
+    emulate(compiler, path, tmp_path)
     (tmp_path / "driver").mkdir()
     build_stand_in(tmp_path / "driver")
     found = _run(tmp_path, precision, str(path))
@@ -91,8 +87,8 @@ def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) 
         assert found["without"] == 0
         schedule = Schedule.load(path / "schedule-ios-both.json")
         assert set(schedule.kernels.values()) == {"cudnn"}
-        model = build(apply_schedule(prepared, schedule), lanes=3, compiler=search.compiler)
-        calls = [search.compiler.function(symbol) for symbol in model.program.kernels]
+        model = build(apply_schedule(prepared, schedule), lanes=3, compiler=compiler)
+        calls = [compiler.function(symbol) for symbol in model.program.kernels]
         assert any(isinstance(call, LibraryConvolution) for call in calls)
         model.save(tmp_path / "model")
         functions = load(tmp_path / "model").functions()
@@ -108,7 +104,7 @@ def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) 
     for policy in ("ios-holistic", "rammer"):
         schedule = Schedule.load(path / f"schedule-{policy}.json")
         assert schedule.placements
-        model = build(apply_schedule(prepared, schedule), lanes=3, compiler=search.compiler)
+        model = build(apply_schedule(prepared, schedule), lanes=3, compiler=compiler)
         assert sum(len(lane) for lane in model.program.lanes) >= found["launches"][policy]
     assert made.fused == 2
     alone = _run(tmp_path, "no compiler", str(path))

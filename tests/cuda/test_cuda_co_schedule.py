@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fused_harness import OnCpu
-from passes.relax_sketch import RelaxSketch, inputs_of, module_of, run
-from persistent_lanes import program_of
 from tvm import relax
 
 from relay_passes.prepare import Prepared, apply_schedule, prepare
@@ -24,6 +21,9 @@ from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel, profiled_
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.execution.session import Session
 from runtime_ext.units.in_place import arrange
+from tests.cuda.fused_harness import OnCpu
+from tests.persistent_lanes import program_of
+from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, run
 from tvm_ios.devices.device import load_device
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.graph.op_graph import OpGraph

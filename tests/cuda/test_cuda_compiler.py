@@ -7,10 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_harness import Bench, Unit
-from emulator import Emulator
-from kernel_harness import make_unit
-from test_convolution import convolution
 from tvm import relax
 
 from relay_passes.load import load_model
@@ -24,6 +20,10 @@ from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import Blocking, Contraction, Window
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.unit import UnitSource
+from tests.cuda.cuda_harness import Bench, Unit
+from tests.cuda.emulator import Emulator
+from tests.kernels.kernel_harness import make_unit
+from tests.units.unit_convolutions import convolution
 from tvm_ios import zoo
 from tvm_ios.errors import UserError
 

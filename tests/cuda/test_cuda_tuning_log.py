@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 import tvm
-from cuda_harness import Bench, Unit
-from kernel_harness import host_target
-from metaschedule_log import FOLDER
-from test_tuning_log import convolution, tuned_database
 from tvm import s_tir
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
@@ -21,6 +17,10 @@ from runtime_ext.tuning.tuning_folder import RECORDS, WORKLOADS, recorded
 from runtime_ext.tuning.tuning_log import TuningLog
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.unit_compiler import LogUse
+from tests.cuda.cuda_harness import Bench, Unit
+from tests.cuda.metaschedule_log import FOLDER
+from tests.kernels.kernel_harness import host_target
+from tests.tuning.tuned_database import convolution, tuned_database
 from tvm_ios.errors import UserError
 
 TARGET = cuda_target("sm_90")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cuda_harness import Bench
-from test_cuda_kernels import ARRANGED, UNITS
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
 from runtime_ext.kernels.library_convolution import CUDNN
 from runtime_ext.units.unit import UnitSource
+from tests.cuda.cuda_harness import Bench
+from tests.cuda.cuda_units import ARRANGED, UNITS
 
 #: What is left to a kernel: an activation that is not fused, phases, several outputs.
 FUSED = (

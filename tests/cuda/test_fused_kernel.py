@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fused_harness import Network, OnCpu, fused, kernel_of, network, relax
-from graph_sketch import GraphSketch
-from nvrtc_kernels import RING, ring_functions, ring_program, run_ring
 from tvm import tirx
 
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask import rtask_function
+from tests.cuda.fused_harness import Network, OnCpu, fused, kernel_of, network, relax
+from tests.cuda.nvrtc_kernels import RING, ring_functions, ring_program, run_ring
+from tests.graph_sketch import GraphSketch
 from tvm_ios.devices.device import load_device
 from tvm_ios.devices.occupancy import OccupancyError, multiprocessor_of, resident_blocks
 from tvm_ios.program.persistent import PersistentProgram

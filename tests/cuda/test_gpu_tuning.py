@@ -10,10 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_harness import Bench, Unit
-from emulator import Emulator
-from kernel_harness import random_tensors
-from test_convolution import convolution
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.gemm_space import GemmSpace
@@ -24,11 +20,16 @@ from runtime_ext.cuda.kernels.source import generate
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.contraction_space import blocked, blocking_of
 from runtime_ext.tuning.cost_model import CostModel
+from runtime_ext.tuning.interface import TuningLimits
 from runtime_ext.tuning.task import Task
-from runtime_ext.tuning.tuner import Limits, tune
+from runtime_ext.tuning.tuner import tune
 from runtime_ext.tuning.tuning_folder import open_log, workload_name
 from runtime_ext.units.unit import UnitSource, plan_unit
 from runtime_ext.units.unit_compiler import LogUse
+from tests.cuda.cuda_harness import Bench, Unit
+from tests.cuda.emulator import Emulator
+from tests.kernels.kernel_harness import random_tensors
+from tests.units.unit_convolutions import convolution
 from tvm_ios.program.program import Program
 
 SPACE = GemmSpace(132, "float32")
@@ -147,11 +148,11 @@ def test_what_was_tuned_runs(tmp_path: Path) -> None:
             SPACE,
             GpuKernelTimer(compiler, device),
             CostModel(1, SPACE.features),
-            Limits(trials=7),
+            TuningLimits(trials=7),
             lambda *_: None,
         )
     assert [row.trials for row in done] == [7, 7]
-    better = {row.task.name: row.blocking for row in done if row.best < row.default}
+    better = {row.task.name for row in done if row.best < row.default}
     assert better, "some tile is faster than the estimates' choice by the drawn times"
     units = {name: Unit(SHAPES[name], ("NHWC", "NHWC")) for name in ("padded", "row", "vector")}
     bench = Bench(units, tmp_path, database=tmp_path / "log")

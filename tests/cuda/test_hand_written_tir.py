@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_harness import TOLERANCE, Bench, Unit
-from kernel_harness import make_unit
-from onnx_sketch import Sketch, relative_error, run_on
 from tvm import relax
 
 from relay_passes.prepare import prepare
@@ -21,6 +18,9 @@ from relay_passes.relax.importer import import_onnx
 from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
 from runtime_ext.units.tir_calls import with_tir
 from runtime_ext.units.unit import UnitSource
+from tests.cuda.cuda_harness import TOLERANCE, Bench, Unit
+from tests.kernels.kernel_harness import make_unit
+from tests.onnx_sketch import Sketch, relative_error, run_on
 from tvm_ios.errors import UserError
 from tvm_ios.onnx.simplify import simplify
 

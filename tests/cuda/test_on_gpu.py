@@ -12,15 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convolutions import buffers_of, convolution, drawn, reference, view
-from nvrtc_kernels import (
-    LENGTH,
-    RING,
-    compile_kernels,
-    ring_functions,
-    ring_program,
-    run_ring,
-)
 
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
@@ -31,6 +22,15 @@ from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
 from runtime_ext.cuda.persistent.fused_kernel import fuse, vdevice
 from runtime_ext.kernels.library_convolution import LibraryConvolution
+from tests.cuda.convolutions import buffers_of, convolution, drawn, reference, view
+from tests.cuda.nvrtc_kernels import (
+    LENGTH,
+    RING,
+    compile_kernels,
+    ring_functions,
+    ring_program,
+    run_ring,
+)
 from tvm_ios.devices.device import Device, Multiprocessor, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.happens_before import ordered_launches
@@ -146,7 +146,7 @@ def test_large_shared_memory_and_cleared_arguments() -> None:
 
 def in_another_process(code: str) -> subprocess.CompletedProcess[str]:
     """Run what may lose the context, with this module as ``t``."""
-    code = f"import sys; sys.path[:0] = {sys.path!r}\nimport test_on_gpu as t\n{code}"
+    code = f"import sys; sys.path[:0] = {sys.path!r}\nimport {__name__} as t\n{code}"
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
@@ -198,8 +198,7 @@ def test_persistent_kernels_beside_each_other_both_end() -> None:
 
 def test_a_persistent_kernel_computes_a_network() -> None:
     pytest.importorskip("tvm")
-    from fused_harness import ARCH, fused, network, relax
-
+    from tests.cuda.fused_harness import ARCH, fused, network, relax
     from tvm_ios.program.persistent_lowering import lower_persistent
 
     opened, op = open_device(), relax.op

@@ -13,24 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from cpp_compiler import compiler
+
+from tests.cuda.stand_in.build import build_stand_in
 
 HERE = Path(__file__).parent
-
-
-def build_stand_in(folder: Path) -> None:
-    """Compile the stand-in driver, kernels for it and the stand-in of cuDNN into a folder."""
-    source = HERE / "stand_in"
-    shared = [compiler(), "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    driver = ["-std=c++17", *map(str, sorted(source.glob("*.cc"))), "-Wl,-soname,libcuda.so.1"]
-    kernels = ["-x", "c", str(source / "kernels.c")]
-    cudnn = ["-std=c++17", str(source / "cudnn" / "cudnn.cc"), f"-L{folder}", "-l:libcuda.so.1"]
-    cudnn += ["-Wl,-soname,libcudnn.so.9"]
-    made = ((driver, "libcuda.so.1"), (kernels, "kernels.so"), (cudnn, "libcudnn.so.9"))
-    for what, name in made:
-        command = [*shared, *what, "-ldl", "-o", str(folder / name)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from graph_sketch import GraphSketch
 
 from runtime_ext.bundle.rtasks import BundledRTasks, read_rtasks
 from runtime_ext.cuda.launchable import Launchable
@@ -17,6 +16,7 @@ from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
 from runtime_ext.cuda.nvidia.nvrtc import Cubin
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from tests.graph_sketch import GraphSketch
 from tvm_ios.costs.composed import ComposedCost
 from tvm_ios.devices.device import described_archs, largest_gpu, load_device
 from tvm_ios.devices.occupancy import Footprint

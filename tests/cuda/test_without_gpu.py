@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from cuda_executables import add_two
-from nvrtc_kernels import compile_kernels
 
 from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
 from runtime_ext.cuda.nvidia.driver import CudaError, runs_on
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.package import ExecutableError
+from tests.cuda.cuda_executables import add_two
+from tests.cuda.nvrtc_kernels import compile_kernels
 from tvm_ios.errors import UserError
 
 

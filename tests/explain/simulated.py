@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
-from random_units import Case, cases
 
+from tests.random_units import Case, cases
 from tvm_ios.explain.timeline import Timeline, read_timeline
 from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.lower import lower

@@ -7,9 +7,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_units import Case, cases
-from simulated import simulate, simulations
 
+from tests.explain.simulated import simulate, simulations
+from tests.random_units import Case, cases
 from tvm_ios.explain.bounds import Bound, Peaks, critical_path, measure_region, split_blocks
 from tvm_ios.explain.hot_units import hot_units
 from tvm_ios.explain.intervals import length, union
@@ -181,8 +181,7 @@ def test_hot_units_share_the_kernel_time(simulation: Simulation) -> None:
 
 def test_equal_code_is_one_entry() -> None:
     """Two units of one kernel, one after another on both lanes."""
-    from random_units import VECTOR
-
+    from tests.random_units import VECTOR
     from tvm_ios.program.program import Buffer, Role
 
     buffers = tuple(

@@ -4,8 +4,8 @@ from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from random_units import Case, cases
 
+from tests.random_units import Case, cases
 from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work, find_work
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
@@ -129,8 +129,7 @@ def test_units_without_launches_join_what_others_wrote() -> None:
 
 
 def test_a_kernel_that_runs_twice_on_the_same_buffers_is_two_tasks() -> None:
-    from random_units import VECTOR
-
+    from tests.random_units import VECTOR
     from tvm_ios.program.program import Buffer
 
     launches = [Launch(0, (0, 1), begin, begin + 1, 0) for begin in (0, 1)]

@@ -1,15 +1,13 @@
-"""Lets these tests use the stand-in driver, and prepare without what takes minutes."""
+"""Preparing the suite without what takes minutes."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "cuda")]
 
 
 @pytest.fixture

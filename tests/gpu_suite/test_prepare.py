@@ -150,7 +150,8 @@ def test_the_checks_need_what_a_gpu_machine_has(module: Any, tmp_path: Path) -> 
         "for name in ('hypothesis', 'tvm', 'tvm_ffi', 'torch', 'typer', 'safetensors'):\n"
         "    sys.modules[name] = None\n"
         f"sys.path[:0] = [{str(tmp_path / 'packages')!r}, {str(tmp_path / 'checks')!r}]\n"
-        "import runtime_ext.bundle.runner, test_on_gpu\n"
+        "import runtime_ext.bundle.runner\n"
+        "from tests.cuda import test_on_gpu\n"
         f"assert test_on_gpu.__file__.startswith({str(tmp_path)!r})\n"
         f"assert runtime_ext.__file__.startswith({str(tmp_path)!r})\n"
     )

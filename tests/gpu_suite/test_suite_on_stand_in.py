@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_on_stand_in import build_stand_in
 
 from runtime_ext.bundle.contents import ABOUT, REFERENCE, digest
 from runtime_ext.cuda.nvidia.nvrtc import find_nvcc
+from tests.cuda.stand_in.build import build_stand_in
 from tvm_ios.files.array_files import read_arrays, write_arrays
 
 pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[cuda]")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx_networks import Runner, Sketch
 
+from tests.graphturbo.onnx_networks import Runner, Sketch
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.graph.operators import ELEMENT_WISE
 from tvm_ios.graphturbo.access import needed

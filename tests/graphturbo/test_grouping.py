@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx_networks import Runner, Sketch, networks
 
+from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios import zoo
 from tvm_ios.graph.op_graph import GraphError, OpGraph, bits
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch

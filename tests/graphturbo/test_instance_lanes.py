@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx_networks import Runner, networks
 
+from tests.graphturbo.onnx_networks import Runner, networks
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx_networks import Runner, networks, slices
 
+from tests.graphturbo.onnx_networks import Runner, networks, slices
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.footprint import part_of
 from tvm_ios.graphturbo.grouping import group

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from onnx_networks import Runner, Sketch, networks
 
+from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.grouping import SubGraph

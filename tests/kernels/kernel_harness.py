@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.units.relax_function import tensor_types
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import Layout, Slice
 from tvm_ios.program.compiled_unit import CompiledUnit
@@ -184,3 +185,18 @@ def check(
     for have, wish in zip(parts, got, strict=True):
         assert have.tobytes() == wish.tobytes()
     return unit
+
+
+def sliced(function: Any, orders: tuple[str, ...], of_images: int = 1) -> tuple[Layout, ...]:
+    """Each tensor of a unit as a range of channels, or of what else is contiguous in memory.
+
+    ``of_images`` is the axis of images: 1 for channels, or 2 for rows.
+    """
+    count = int(function.attrs["num_input"])
+    kinds = [p.ty for p in function.params[:count]] + tensor_types(function.ret_ty)
+    layouts: list[Layout] = []
+    for number, (kind, order) in enumerate(zip(kinds, orders, strict=True)):
+        shape = shape_of(kind)
+        axis = of_images if order == "NHWC" else int(shape[0] == 1)
+        layouts.append(Slice(order, axis, 3 + number, shape[axis] + 5 + 2 * number))
+    return tuple(layouts)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from kernel_harness import host_target, make_unit, random_tensors, shape_of
 from tvm import relax, s_tir
 
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.units.generic import default_schedule, prim_func
+from tests.kernels.kernel_harness import host_target, make_unit, random_tensors, shape_of
 
 op = relax.op
 TARGET = tvm.target.Target(host_target())

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_harness import compiler, make_unit, run_unit
 from tvm import relax
 
 from runtime_ext.units.unit import UnitSource
+from tests.kernels.kernel_harness import compiler, make_unit, run_unit
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[Any], Any]

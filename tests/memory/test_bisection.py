@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from all_orders import best_peak, orders
 from hypothesis import given, settings
-from random_graphs import problems
 
+from tests.memory.all_orders import best_peak, orders
+from tests.memory.random_graphs import problems
 from tvm_ios.memory.exact.bisection import close_gap
 from tvm_ios.memory.exact.forced_order import ForcedOrder
 from tvm_ios.memory.exact.fusion import fuse, fuse_further

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from golden import GOLDEN, facts
 
+from tests.memory.golden import GOLDEN, facts
 from tvm_ios.zoo import MEMORY_NETWORKS
 
 KNOWN = json.loads(GOLDEN.read_text())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from all_orders import best_peak
 from hypothesis import given, settings
-from random_graphs import problems
 
+from tests.memory.all_orders import best_peak
+from tests.memory.random_graphs import problems
 from tvm_ios.memory.buffers import Buffers
 from tvm_ios.memory.exact.fusion import fuse
 from tvm_ios.memory.footprint import check_order

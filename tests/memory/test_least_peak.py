@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from all_orders import best_peak, orders, stable, states
 from hypothesis import given, settings
-from random_graphs import problems
 
+from tests.memory.all_orders import best_peak, orders, stable, states
+from tests.memory.random_graphs import problems
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.exact.least_peak import least_peak
 from tvm_ios.memory.exact.minimum_cut import fewest_live

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hypothesis import given, settings
-from random_graphs import problems
 
+from tests.memory.random_graphs import problems
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.arena import plan_order
 from tvm_ios.memory.operators import with_biases

@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 import pytest
-from all_orders import best_peak
 
+from tests.memory.all_orders import best_peak
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.memory.exact.fusion import fuse
 from tvm_ios.memory.exact.least_peak import least_peak

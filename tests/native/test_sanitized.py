@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cpp_compiler import EXECUTOR, cannot_link, compile_cpp
+
+from tests.cpp_compiler import EXECUTOR, cannot_link, compile_cpp
 
 HERE = Path(__file__).parent
 SANITIZED = ("-fsanitize=thread", "-O1", "-g")

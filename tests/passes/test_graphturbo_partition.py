@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from relax_sketch import RelaxSketch, module_of, pyramid, run
 from tvm import relax
 
 from relay_passes.graphturbo_partition import GraphTurboPartition
 from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
+from tests.relax.relax_sketch import RelaxSketch, module_of, pyramid, run
 from tvm_ios.devices.memory_hierarchy import load_hierarchy
 from tvm_ios.errors import UserError
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphturbo_policy import Unrolled, graphturbo_policy
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm import relax
 
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.units.in_place import arrange
+from tests.graphturbo_policy import Unrolled, graphturbo_policy
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm_ios.schedule.schedule import Strategy
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm import relax
 
 from relay_passes import IOSSchedule
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from runtime_ext.build import build
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
 from tvm_ios.schedule.instance_plan import (
     InstancePlan,

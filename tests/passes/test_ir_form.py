@@ -7,29 +7,19 @@ from typing import Any
 
 import pytest
 import tvm
-from forced_schedules import merge_first
-from ir_text import filecheck
-from onnx_sketch import relative_error
-from relax_sketch import RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relax.ir_text import filecheck
+from tests.relax.relax_sketch import RelaxSketch, branches, inputs_of, module_of, run, wide
 from tvm_ios.models.load import load_onnx
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
 
 op = relax.op
 MERGE, CONCURRENT = Strategy.MERGE, Strategy.CONCURRENT
-
-
-def branches(s: RelaxSketch, x: Any) -> Any:
-    """Convolutions of one tensor: 3x3, 1x3, 3x1 and an even kernel with skewed pads, and a pool."""
-    relu = s.emit(op.nn.relu(s.bias(s.conv(x, 4))))
-    row = s.bias(s.conv(x, 5, (1, 3)))
-    column = s.emit(op.nn.relu(s.conv(x, 6, (3, 1))))
-    even = s.emit(op.sigmoid(s.bias(s.conv(x, 3, (2, 2), (1, 0, 0, 1)))))
-    pool = s.emit(op.nn.max_pool2d(x, (3, 3), padding=(1, 1)))
-    return s.emit(op.concat([relu, row, column, even, pool], axis=1))
 
 
 def scheduled(module: tvm.IRModule, *stages: Stage) -> tvm.IRModule:
@@ -154,11 +144,6 @@ def test_tvm_alone_compiles_it_and_computes_the_same(case: str) -> None:
     made = apply_schedule(prepared, merge_first(prepared))
     inputs = inputs_of(module)
     assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-4
-
-
-def wide(s: RelaxSketch, x: Any) -> Any:
-    """Twice the branches, side by side, so that something is left to run beside something."""
-    return s.emit(op.concat([branches(s, branches(s, x)), branches(s, s.conv(x, 4))], axis=1))
 
 
 def test_each_equal_unit_has_a_function_of_its_own() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import tvm
-from ir_text import filecheck
-from shared_graphs import PARTITION_CAPACITY, PARTITIONED_MODEL, SHARED_GRAPHS, SPLIT_GRAPH
 
 from relay_passes import GraphTurboPartition
 from relay_passes.relax.bindings import bindings_of
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.ir_form import GROUP, SCHEDULE, STAGE, UNIT
+from tests.relax.ir_text import filecheck
+from tests.shared_graphs import PARTITION_CAPACITY, PARTITIONED_MODEL, SHARED_GRAPHS, SPLIT_GRAPH
 
 
 def scheduled(name: str) -> tvm.IRModule:

@@ -8,10 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from ir_text import filecheck
-from onnx_sketch import relative_error
-from relax_sketch import RelaxSketch, inputs_of, module_of, run
-from test_build import outputs_of
 from tvm import relax
 
 import runtime_ext.execution.host_memory
@@ -19,11 +15,13 @@ from relay_passes import IOSSchedule, MemorySchedule, apply_schedule, prepare, s
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
-from tvm_ios.errors import UserError
-from tvm_ios.ios.stage_memory import MemoryBudgetError
+from tests.onnx_sketch import relative_error
+from tests.relax.ir_text import filecheck
+from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, outputs_of, run
+from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.models.load import load_onnx
-from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 op = relax.op

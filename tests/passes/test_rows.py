@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
-from graphturbo_policy import graphturbo_policy, unroll_subgraphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm import relax
 
 from relay_passes.instances.unroll import unroll_instances
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
+from tests.graphturbo_policy import graphturbo_policy, unroll_subgraphs
+from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.layers import unit_layers
 from tvm_ios.graphturbo.split_info import Split, Splitter
-from tvm_ios.policies.baselines import sequential_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.arena.check import check_regions
 
 

@@ -92,3 +92,22 @@ def kernels(library: Any) -> list[str]:
     """The function that each node of the executor's graph calls, in order."""
     nodes = json.loads(library.get_graph_json())["nodes"]
     return [node["attrs"]["func_name"] for node in nodes if node["op"] == "tvm_op"]
+
+
+def branches(s: RelaySketch, x: Any, channels: int = 3) -> Any:
+    """Convolutions of one tensor: 3x3, 1x3, 3x1 and an even kernel with skewed pads, and a pool."""
+    relu = relay.nn.relu(s.bias(s.conv(x, channels, 4), 4))
+    row = s.bias(s.conv(x, channels, 5, (1, 3)), 5)
+    column = relay.nn.relu(s.conv(x, channels, 6, (3, 1)))
+    even = relay.sigmoid(s.bias(s.conv(x, channels, 3, (2, 2), (1, 0, 0, 1)), 3))
+    pool = relay.nn.max_pool2d(x, (3, 3), padding=(1, 1))
+    return relay.concatenate([relu, row, column, even, pool], axis=1)
+
+
+def mixed(s: RelaySketch, x: Any) -> Any:
+    """Merged convolutions, kernels of one and of several tiles, a reshape, a tuple, a scratch."""
+    y = branches(s, x)
+    low, high = relay.split(relay.nn.max_pool2d(y, (3, 3), padding=(1, 1)), [9], axis=1)
+    separable = s.conv(s.conv(relay.nn.relu(low), 9, 9, groups=9), 9, 4, (1, 1))
+    flat = relay.nn.batch_flatten(relay.concatenate([separable, relay.exp(high)], axis=1))
+    return relay.nn.softmax(relay.nn.dense(flat, s.normal(7, 16 * 81))), y

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import tvm
-from file_check import check_text
+
+from tests.file_check import check_text
 
 _COMMENT = re.compile(r" ?/\*.*?\*/")
 _TENSOR = re.compile(r"Tensor\[\(([^()]*)\), float32\]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onnx_sketch import Sketch
+from tests.onnx_sketch import Sketch
 
 
 def write_small_model(folder: Path) -> Path:

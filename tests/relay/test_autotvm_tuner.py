@@ -10,24 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brief import take_first_samples
-from relay_sketch import RelaySketch, module_of
-from small_models import write_small_model
-from test_relay_commands import RELAY, command
 from tvm import autotvm, relay
 
-from relay_passes import MeasuringOptions
+from relay_passes import SearchOptions
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import prepare
-from relay_passes.relay.measured import MeasuredRelaySearch
+from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay import trial_timer
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
 from runtime_ext.relay.autotvm_tuner import tune
 from runtime_ext.relay.library import host_target
+from runtime_ext.relay.model_tasks import tuning_tasks
 from runtime_ext.relay.tuning_file import Record, open_autotvm_log
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
-from tvm_ios.api.tuning.relay import tune_module
-from tvm_ios.api.tuning.relay_tasks import tuning_tasks
+from runtime_ext.tuning.interface import TuningLimits
+from tests.brief import take_first_samples
+from tests.relay.relay_commands import RELAY, command
+from tests.relay.relay_sketch import RelaySketch, module_of
+from tests.relay.small_models import write_small_model
+from tvm_ios.api.tune import model_to_tune, tune_module
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.policies.policy import Limits
 
 TARGET = host_target(2)
 
@@ -42,10 +45,10 @@ def _three(s: RelaySketch, x: Any) -> Any:
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[AutotvmTask, ...]:
     prepared = prepare(module_of([(1, 16, 12, 96)], _three))
-    options = MeasuringOptions(
-        lanes=2, cache=tmp_path_factory.mktemp("cache"), pruning=Pruning(1, 2)
+    options = SearchOptions(
+        lanes=2, cache=tmp_path_factory.mktemp("cache"), limits=Limits(pruning=Pruning(1, 2))
     )
-    return tuning_tasks(MeasuredRelaySearch(prepared, options))
+    return tuning_tasks(model_to_tune(MeasuredModule(RelayUnits(prepared, options))), TARGET)
 
 
 class Pretended:
@@ -103,7 +106,7 @@ def test_rounds_are_written_at_once_and_continued(
 ) -> None:
     timer, path = Pretended(), tmp_path / "logs" / "model.log"
     with open_autotvm_log(path, TARGET) as log:
-        first = tune(tasks, log, timer, trials, None, quiet)
+        first = tune(tasks, log, timer, TuningLimits(trials), quiet)
     assert [row.trials for row in first] == [trials] * 3
     firsts: dict[Any, int] = {}
     for task, tried in timer.rounds:
@@ -118,7 +121,7 @@ def test_rounds_are_written_at_once_and_continued(
 
     again = Pretended()
     with open_autotvm_log(path, TARGET) as log:
-        second = tune(tasks, log, again, trials + 4, None, quiet)
+        second = tune(tasks, log, again, TuningLimits(trials + 4), quiet)
     assert [(row.trials, row.new_trials) for row in second] == [(trials + 4, 4)] * 3
     tried = [
         (task.workload, index)
@@ -139,14 +142,21 @@ def _blocks(task: Any, index: int) -> tuple[int, int]:
 
 def test_all_blocks_are_tried_if_asked_for(tmp_path: Path) -> None:
     prepared = prepare(module_of([(1, 2, 2, 2)], lambda s, x: s.conv(x, 2, 2)))
-    options = MeasuringOptions(lanes=1, cache=tmp_path / "cache")
-    search = MeasuredRelaySearch(prepared, options)
+    options = SearchOptions(lanes=1, cache=tmp_path / "cache")
+    search = MeasuredModule(RelayUnits(prepared, options))
 
     def tried(trials: int, **asked: bool) -> list[list[tuple[int, int]]]:
         """Blocks of what is tried in each round."""
         timer = Pretended()
-        with open_autotvm_log(tmp_path / "log", search.target) as log:
-            (row,) = tune(tuning_tasks(search), log, timer, trials, None, quiet, **asked)
+        with open_autotvm_log(tmp_path / "log", search.units.target) as log:
+            (row,) = tune(
+                tuning_tasks(model_to_tune(search), search.units.target),
+                log,
+                timer,
+                TuningLimits(trials),
+                quiet,
+                **asked,
+            )
         found.append(row.trials)
         return [[_blocks(task, index) for index in indices] for task, indices in timer.rounds]
 
@@ -166,7 +176,7 @@ def test_every_second_round_is_for_all_blocks(
 ) -> None:
     timer = Pretended()
     with open_autotvm_log(tmp_path / "log", TARGET) as log:
-        tune(tasks[1:2], log, timer, 40, None, quiet, all_blocks=True)
+        tune(tasks[1:2], log, timer, TuningLimits(40), quiet, all_blocks=True)
     first, second, third = (
         {_blocks(task, index) for index in indices} for task, indices in timer.rounds
     )
@@ -177,9 +187,11 @@ def test_every_second_round_is_for_all_blocks(
 def test_time_and_trials_are_limits(tasks: tuple[AutotvmTask, ...], tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     with open_autotvm_log(tmp_path / "log", TARGET) as log:
-        done = tune(tasks, log, Pretended(), 5, 0, lambda a, b, _: told.append((a, b)))
+        done = tune(
+            tasks, log, Pretended(), TuningLimits(5, 0), lambda a, b, _: told.append((a, b))
+        )
         assert done == ()
-        found = tune(tasks, log, Pretended(), 5, None, lambda a, b, _: told.append((a, b)))
+        found = tune(tasks, log, Pretended(), TuningLimits(5), lambda a, b, _: told.append((a, b)))
     assert told == [(0, 15), (0, 15), (5, 15), (10, 15), (15, 15)]
     assert [row.trials for row in found] == [5, 5, 5]
 
@@ -189,7 +201,7 @@ def test_a_killed_run_leaves_nothing_that_stands_in_the_way(
 ) -> None:
     path = tmp_path / "log"
     with open_autotvm_log(path, TARGET) as log:
-        tune(tasks[:1], log, Pretended(), 3, None, quiet)
+        tune(tasks[:1], log, Pretended(), TuningLimits(3), quiet)
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
     with open_autotvm_log(path, TARGET) as log:
@@ -215,12 +227,12 @@ def test_the_space_of_another_tvm_is_not_taken_for_ours(
 ) -> None:
     path = tmp_path / "log"
     with open_autotvm_log(path, TARGET) as log:
-        tune(tasks[:1], log, Pretended(), 2, None, quiet)
+        tune(tasks[:1], log, Pretended(), TuningLimits(2), quiet)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[1]["config"]["index"] = (rows[1]["config"]["index"] + 1) % 20
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with open_autotvm_log(path, TARGET) as log:
-        (row,) = tune(tasks[:1], log, Pretended(), 1, None, quiet)
+        (row,) = tune(tasks[:1], log, Pretended(), TuningLimits(1), quiet)
     assert row.trials == 1
 
 
@@ -230,7 +242,7 @@ def test_what_was_measured_is_a_run_that_came_to_its_end(
     take_first_samples(monkeypatch.setattr)
     monkeypatch.setattr(trial_timer, "TrialTimer", lambda: nullcontext(Pretended()))
     module = module_of([(1, 16, 4, 4)], lambda s, x: s.conv(x, 16, 16))
-    options = MeasuringOptions(lanes=1, cache=tmp_path / "cache")
+    options = SearchOptions(lanes=1, cache=tmp_path / "cache")
     done = tune_module(module, tmp_path / "log", options=options, trials=2)
     assert (len(done.kernels), done.missing, done.untouched) == (1, 0, 0)
     (log,) = (tmp_path / "cache" / "logs").glob("*.jsonl")

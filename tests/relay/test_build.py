@@ -12,33 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from forced_schedules import merge_first
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
-from test_ir_form import branches
 from tvm import relay
 
 import runtime_ext
-from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
+from relay_passes import IOSSchedule, SearchOptions, schedule_of
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
 from runtime_ext.relay.library import RelayBuildError
-from tvm_ios.graph.down_sets import SearchError
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
+from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.policies.baselines import greedy_schedule
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.policy import Limits
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
-
-
-def mixed(s: RelaySketch, x: Any) -> Any:
-    """Merged convolutions, kernels of one and of several tiles, a reshape, a tuple, a scratch."""
-    y = branches(s, x)
-    low, high = relay.split(relay.nn.max_pool2d(y, (3, 3), padding=(1, 1)), [9], axis=1)
-    separable = s.conv(s.conv(relay.nn.relu(low), 9, 9, groups=9), 9, 4, (1, 1))
-    flat = relay.nn.batch_flatten(relay.concatenate([separable, relay.exp(high)], axis=1))
-    return relay.nn.softmax(relay.nn.dense(flat, s.normal(7, 16 * 81))), y
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +168,9 @@ def test_lanes_go_by_measured_latencies_beside_a_merged_stage_too() -> None:
 
 def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
     _, module = built
-    options = MeasuringOptions(lanes=2, cache=tmp_path, budget=Budget(max_measurements=20))
+    options = SearchOptions(
+        lanes=2, cache=tmp_path, limits=Limits(budget=Budget(max_measurements=20))
+    )
     made = IOSSchedule("ios-both", options=options)(module)
     schedule = schedule_of(made)
     assert schedule is not None

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from uncompiled import leave_uncompiled
 
 from runtime_ext.execution.executable import load
+from tests.relay.uncompiled import leave_uncompiled
 
 PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import tvm
-from relay_sketch import RelaySketch, module_of
-from same_graphs import SMALL_MODELS, require_same_graphs, small_model
 from tvm import relax, relay
 
 from relay_passes.dialect import DialectError
@@ -15,6 +13,8 @@ from relay_passes.prepare import prepare
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
+from tests.relay.relay_sketch import RelaySketch, module_of
+from tests.same_graphs import SMALL_MODELS, require_same_graphs, small_model
 from tvm_ios import zoo
 from tvm_ios.models.load import load_onnx
 

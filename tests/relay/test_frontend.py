@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 import tvm
 from onnx.reference import ReferenceEvaluator
-from onnx_sketch import Sketch, relative_error
-from relay_sketch import RelaySketch, module_of, run
-from same_graphs import small_model
 from tvm import relay
 from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as onnx_frontend
@@ -21,6 +18,9 @@ from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.fold_constants import folded
 from relay_passes.relay.frontend import visiting_once
 from relay_passes.relay.importer import import_onnx
+from tests.onnx_sketch import Sketch, relative_error
+from tests.relay.relay_sketch import RelaySketch, module_of, run
+from tests.same_graphs import small_model
 from tvm_ios.graph.op_graph import GraphError
 from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx.simplify import simplify

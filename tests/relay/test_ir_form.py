@@ -8,29 +8,19 @@ from typing import Any
 
 import pytest
 import tvm
-from forced_schedules import merge_first
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, build, kernels, module_of, run
-from relay_text import filecheck
 from tvm import relay
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relay.importer import import_onnx
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, branches, build, kernels, module_of, run
+from tests.relay.relay_text import filecheck
 from tvm_ios.models.load import load_onnx
-from tvm_ios.policies.baselines import greedy_schedule
+from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
 MERGE, CONCURRENT = Strategy.MERGE, Strategy.CONCURRENT
-
-
-def branches(s: RelaySketch, x: Any, channels: int = 3) -> Any:
-    """Convolutions of one tensor: 3x3, 1x3, 3x1 and an even kernel with skewed pads, and a pool."""
-    relu = relay.nn.relu(s.bias(s.conv(x, channels, 4), 4))
-    row = s.bias(s.conv(x, channels, 5, (1, 3)), 5)
-    column = relay.nn.relu(s.conv(x, channels, 6, (3, 1)))
-    even = relay.sigmoid(s.bias(s.conv(x, channels, 3, (2, 2), (1, 0, 0, 1)), 3))
-    pool = relay.nn.max_pool2d(x, (3, 3), padding=(1, 1))
-    return relay.concatenate([relu, row, column, even, pool], axis=1)
 
 
 def scheduled(module: tvm.IRModule, *stages: Stage) -> tvm.IRModule:

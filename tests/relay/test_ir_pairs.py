@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import tvm
-from relay_text import filecheck
-from shared_graphs import PARTITION_CAPACITY, PARTITIONED_MODEL, SHARED_GRAPHS, SPLIT_GRAPH
 
 from relay_passes import GraphTurboPartition
 from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.ir_form import CALLS, SCHEDULE
+from tests.relay.relay_text import filecheck
+from tests.shared_graphs import PARTITION_CAPACITY, PARTITIONED_MODEL, SHARED_GRAPHS, SPLIT_GRAPH
 
 
 def scheduled(name: str) -> tvm.IRModule:

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import tvm
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, build, kernels, module_of, run
-from test_ir_form import branches
 from tvm import relay
 
 from relay_passes import IOSSchedule, MemorySchedule, schedule_of
@@ -17,7 +14,9 @@ from relay_passes.prepare import prepare
 from relay_passes.relay.memory_order import stages_of
 from runtime_ext.ir_form import CALLS, ModuleError
 from runtime_ext.relay.build import build as build_program
-from tvm_ios.ios.stage_memory import MemoryBudgetError
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, branches, build, kernels, module_of, run
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.stage_order import stage_problem

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from small_models import write_small_model
-from typer.testing import CliRunner
-from uncompiled import leave_uncompiled
 
 from runtime_ext.execution.executable import load
 from runtime_ext.relay.library import host_target
-from tvm_ios.cli import app
-
-RELAY = ["--dialect", "relay"]
-
-
-def command(*arguments: object, code: int = 0) -> Any:
-    """What a command says: its JSON, or with another exit code what stands on stderr."""
-    done = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
-    assert done.exit_code == code, (done.stderr, done.exception)
-    return json.loads(done.stdout) if code == 0 else " ".join(done.stderr.split())
+from tests.relay.relay_commands import RELAY, command
+from tests.relay.small_models import write_small_model
+from tests.relay.uncompiled import leave_uncompiled
 
 
 @pytest.fixture(scope="module")

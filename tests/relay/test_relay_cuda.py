@@ -13,17 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from forced_schedules import merge_first
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
-from test_build import mixed
 from tvm import autotvm, relay
 from tvm.relay import testing
 from tvm.relay.build_module import bind_params_by_name
 from tvm.script import tir as T
-from uncompiled import leave_uncompiled
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.prepare import apply_schedule, for_target, prepare
 from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.nvidia.nvrtc import has_compiler
@@ -34,22 +29,24 @@ from runtime_ext.relay import cuda_library
 from runtime_ext.relay.build import build
 from runtime_ext.relay.cuda_launches import KernelLaunch, RelayKernelError, launches_of
 from runtime_ext.relay.tuning_log import read_autotvm_log
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
+from tests.cuda.emulator import Emulator, for_stand_in
+from tests.cuda.stand_in.build import build_stand_in
+from tests.forced_schedules import merge_first
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
+from tests.relay.uncompiled import leave_uncompiled
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import BufferType, Launch
 
-CUDA_TESTS = Path(__file__).parents[1] / "cuda"
-sys.path.append(str(CUDA_TESTS))
-
-from emulator import Emulator, for_stand_in  # noqa: E402
-from test_on_stand_in import build_stand_in  # noqa: E402
-
+ROOT = Path(__file__).parents[2]
 SM_90 = {"kind": "cuda", "arch": "sm_90"}
 
 
 def built_for_gpu(module: tvm.IRModule, how: Any, log: Path | None = None) -> BuiltModel:
     """A module as a function of its units schedules it; in the place of cubins stand sources."""
-    options = MeasuringOptions(target=SM_90, database=log)
+    options = SearchOptions(target=SM_90, database=log)
     prepared = for_target(prepare(module), options)
     with pytest.MonkeyPatch.context() as patch:
         leave_uncompiled(patch)
@@ -164,7 +161,7 @@ def test_a_tuned_convolution_of_several_kernels(tmp_path: Path) -> None:
     assert len(tuned.program.kernels) == 3
     assert any(b.type.shape == (4, 4, 16, 16) for b in tuned.program.buffers), "its weights"
     known = read_autotvm_log(log, target)
-    made = IOSSchedule("sequential", options=MeasuringOptions(target=SM_90, database=log))(module)
+    made = IOSSchedule("sequential", options=SearchOptions(target=SM_90, database=log))(module)
     assert known.coverage(module) == (1, 2)
     assert known.coverage(made) == (1, 1)
     (altered,) = autotvm.task.extract_from_program(made["main"], target=target, params={})
@@ -179,7 +176,7 @@ def test_a_tuned_convolution_of_several_kernels(tmp_path: Path) -> None:
 def test_squeezenet_is_compiled(tmp_path: Path) -> None:
     main, params = testing.squeezenet.get_workload()
     module = tvm.IRModule.from_expr(bind_params_by_name(main["main"], params))
-    options = MeasuringOptions(target=SM_90)
+    options = SearchOptions(target=SM_90)
     made = IOSSchedule("ios-both", "h200", options=options)(relay.transform.InferType()(module))
     build(made, target=SM_90, lanes=4, name="squeezenet").save(tmp_path / "out")
     loaded = load(tmp_path / "out")
@@ -221,7 +218,7 @@ for seed in range(4):
 assert driver.stand_in_calls(b"cuGraphLaunch")
 np.savez(folder / "outputs.npz", *map(np.stack, zip(*found)))
 """
-    environment = {**os.environ, "PYTHONPATH": str(CUDA_TESTS.parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment["LD_LIBRARY_PATH"] = str(tmp_path)
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

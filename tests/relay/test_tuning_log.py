@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import tvm
-from onnx_sketch import relative_error
-from relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm import autotvm, relay
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
 from runtime_ext.relay.autotvm_task import default_index, keep_layout
 from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
+from tests.onnx_sketch import relative_error
+from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 
 TARGET = host_target(2)
 
@@ -59,7 +59,7 @@ def test_layouts_and_kernels_follow_the_log(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(record_of(module) + "\n")
     record = json.loads(record_of(module))
     tiles = {knob[0]: knob[2] for knob in record["config"]["entity"]}
-    options = MeasuringOptions(lanes=2, target=TARGET, database=tmp_path / "log")
+    options = SearchOptions(lanes=2, target=TARGET, database=tmp_path / "log")
     made = IOSSchedule("sequential", options=options)(module)
     assert f"NCHW{tiles['tile_oc'][-1]}c" in made["main"].astext(show_meta_data=False)
     workload = autotvm.task.extract_from_program(made["main"], target=TARGET, params={})[0].workload

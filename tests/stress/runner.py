@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from cpp_compiler import compile_cpp
 
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.execution.reference import ReferenceExecutor
+from tests.cpp_compiler import compile_cpp
 from tvm_ios.program.program import Program
 
 from .programs import random_program

@@ -10,19 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from kernel_harness import host_target, make_unit
 from tvm import relax
 
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.contraction_space import VectorSpace, blocked, explicit, points
+from runtime_ext.tuning.contraction_space import (
+    VectorSpace,
+    blocked,
+    blocking_of,
+    explicit,
+    points,
+)
 from runtime_ext.tuning.cost_model import CostModel, features_of
+from runtime_ext.tuning.interface import TunedKernel, TuningLimits
 from runtime_ext.tuning.kernel_timer import KernelTimer
 from runtime_ext.tuning.task import Task
-from runtime_ext.tuning.tuner import Limits, Tuned, tune
+from runtime_ext.tuning.tuner import tune
 from runtime_ext.tuning.tuning_folder import compact, open_log, recorded
 from runtime_ext.tuning.tuning_log import TuningLog
 from runtime_ext.units.unit import UnitSource, plan_unit
+from tests.kernels.kernel_harness import host_target, make_unit
 from tvm_ios.errors import UserError
 
 pytest.importorskip("xgboost")
@@ -61,8 +68,8 @@ class Bowl:
 
 
 def run(
-    folder: Path, tasks: Sequence[Task], timer: Any, limits: Limits
-) -> tuple[tuple[Tuned, ...], list[tuple[int, int, float]]]:
+    folder: Path, tasks: Sequence[Task], timer: Any, limits: TuningLimits
+) -> tuple[tuple[TunedKernel, ...], list[tuple[int, int, float]]]:
     told: list[tuple[int, int, float]] = []
     with open_log(folder, TARGET) as log:
         model = CostModel(1, partial(features_of, UNIT))
@@ -72,11 +79,12 @@ def run(
 
 def test_the_cost_model_finds_the_fast_ones(tmp_path: Path) -> None:
     timer = Bowl()
-    (done,), told = run(tmp_path, [task(32, 64)], timer, Limits(trials=64))
-    every = points(done.task.spec, UNIT)
+    one = task(32, 64)
+    (done,), told = run(tmp_path, [one], timer, TuningLimits(trials=64))
+    every = points(one.spec, UNIT)
     assert len(every) > 300
 
-    costs = sorted(timer.seconds(blocked(done.task.spec, p, UNIT)) for p in every)
+    costs = sorted(timer.seconds(blocked(one.spec, p, UNIT)) for p in every)
     assert done.best <= costs[len(costs) // 200], "among the fastest two hundredth"
     assert done.best < done.default
     assert (done.trials, done.new_trials) == (64, 64)
@@ -89,10 +97,10 @@ def test_the_cost_model_finds_the_fast_ones(tmp_path: Path) -> None:
 def test_what_is_in_the_log_is_not_timed_again(tmp_path: Path) -> None:
     both = [task(32, 64), task(48, 64)]
     first = Bowl()
-    run(tmp_path, both, first, Limits(trials=20))
+    run(tmp_path, both, first, TuningLimits(trials=20))
     assert len(recorded(tmp_path)) == 40
     second = Bowl(slower=1.5)
-    done, told = run(tmp_path, both, second, Limits(trials=24))
+    done, told = run(tmp_path, both, second, TuningLimits(trials=24))
     assert told[0][:2] == (40, 48)
     assert [(row.trials, row.new_trials) for row in done] == [(24, 4), (24, 4)]
     assert len(recorded(tmp_path)) == 48
@@ -100,29 +108,29 @@ def test_what_is_in_the_log_is_not_timed_again(tmp_path: Path) -> None:
     again = {pair for pair in second.timed if pair in first.timed}
     assert again == defaults, "the defaults, for comparison only"
     third = Bowl()
-    run(tmp_path, both, third, Limits(trials=24))
+    run(tmp_path, both, third, TuningLimits(trials=24))
     assert third.timed == []
 
 
 def test_the_default_counts_as_it_was_timed_best(tmp_path: Path) -> None:
     one = task(32, 64)
-    (before,), _ = run(tmp_path, [one], Bowl(slower=4.0), Limits(trials=9))
-    (after,), _ = run(tmp_path, [one], Bowl(), Limits(trials=17))
+    (before,), _ = run(tmp_path, [one], Bowl(slower=4.0), TuningLimits(trials=9))
+    (after,), _ = run(tmp_path, [one], Bowl(), TuningLimits(trials=17))
     assert after.default == pytest.approx(before.default / 4)
     assert (after.trials, after.new_trials) == (17, 8)
     assert after.best <= after.default
-    (later,), _ = run(tmp_path, [one], Bowl(slower=4.0), Limits(trials=25))
+    (later,), _ = run(tmp_path, [one], Bowl(slower=4.0), TuningLimits(trials=25))
     assert later.default == after.default
 
 
 def test_a_compact_log_remembers_its_trials(tmp_path: Path) -> None:
     one = [task(32, 64)]
-    (before,), _ = run(tmp_path, one, Bowl(), Limits(trials=20))
+    (before,), _ = run(tmp_path, one, Bowl(), TuningLimits(trials=20))
     with open_log(tmp_path, TARGET) as log:
         compact(log)
     assert len(recorded(tmp_path)) == 2
     timer = Bowl()
-    (after,), _ = run(tmp_path, one, timer, Limits(trials=20))
+    (after,), _ = run(tmp_path, one, timer, TuningLimits(trials=20))
     assert timer.timed == []
     assert (after.best, after.default) == (before.best, before.default)
     assert (after.trials, after.new_trials) == (20, 0)
@@ -131,7 +139,7 @@ def test_a_compact_log_remembers_its_trials(tmp_path: Path) -> None:
 def test_trials_go_where_the_model_gains(tmp_path: Path) -> None:
     heavy, light, merge = task(128, 64, weight=4), task(8, 16), task(16, 32, 0, merged=1)
     timer = Bowl()
-    done, _ = run(tmp_path, [light, merge, heavy], timer, Limits(trials=33))
+    done, _ = run(tmp_path, [light, merge, heavy], timer, TuningLimits(trials=33))
     channels = [c for c, _ in timer.timed]
     assert channels[:2] == [8, 128], "defaults of the units first"
     assert set(channels[2:11]) == {128}, "then the first round"
@@ -141,27 +149,29 @@ def test_trials_go_where_the_model_gains(tmp_path: Path) -> None:
 def test_no_round_begins_after_the_time_is_up(tmp_path: Path) -> None:
     tasks = [task(32, 64), task(16, 32, 0, merged=1)]
     timer = Bowl()
-    done, _ = run(tmp_path, tasks, timer, Limits(trials=64, seconds=0.0))
+    done, _ = run(tmp_path, tasks, timer, TuningLimits(trials=64, seconds=0.0))
     assert [(row.task.name, row.trials) for row in done] == [("32to64", 1)]
 
 
 def test_a_small_space_is_exhausted(tmp_path: Path) -> None:
     tiny = task(2, 8)
     every = points(tiny.spec, UNIT)
-    (done,), told = run(tmp_path, [tiny], Bowl(), Limits(trials=10_000))
+    (done,), told = run(tmp_path, [tiny], Bowl(), TuningLimits(trials=10_000))
     assert done.trials == len(every) == told[-1][1]
 
 
 def test_real_kernels_are_timed_and_used(tmp_path: Path) -> None:
     one = task(24, 48)
-    (done,), _ = run(tmp_path, [one], KernelTimer(TARGET, 2), Limits(trials=4))
+    (done,), _ = run(tmp_path, [one], KernelTimer(TARGET, 2), TuningLimits(trials=4))
     assert 0 < done.best <= done.default < 1
     assert done.trials == 4
     log = TuningLog(tmp_path, TARGET)
     found = log.blocking(one.spec, SPACE)
     assert found is not None
-    default = explicit(one.spec, UNIT)
-    assert found[1] == (one.spec.blocking if done.blocking == default else done.blocking)
+    fastest = min(recorded(tmp_path), key=lambda trial: trial.seconds)
+    best = blocking_of(fastest.trace)
+    assert fastest.seconds == pytest.approx(done.best)
+    assert found[1] == (one.spec.blocking if best == explicit(one.spec, UNIT) else best)
     assert log.blocking(task(25, 48).spec, SPACE) is None
     assert (len(log.matched), len(log.unmatched)) == (1, 1)
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tvm_ios.contest.verdict import first_with_equal_schedule
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.files.byte_sizes import kib
-from tvm_ios.ios.stage_memory import MemoryBudgetError, stages_peak
-from tvm_ios.ios.strategies import POLICIES as SEARCHING
+from tvm_ios.ios.stage_memory import stages_peak
+from tvm_ios.policies.policy import Found
+from tvm_ios.policies.registry import policy_named
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    from relay_passes.module_search import ModuleSearch
+    from relay_passes.measured_module import MeasuredModule
     from runtime_ext.execution.built_model import BuiltModel
-
-#: What a search took.
-Took = TypeVar("Took")
 
 
 @dataclass(frozen=True)
@@ -34,45 +33,35 @@ class Candidates:
 
 
 def find_schedules(
-    search: ModuleSearch,
+    module: MeasuredModule[Any],
     policies: Sequence[str],
-    find: Callable[[str, int | None], tuple[Schedule, Took | None]],
+    find: Callable[[str, int | None], Found],
     memory_budget: int | None,
-) -> tuple[dict[str, Schedule], list[Took]]:
-    """A schedule for each policy that has one within the memory budget, and what searches took.
+) -> dict[str, Found]:
+    """What each policy finds that has a schedule within the memory budget.
 
     Parameters
     ----------
-    search
+    module
         Builds programs.
     policies
         To try; with a memory budget, ``memory`` too.
     find
-        The schedule of a policy whose counted bytes are within a limit.
+        What a policy finds whose counted bytes are within a limit.
     memory_budget
         Bytes of the largest arena.
     """
-    schedules: dict[str, Schedule] = {}
-    took: list[Took] = []
+    found: dict[str, Found] = {}
     fallback = () if memory_budget is None else ("memory",)
     for policy in dict.fromkeys((*policies, *fallback)):
-        if memory_budget is not None and policy in SEARCHING:
-            found = _within(search, partial(find, policy), memory_budget)
-            if found is None:
-                continue
-        else:
-            found = find(policy, None)
-        schedules[policy], statistics = found
-        if statistics is not None:
-            took.append(statistics)
-    return schedules, took
+        if memory_budget is None or not policy_named(policy).keeps_memory_budget:
+            found[policy] = find(policy, None)
+        elif (within := _within(module, partial(find, policy), memory_budget)) is not None:
+            found[policy] = within
+    return found
 
 
-def _within(
-    search: ModuleSearch,
-    find: Callable[[int], tuple[Schedule, Took | None]],
-    budget: int,
-) -> tuple[Schedule, Took | None] | None:
+def _within(module: MeasuredModule[Any], find: Callable[[int], Found], budget: int) -> Found | None:
     """The fastest schedule found whose program fits, or None.
 
     A program can need more than the search counts (scratch, lanes that run ahead): the search then
@@ -81,24 +70,24 @@ def _within(
     counted = budget
     while True:
         try:
-            made, took = find(counted)
+            found = find(counted)
         except MemoryBudgetError:
             return None
-        if search.build(made).memory.plan.nbytes <= budget:
-            return made, took
-        counted = min(counted, stages_peak(search.prepared.units, made.stages)) - 1
+        if module.build(found.schedule).memory.plan.nbytes <= budget:
+            return found
+        counted = min(counted, stages_peak(module.graph, found.schedule.stages)) - 1
 
 
 def build_candidates(
-    search: ModuleSearch, schedules: Mapping[str, Schedule], report: Progress
+    module: MeasuredModule[Any], schedules: Mapping[str, Schedule], report: Progress
 ) -> Candidates:
     """Programs of schedules."""
     # Some were found before the units were measured, but all are lowered with what is known now.
-    lowered = {policy: search.timer.timed(schedule) for policy, schedule in schedules.items()}
+    lowered = {policy: module.timer.timed(schedule) for policy, schedule in schedules.items()}
     built: dict[str, BuiltModel] = {}
     for done, (policy, twin) in enumerate(first_with_equal_schedule(lowered).items()):
         report("building", done, len(schedules))
-        built[policy] = built[twin] if twin in built else search.build(lowered[twin])
+        built[policy] = built[twin] if twin in built else module.build(lowered[twin])
     report("building", len(schedules), len(schedules))
     return Candidates(lowered, built)
 

@@ -10,31 +10,26 @@ from typing import TYPE_CHECKING
 from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
 from tvm_ios.api.contests import compare_policies
 from tvm_ios.api.optimized import Optimized
-from tvm_ios.api.policies import measurable
 from tvm_ios.files.atomic import temporary_folder
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
+from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
-    from relay_passes.module_search import ModuleSearch
+    from relay_passes.search_options import SearchOptions
 
 
 def optimize(
-    model: str,
+    model: AnyModel,
     output: Path,
     *,
-    options: MeasuringOptions | None = None,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
+    options: SearchOptions | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     sequential: Path | None = None,
     tvm_build: Path | None = None,
     memory_budget: int | None = None,
-    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
@@ -47,17 +42,12 @@ def optimize(
     Parameters
     ----------
     model
-        A zoo name, or an ``.onnx``, ``.pt2`` or Relax ``.json`` file.
+        A zoo name, or an ``.onnx``, ``.pt2`` or ``.json`` file; a
+        :class:`~tvm_ios.models.source.ModelSource` also says how it is to be read.
     output
         Where the executable goes: a folder, or a ``.tar``.
     options
         Lanes, target, tuned kernels, limits of the search and of measuring.
-    random_weights
-        Seed of weights that replace constant-valued ones.
-    shapes
-        Of inputs with dynamic dimensions.
-    batch
-        Another leading extent of all inputs, of ONNX models.
     policies
         What to try, by default all that can be measured; ``sequential`` is always built.
     schedule
@@ -71,8 +61,6 @@ def optimize(
         then look for schedules that fit, and ``memory``, one unit after another in the order of
         the least memory, is tried too; where the sequential program does not fit, the fastest
         that does is kept.
-    dialect
-        Of TVM's IR: ``relax`` or ``relay``.
     progress
         Called with (what, done, total).
 
@@ -87,17 +75,16 @@ def optimize(
         If no program fits into the memory budget.
     """
     from relay_passes.load import load_model
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.measured_module import measured_module
     from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.execution.package import require_writable
 
     require_writable(output)
     watch = _Watch()
-    options = options or MeasuringOptions()
+    options = options or SearchOptions()
     report = progress or silent
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
-    )
+    loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     given: dict[str, Schedule] = {}
@@ -105,21 +92,24 @@ def optimize(
         given["given"] = Schedule.load(schedule)
         given["given"].validate(prepared.units)
     watch.lap("import")
-    search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
-    policies = measurable(search) if policies is None else policies
-    wanted = ("sequential", *policies)
-    searched, took = find_schedules(search, wanted, search.schedule, memory_budget)
+    module = measured_module(prepared, options, progress)
+    tried, broken = (
+        tried_policies(module.search.costs.offers) if policies is None else (policies, ())
+    )
+    wanted = ("sequential", *tried)
+    found = find_schedules(module, wanted, module.search.find, memory_budget)
+    searched = {policy: made.schedule for policy, made in found.items()}
     watch.lap("search")
-    candidates = build_candidates(search, searched | given, report)
+    candidates = build_candidates(module, searched | given, report)
     allowed = fitting(candidates.built, memory_budget)
     watch.lap("build")
     with temporary_folder() as folder:
         tvm_build = tvm_build or folder / "tvm.so"
+        on_cpu = module.units.executor == "native"
         report("building TVM's own", 0, 1)
         loaded.dialect.compile_tvm_build(loaded.module, options, tvm_build)
         report("building TVM's own", 1, 1)
         watch.lap("tvm")
-        on_cpu = search.executor == "native"
         verdict = compare_policies(
             candidates, tvm_build, options, allowed, report, watch.lap, beside_tvm=on_cpu
         )
@@ -132,8 +122,10 @@ def optimize(
     candidates.built[kept].save(output, notes)
     if sequential is not None:
         candidates.built["sequential"].save(sequential)
-    search.end_run()
+    module.end_run()
     watch.lap("save")
+    counted = [made.statistics for made in found.values() if made.statistics is not None]
+    unfit = (left_out_of(s, loaded.dialect) for s in given.values())
     return Optimized(
         model=loaded.name,
         policies=results,
@@ -143,16 +135,16 @@ def optimize(
         executable=output,
         operators=len(prepared.outliner.extraction.graph),
         units=len(prepared.units),
-        blocks=len(search.blocks),
-        blocks_searched=max((s.blocks_searched for s in took), default=0),
-        states=sum(s.states for s in took),
-        transitions=sum(s.transitions for s in took),
-        candidates=max((s.candidates for s in took), default=0),
-        stages_measured=search.timer.stages_measured,
-        complete=all(s.complete for s in took),
-        left_out=tuple(dict.fromkeys(reason for s in took for reason in s.left_out)),
-        notes=tuple(filter(None, (left_out_of(s, loaded.dialect) for s in given.values()))),
-        tuned=search.log_use(),
+        blocks=len(module.problem.blocks),
+        blocks_searched=max((s.blocks_searched or 0 for s in counted), default=0),
+        states=sum(s.states or 0 for s in counted),
+        transitions=sum(s.transitions or 0 for s in counted),
+        candidates=max((s.candidates or 0 for s in counted), default=0),
+        stages_measured=module.timer.stages_measured,
+        complete=all(s.complete for s in counted),
+        left_out=tuple(dict.fromkeys(reason for f in found.values() for reason in f.left_out)),
+        notes=(*filter(None, unfit), *broken),
+        tuned=module.units.log_use(),
         seconds=watch.laps,
     )
 

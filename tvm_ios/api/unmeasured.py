@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.candidates import find_schedules, fitting
 from tvm_ios.api.optimized import Compiled
-from tvm_ios.api.policies import UNPROFILED_POLICIES
+from tvm_ios.costs.costs import Offer
+from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import UserError
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
+from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.search import Search
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
-    from relay_passes.module_search import ModuleSearch
-    from tvm_ios.ios.network import SearchStatistics
+    from relay_passes.search_options import SearchOptions
 
 
 def compile_unmeasured(
-    model: str,
+    model: AnyModel,
     output: Path,
     cost: str,
     *,
-    options: MeasuringOptions,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
+    options: SearchOptions,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     memory_budget: int | None = None,
-    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> Compiled:
     """Compile a model for a machine that is not here, by costs that are known.
 
     Parameters
     ----------
-    model, output, options, random_weights, shapes, batch, memory_budget, dialect, progress
+    model, output, options, memory_budget, progress
         As of :func:`tvm_ios.api.optimize`.
     schedule
         A file; what it has is compiled, and nothing else.
@@ -57,30 +55,30 @@ def compile_unmeasured(
         If no program fits into the memory budget.
     """
     from relay_passes.load import load_model
+    from relay_passes.measured_module import measured_module
     from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
     from runtime_ext.backend import cuda_arch
     from runtime_ext.execution.package import require_writable
-    from tvm_ios.policies.described import described_schedule
 
     require_writable(output)
     report = progress or silent
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
-    )
+    loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
-    search: ModuleSearch = loaded.dialect.measured_search()(prepared, options, progress)
-    target: Any = search.target
-
-    def find(policy: str, most: int | None) -> tuple[Schedule, SearchStatistics | None]:
-        if cost.endswith(".jsonl"):
-            return search.recorded(policy, Path(cost), most)
-        limits = (options.pruning, options.max_block)
-        return described_schedule(prepared.units, policy, cost, *limits, memory_budget=most)
-
+    module = measured_module(prepared, options, progress)
+    target: Any = module.units.target
+    broken: tuple[str, ...] = ()
     if schedule is None:
-        policies = UNPROFILED_POLICIES if policies is None else policies or ("sequential",)
-        found, _ = find_schedules(search, policies, find, memory_budget)
+        if policies is None:
+            policies, broken = tried_policies({Offer.STAGES})
+        search = (
+            module.recorded(Path(cost))
+            if cost.endswith(".jsonl")
+            else Search(module.problem, costs_named(cost), options.limits, report)
+        )
+        find = partial(search.find, priced=True)
+        searched = find_schedules(module, policies or ("sequential",), find, memory_budget)
+        found = {policy: made.schedule for policy, made in searched.items()}
     elif policies:
         raise UserError(
             f"without measuring only {schedule} would be compiled: "
@@ -95,7 +93,7 @@ def compile_unmeasured(
     def compiling(done: int, total: int) -> None:
         report("compiling kernels", done, total)
 
-    built = {policy: search.build(found[policy], compiling) for policy in compiled}
+    built = {policy: module.build(found[policy], compiling) for policy in compiled}
     allowed = fitting(built, memory_budget)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
     built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost})
@@ -108,5 +106,5 @@ def compile_unmeasured(
         target=cuda_arch(target) or str(target.attrs["mcpu"]),
         memory=built[kept].memory,
         executable=output,
-        notes=tuple(filter(None, [left_out_of(found[kept], loaded.dialect)])),
+        notes=(*filter(None, [left_out_of(found[kept], loaded.dialect)]), *broken),
     )

@@ -13,11 +13,11 @@ from tvm_ios.bench.material import ONNX, TVM_BUILD, prepare_material
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import ratio_of
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
 
 #: Our own runners: what ``optimize`` keeps, and one unit after another.
 OURS = ("ours", "sequential")
@@ -58,17 +58,13 @@ class NetworkResult:
 
 
 def bench(
-    model: str,
+    model: AnyModel,
     against: Sequence[str],
     folder: Path,
     *,
     rules: Rules,
-    options: MeasuringOptions | None = None,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
+    options: SearchOptions | None = None,
     policies: Sequence[str] | None = None,
-    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> NetworkResult:
     """Optimise a model and time it beside peers on as many threads.
@@ -85,7 +81,7 @@ def bench(
         Where executables go; what it holds of an equal earlier call is used again.
     rules
         How long to time.
-    options, random_weights, shapes, batch, policies, dialect, progress
+    options, policies, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -93,21 +89,17 @@ def bench(
     UserError
         If a peer is not there, the model cannot be scheduled, or results differ.
     """
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.peers.registry import available_peers
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 
     peers = available_peers(against)
-    options = options or MeasuringOptions()
+    options = options or SearchOptions()
     material = prepare_material(
-        model,
+        ModelSource.of(model),
         folder,
         options,
-        random_weights=random_weights,
-        shapes=shapes,
-        batch=batch,
         policies=policies,
-        dialect=dialect,
         progress=progress,
     )
     outcome = run_side_by_side(

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.api import optimize
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import ModelSource
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
 
 _REQUEST = "request.json"
 #: What peers read: the simplified model, and TVM's own build.
@@ -46,27 +46,23 @@ class Material:
 
 
 def prepare_material(
-    model: str,
+    source: ModelSource,
     folder: Path,
-    options: MeasuringOptions,
+    options: SearchOptions,
     *,
-    random_weights: int | None,
-    shapes: Shapes | None,
-    batch: int | None,
     policies: Sequence[str] | None,
-    dialect: str,
     progress: Progress | None,
 ) -> Material:
     """Make what is compared of a model; what an equal call left there is not made again.
 
     Parameters
     ----------
-    model
-        A zoo name or an ONNX file.
+    source
+        A zoo name or an ONNX file, and how it is to be read.
     folder
         Where to; it may hold the material of an earlier call, which is replaced if it is of
         another model, machine or search.
-    options, random_weights, shapes, batch, policies, dialect, progress
+    options, policies, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -76,26 +72,20 @@ def prepare_material(
     """
     from relay_passes.load import load_model
 
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
-    )
+    loaded = load_model(source)
     if loaded.onnx is None:
-        raise UserError(f"{model} is no ONNX model, which peers read: export it to .onnx")
+        raise UserError(f"{source.model} is no ONNX model, which peers read: export it to .onnx")
     folder.mkdir(parents=True, exist_ok=True)
     content = loaded.onnx.SerializeToString()
-    request = _request(content, options, policies, dialect)
+    request = _request(content, options, policies, source.dialect)
     if not _is_there(folder, request):
         # Written last again: a kill leaves nothing that would be taken for whole.
         (folder / _REQUEST).unlink(missing_ok=True)
         optimize(
-            model,
+            source,
             folder / "ours",
             options=options,
-            random_weights=random_weights,
-            shapes=shapes,
-            batch=batch,
             policies=policies,
-            dialect=dialect,
             sequential=folder / "sequential",
             tvm_build=folder / TVM_BUILD,
             progress=progress,
@@ -123,10 +113,10 @@ def log_digest(database: Path | None) -> str | None:
 
 
 def _request(
-    content: bytes, options: MeasuringOptions, policies: Sequence[str] | None, dialect: str
+    content: bytes, options: SearchOptions, policies: Sequence[str] | None, dialect: str
 ) -> dict[str, object]:
     """All that the executables depend on, as plain data."""
-    tvm = importlib.import_module("tvm")
+    tvm, limits = importlib.import_module("tvm"), options.limits
     return {
         "dialect": dialect,
         "model": hashlib.sha256(content).hexdigest(),
@@ -134,8 +124,8 @@ def _request(
         "target": str(options.resolved_target),
         "log": log_digest(options.database),
         "policies": policies and sorted(set(policies)),
-        "pruning": [options.pruning.r, options.pruning.s, options.max_block],
-        "budget": repr(options.budget),
+        "pruning": [limits.pruning.r, limits.pruning.s, limits.max_block],
+        "budget": repr(limits.budget),
         "versions": [tvm.__version__, metadata.version("apache-tvm-ffi")],
     }
 

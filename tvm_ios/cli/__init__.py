@@ -1,4 +1,4 @@
-"""The command line, one command a file."""
+"""The command line, one command a file: ``optimize.py`` has ``tvm-ios optimize``, and so on."""
 
 from __future__ import annotations
 
@@ -7,21 +7,11 @@ from typing import Annotated
 import typer
 
 import tvm_ios
-from tvm_ios.cli.bench import bench
-from tvm_ios.cli.bundle import bundle
-from tvm_ios.cli.doctor import doctor
-from tvm_ios.cli.explain import explain
-from tvm_ios.cli.help_pages import add_command
-from tvm_ios.cli.memory import memory
-from tvm_ios.cli.models import models
-from tvm_ios.cli.optimize import optimize
-from tvm_ios.cli.run import run
-from tvm_ios.cli.schedule import schedule
-from tvm_ios.cli.stats import stats
-from tvm_ios.cli.tune import tune
+from tvm_ios.cli.commands import Commands
 
 app = typer.Typer(
     name="tvm-ios",
+    cls=Commands,
     help="Inter-operator scheduling for Apache TVM: which operators of a model run together, where "
     "and in what order.",
     epilog="Start with: tvm-ios doctor, then tvm-ios optimize squeezenet -o out/",
@@ -47,8 +37,3 @@ def options(
     ] = False,
 ) -> None:
     """Options of the program itself."""
-
-
-COMMANDS = (models, stats, schedule, optimize, run, memory, explain, bench, doctor, tune, bundle)
-for command in COMMANDS:
-    add_command(app, command)

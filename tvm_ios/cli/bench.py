@@ -38,10 +38,10 @@ from tvm_ios.cli.search_options import (
     Policies,
     TimeLimit,
     TuningLog,
-    measuring_options,
+    chosen_policies,
     names_in,
-    policy_names,
     require_known,
+    search_options,
 )
 from tvm_ios.contest.rules import BENCH
 from tvm_ios.errors import UserError
@@ -109,15 +109,16 @@ def bench(
     before anything is timed; then they run in turn, in a fresh process for each model. A model
     or a peer that fails is reported, and the others go on.
     """
-    against_names, policies = names_in(against), policy_names(policy)
-    fixed = input_shapes(shape)
-    options = measuring_options(
+    against_names, policies = names_in(against), chosen_policies(policy)
+    shapes = input_shapes(shape)
+    options = search_options(
         lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
     )
     from runtime_ext.machine.description import describe_machine
     from tvm_ios.bench.bench import bench as run
     from tvm_ios.bench.document import BenchDocument
     from tvm_ios.bench.material import log_digest
+    from tvm_ios.models.source import ModelSource
 
     require_known(against_names, peer_names("cpu"), "--against")
     if resume and output is None:
@@ -130,7 +131,7 @@ def bench(
         "policies": None if policies is None else list(policies),
         "dialect": dialect.value,
         "random_weights": random_weights,
-        "shapes": {name: list(extents) for name, extents in fixed.items()},
+        "shapes": {name: list(extents) for name, extents in shapes.items()},
         **({} if batch is None else {"batch": batch}),
         "rounds": rounds,
         "seconds": seconds,
@@ -156,16 +157,12 @@ def bench(
                 continue
             try:
                 result = run(
-                    model,
+                    ModelSource(model, random_weights, shapes, batch, dialect.value),
                     against_names,
                     (keep or folder) / name,
                     rules=rules,
                     options=options,
-                    random_weights=random_weights,
-                    shapes=fixed,
-                    batch=batch,
                     policies=policies,
-                    dialect=dialect.value,
                     progress=lambda what, done, total, name=name: update(
                         f"{name}: {what}", done, total
                     ),

@@ -34,12 +34,12 @@ from tvm_ios.cli.search_options import (
     Target,
     TargetKind,
     TuningLog,
-    measuring_options,
-    policy_names,
+    chosen_policies,
+    search_options,
 )
 
 if TYPE_CHECKING:
-    from tvm_ios.api.bundle.write import BundleSummary
+    from runtime_ext.bundle.writing.write import BundleSummary
 
 
 class Ship(StrEnum):
@@ -114,10 +114,12 @@ def bundle(
     Python 3.11, NumPy, and apache-tvm-ffi for a CPU or cuda-bindings for a GPU. What run.py brings
     back in results/ is a log for --cost, schedules for --schedule, and the measurements.
     """
-    from tvm_ios.api import POLICIES
+    from tvm_ios.costs.costs import Offer
+    from tvm_ios.policies.registry import OURS, tried_policies
 
-    policies, fixed = policy_names(policy, POLICIES), input_shapes(shape)
-    options = measuring_options(
+    tried, _ = tried_policies({Offer.STAGES, Offer.RTASKS})
+    policies, shapes = chosen_policies(policy, tried), input_shapes(shape)
+    options = search_options(
         lanes,
         None,
         None,
@@ -132,31 +134,22 @@ def bundle(
         cudnn=target is TargetKind.cuda if cudnn is None else cudnn,
         runs_here=False,
     )
-    from relay_passes.load import load_model
-    from relay_passes.measured import MeasuredSearch
-    from relay_passes.prepare import prepare, require_computed_outputs
-    from tvm_ios.api.bundle.write import redrawn, require_replaceable, write_bundle
+    from tvm_ios.api.bundle import bundle_model
+    from tvm_ios.models.source import ModelSource
 
-    path = output or Path(f"{Path(model).stem}.bundle")
-    require_replaceable(path)
     with progress_bars() as update:
-        loaded = load_model(model, random_weights=random_weights, shapes=fixed, batch=batch)
-        drawn = {}
-        if weights is Ship.drawn:
-            loaded, drawn = redrawn(loaded, random_weights or 0)
-        prepared = prepare(loaded.module, loaded.name)
-        require_computed_outputs(prepared)
-        done = write_bundle(
-            loaded,
-            MeasuredSearch(prepared, options, update),
-            path,
-            policies=policies or POLICIES,
-            drawn=drawn,
+        done = bundle_model(
+            ModelSource(model, random_weights, shapes, batch),
+            output or Path(f"{Path(model).stem}.bundle"),
+            options=options,
+            # A package that adds others may not be there.
+            policies=policies or [name for name in tried if name in OURS],
+            draw_weights=weights is Ship.drawn,
             max_merges=max_merges,
             max_fused=max_fused,
-            progress=update,
             reference=reference.value,
             with_tvm=with_tvm,
+            progress=update,
         )
     if as_json:
         print_json(_json(done))

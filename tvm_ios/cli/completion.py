@@ -19,16 +19,16 @@ def complete_model(incomplete: str) -> list[str]:
 
 def complete_policy(incomplete: str) -> list[str]:
     """Policies of schedules."""
-    from tvm_ios.api import MEASURED_POLICIES
+    from tvm_ios.policies.registry import policy_names
 
-    return _starting((*MEASURED_POLICIES, "memory"), incomplete)
+    return _starting(policy_names(), incomplete)
 
 
 def complete_cost(incomplete: str) -> list[str]:
-    """``measured``, devices, and logs of measurements."""
-    from tvm_ios.devices.device import device_names
+    """``measured``, devices, cost models, and logs of measurements."""
+    from tvm_ios.costs.named import cost_names
 
-    return [*_starting(("measured", *device_names()), incomplete), *_files(incomplete, (".jsonl",))]
+    return [*_starting(cost_names(), incomplete), *_files(incomplete, (".jsonl",))]
 
 
 def complete_peers(incomplete: str) -> list[str]:
@@ -47,9 +47,9 @@ def complete_memory_schedulers(incomplete: str) -> list[str]:
 
 def complete_policies(incomplete: str) -> list[str]:
     """The last of some policies joined by commas."""
-    from tvm_ios.api import MEASURED_POLICIES
+    from tvm_ios.policies.registry import policy_names
 
-    return _joined(MEASURED_POLICIES, incomplete)
+    return _joined(policy_names(), incomplete)
 
 
 def _joined(names: Iterable[str], incomplete: str) -> list[str]:

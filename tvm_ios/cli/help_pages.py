@@ -140,14 +140,18 @@ PANELS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def add_command(app: typer.Typer, command: Callable[..., Any]) -> None:
-    """Register a command under its function's name, with its help page."""
-    name = command.__name__
+def command_with_page(function: Callable[..., Any]) -> TyperCommand:
+    """The command of a function, under its name and with its help page."""
+    name = function.__name__
     page = PAGES[name]
     lines = "\n".join(f"  $ {line}" for line in page.examples)
-    words = escape(f"{inspect.getdoc(command)}\n\nFor example:\n{lines}")
+    words = escape(f"{inspect.getdoc(function)}\n\nFor example:\n{lines}")
+    app = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
     register = app.command(name, cls=_PanelledCommand, help=words, epilog=f"Next: {page.then}")
-    register(command)
+    register(function)
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperCommand)
+    return command
 
 
 class _PanelledCommand(TyperCommand):

@@ -40,12 +40,12 @@ from tvm_ios.cli.search_options import (
     TimeLimit,
     TuningLog,
     bytes_of,
-    measuring_options,
-    policy_names,
+    chosen_policies,
+    search_options,
 )
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
 
 
 @reports_errors
@@ -93,12 +93,13 @@ def optimize(
     """Find the fastest schedule of a model, check it, and save an executable.
 
     Every policy's schedule is searched with measured stages, built, and compared with TVM's own
-    build: first what it computes, then how long it takes. Only what is faster than one unit after
-    another beyond doubt is kept, else that. With a memory budget, only what fits into it.
+    build: first what it computes, then how long it takes. It is kept only if the 95 % interval of
+    its time over that of one unit after another lies below one; else that is. With a memory budget,
+    only what fits into it.
     """
-    policies, fixed = policy_names(policy), input_shapes(shape)
+    policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
-    options = measuring_options(
+    options = search_options(
         lanes,
         measure,
         max_measurements,
@@ -115,50 +116,44 @@ def optimize(
     )
     from tvm_ios.api import compile_unmeasured
     from tvm_ios.api import optimize as run
+    from tvm_ios.models.source import ModelSource
 
+    source = ModelSource(model, random_weights, shapes, batch, dialect.value)
     path = output or Path(f"{Path(model).stem}.ios")
     if cost is None and target is TargetKind.cuda:
         cost = _without_gpu(options)
     if cost is not None:
         with progress_bars() as update:
             compiled = compile_unmeasured(
-                model,
+                source,
                 path,
                 cost,
                 options=options,
-                random_weights=random_weights,
-                shapes=fixed,
-                batch=batch,
                 policies=policies,
                 schedule=schedule,
                 memory_budget=budget,
-                dialect=dialect.value,
                 progress=update,
             )
         print_compiled(compiled, as_json)
         return
     with progress_bars() as update:
         done = run(
-            model,
+            source,
             path,
             options=options,
-            random_weights=random_weights,
-            shapes=fixed,
-            batch=batch,
             policies=policies,
             schedule=schedule,
             memory_budget=budget,
-            dialect=dialect.value,
             progress=update,
         )
     print_optimized(done, as_json)
 
 
-def _without_gpu(options: MeasuringOptions) -> str | None:
+def _without_gpu(options: SearchOptions) -> str | None:
     """The description to schedule by where no GPU of the target is; None where one is."""
     from runtime_ext.backend import cuda_arch
     from runtime_ext.cuda.nvidia.driver import CudaError, open_device
-    from tvm_ios.policies.described import described_gpu
+    from tvm_ios.devices.device import described_gpu
 
     arch = cuda_arch(options.target)
     assert arch is not None

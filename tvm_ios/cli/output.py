@@ -25,7 +25,7 @@ from rich.progress import (
 from tvm_ios import interrupts
 from tvm_ios.cli.completion import complete_model
 from tvm_ios.errors import UserError
-from tvm_ios.models.input_shapes import InputShapeError, parse_shapes
+from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
 
 P = ParamSpec("P")
 R = TypeVar("R")

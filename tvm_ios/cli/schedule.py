@@ -37,17 +37,19 @@ from tvm_ios.cli.search_options import (
     TargetKind,
     TimeLimit,
     bytes_of,
-    measuring_options,
     require_known,
+    search_options,
 )
 from tvm_ios.files.atomic import require_writable
-from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.policies.registry import policy_names
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
-    from relay_passes.module_search import ModuleSearch
-    from tvm_ios.ios.lazy import LazyStatistics
-    from tvm_ios.ios.network import SearchStatistics
+    from relay_passes.measured_module import MeasuredModule
+    from relay_passes.search_options import SearchOptions
+    from tvm_ios.models.source import ModelSource
+    from tvm_ios.policies.policy import Found
+    from tvm_ios.progress import Progress
+    from tvm_ios.search import Search
 
 
 @reports_errors
@@ -56,8 +58,7 @@ def schedule(
     policy: Annotated[
         str,
         typer.Option(
-            help="sequential, greedy, memory, ios-merge, ios-parallel, ios-both, rammer, "
-            "ios-holistic, and measured: graphturbo, holistic.",
+            help=f"{', '.join(policy_names())}.",
             autocompletion=complete_policy,
         ),
     ] = "ios-both",
@@ -101,15 +102,14 @@ def schedule(
     may matter are compiled and timed on this machine. What is found can be drawn and saved.
     Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time.
     """
-    from tvm_ios.api import load_units
-    from tvm_ios.ios.endings import Pruning
-    from tvm_ios.ios.strategies import POLICIES
+    from tvm_ios.models.source import ModelSource
     from tvm_ios.plot import plot_schedule, require_picture, save_picture
-    from tvm_ios.policies.described import described_front, described_schedule
+    from tvm_ios.policies.registry import OURS, policy_named
 
     budget = bytes_of(memory_budget, "--memory-budget")
-    if budget is not None or pareto:
-        require_known([policy], POLICIES, "--policy")
+    if (budget is not None or pareto) and not policy_named(policy).keeps_memory_budget:
+        known = [name for name in OURS if policy_named(name).keeps_memory_budget]
+        require_known([policy], known, "--policy")
     if pareto and (budget is not None or output is not None or plot is not None):
         raise typer.BadParameter(
             "it shows many schedules: choose one with --memory-budget, which -o and --plot then "
@@ -120,15 +120,16 @@ def schedule(
         require_picture(plot)
     if output is not None:
         require_writable(output)
-    fixed = input_shapes(shape)
+    source = ModelSource(model, random_weights, input_shapes(shape), batch, dialect.value)
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if pareto and log is not None:
         raise typer.BadParameter(
             "it needs --cost measured, which reads its log, or a device", param_hint="'--pareto'"
         )
+    module: MeasuredModule[Any] | None = None
     with progress_bars() as update:
         if cost == "measured" or log is not None:
-            options = measuring_options(
+            options = search_options(
                 lanes,
                 measure,
                 max_measurements,
@@ -142,83 +143,65 @@ def schedule(
                 # A log's times may be another machine's.
                 runs_here=log is None,
             )
-            searching = _searching(model, random_weights, fixed, batch, options, dialect, update)
-            graph = searching.prepared.units
-            if pareto:
-                points = searching.pareto(policy)
-                searching.end_run()
-                return print_front(graph, points, policy, cost, as_json)
-            made, search = _measured(searching, policy, log, budget)
+            module = _measured_module(source, options, update)
+            searching = module.search if log is None else module.recorded(log)
         else:
-            graph = load_units(
-                model,
-                random_weights=random_weights,
-                shapes=fixed,
-                batch=batch,
-                dialect=dialect.value,
-            )
-            limits = (policy, cost, Pruning(r, s), max_block)
-
-            def progress(done: int, total: int) -> None:
-                update("searching blocks", done, total)
-
-            if pareto:
-                front = described_front(graph, *limits, progress=progress)
-                return print_front(graph, front, policy, cost, as_json)
-            made, took = described_schedule(
-                graph, *limits, reuse=reuse, memory_budget=budget, progress=progress
-            )
-            search = _statistics(took, 0)
-    made.validate(graph)
+            searching = _described(source, cost, (r, s), max_block, reuse, update)
+        graph = searching.problem.units
+        if pareto:
+            points = searching.front(policy)
+        else:
+            points, found = (), searching.find(policy, budget, priced=True)
+        if module is not None and log is None:
+            module.end_run()
+    if pareto:
+        return print_front(graph, points, policy, cost, as_json)
+    found.schedule.validate(graph)
     if output is not None:
-        made.save(output, graph)
+        found.schedule.save(output, graph)
     if plot is not None:
-        save_picture(plot_schedule(graph, made), plot)
-    print_schedule(graph, made, cost, search, as_json)
+        save_picture(plot_schedule(graph, found.schedule), plot)
+    search = _statistics(found, module, searching.costs.measuring is not None)
+    print_schedule(graph, found.schedule, cost, search, as_json)
 
 
-def _searching(
-    model: str,
-    random_weights: int | None,
-    shapes: dict[str, tuple[int, ...]],
-    batch: int | None,
-    options: MeasuringOptions,
-    dialect: Dialect,
-    update: Any,
-) -> ModuleSearch:
+def _measured_module(
+    source: ModelSource, options: SearchOptions, update: Progress
+) -> MeasuredModule[Any]:
     from relay_passes.load import load_model
+    from relay_passes.measured_module import measured_module
     from relay_passes.prepare import prepare
 
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect.value
-    )
-    search = loaded.dialect.measured_search()
-    return search(prepare(loaded.module, loaded.name), options, update)
+    loaded = load_model(source)
+    return measured_module(prepare(loaded.module, loaded.name), options, update)
 
 
-def _measured(
-    searching: ModuleSearch, policy: str, log: Path | None, memory_budget: int | None
-) -> tuple[Schedule, dict[str, Any]]:
-    if log is not None:
-        made, took = searching.recorded(policy, log, memory_budget)
-    elif (baseline := searching.measured_baseline(policy)) is not None:
-        made, took = baseline, None
-    else:
-        made, took = searching.schedule(policy, memory_budget)
-    if log is None:
-        searching.end_run()
-    return made, _statistics(took, searching.timer.stages_measured)
+def _described(
+    source: ModelSource,
+    cost: str,
+    pruned: tuple[int, int],
+    max_block: int,
+    reuse: bool,
+    update: Progress,
+) -> Search:
+    from tvm_ios.api import load_units
+    from tvm_ios.costs.named import costs_named
+    from tvm_ios.ios.endings import Pruning
+    from tvm_ios.policies.policy import Limits, Problem
+    from tvm_ios.search import Search
+
+    costs = costs_named(cost)
+    problem = Problem.of(load_units(source), max_block)
+    limits = Limits(pruning=Pruning(*pruned), max_block=max_block, reuse=reuse)
+    return Search(problem, costs, limits, update)
 
 
-def _statistics(
-    took: SearchStatistics | LazyStatistics | None, stages_measured: int
-) -> dict[str, Any]:
-    from tvm_ios.ios.lazy import LazyStatistics
-
+def _statistics(found: Found, module: MeasuredModule[Any] | None, measured: bool) -> dict[str, Any]:
+    counted = found.statistics
     return {
-        "seconds": 0.0 if took is None else took.seconds,
-        "states": 0 if took is None else took.states,
-        "transitions": 0 if took is None else took.transitions,
-        "stages_measured": stages_measured,
-        **({"left_out": took.left_out} if isinstance(took, LazyStatistics) else {}),
+        "seconds": 0.0 if counted is None else counted.seconds,
+        "states": 0 if counted is None else counted.states or 0,
+        "transitions": 0 if counted is None else counted.transitions or 0,
+        "stages_measured": 0 if module is None else module.timer.stages_measured,
+        **({"left_out": found.left_out} if measured and counted is not None else {}),
     }

@@ -14,9 +14,10 @@ import typer
 from tvm_ios.cli.completion import complete_policies
 from tvm_ios.errors import UserError
 from tvm_ios.files.byte_sizes import ByteSizeError, parse_bytes
+from tvm_ios.policies.registry import policy_names
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
 
 #: As many as a stage has groups, at most.
 _STREAMS = 8
@@ -79,7 +80,8 @@ Policies = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Policies to try, between commas, instead of all.",
+        help=f"Policies to try, between commas, instead of all that can be: "
+        f"{', '.join(policy_names())}.",
         autocompletion=complete_policies,
     ),
 ]
@@ -128,19 +130,16 @@ def bytes_of(text: str | None, option: str) -> int | None:
         raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
 
 
-def policy_names(text: str | None, known: Sequence[str] | None = None) -> Sequence[str] | None:
+def chosen_policies(text: str | None, known: Sequence[str] | None = None) -> Sequence[str] | None:
     """The policies that ``--policy`` names, of all that there are or are known; None without it."""
-    from tvm_ios.api import MEASURED_POLICIES
-
-    known = known or MEASURED_POLICIES
     if text is None:
         return None
     names = names_in(text)
-    require_known(names, known, "--policy")
+    require_known(names, policy_names() if known is None else known, "--policy")
     return names
 
 
-def measuring_options(
+def search_options(
     lanes: int | None,
     measure: MeasureMode | None,
     max_measurements: int | None,
@@ -156,7 +155,7 @@ def measuring_options(
     dialect: Dialect = Dialect.relax,
     cudnn: bool | None = None,
     runs_here: bool = True,
-) -> MeasuringOptions:
+) -> SearchOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
     from runtime_ext.machine.this_machine import available_lanes
     from runtime_ext.targets import target_of
@@ -168,19 +167,22 @@ def measuring_options(
     lanes = lanes or available_lanes()
     # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
     os.environ["TVM_NUM_THREADS"] = str(lanes)
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
     from tvm_ios.ios.endings import Pruning
     from tvm_ios.ios.lazy import Budget
+    from tvm_ios.policies.policy import Limits
 
-    return MeasuringOptions(
+    return SearchOptions(
         lanes=lanes,
         target=target_of(target.value, arch, lanes, dialect.value),
         database=log,
         precision="" if precision is None else precision.value,
         cudnn=cudnn,
-        pruning=Pruning(r, s),
-        max_block=max_block,
-        budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
+        limits=Limits(
+            pruning=Pruning(r, s),
+            max_block=max_block,
+            budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
+        ),
     )
 
 

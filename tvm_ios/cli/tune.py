@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,11 +34,11 @@ from tvm_ios.cli.search_options import (
     PrecisionOption,
     Target,
     TargetKind,
-    measuring_options,
+    search_options,
 )
 
 if TYPE_CHECKING:
-    from tvm_ios.api.tuning.result import TuningResult
+    from runtime_ext.tuning.interface import TuningResult
 
 #: A line tells every fall of the model's latency by so much.
 _WORTH_TELLING = 0.01
@@ -96,8 +95,8 @@ def tune(
             "only AutoTVM tries blocks: give --dialect relay, or leave it out",
             param_hint="'--all-blocks'",
         )
-    fixed = input_shapes(shape)
-    options = measuring_options(
+    shapes = input_shapes(shape)
+    options = search_options(
         lanes,
         MeasureMode.lazy,
         None,
@@ -110,21 +109,18 @@ def tune(
         precision=precision,
         dialect=dialect,
     )
-    from relay_passes.dialect import named_dialect
+    from tvm_ios.api.tune import tune_model
+    from tvm_ios.models.source import ModelSource
 
-    tune_model = named_dialect(dialect.value).tune
-    if all_blocks:
-        tune_model = partial(tune_model, all_blocks=True)
     with progress_bars() as bars:
         done = tune_model(
-            model,
+            ModelSource(model, random_weights, shapes, dialect=dialect.value),
             log,
             options=options,
-            random_weights=random_weights,
-            shapes=fixed,
             trials=trials,
             time_limit=time_limit,
             compacted=compact,
+            all_blocks=all_blocks,
             progress=bars,
             tuning=_Falls(bars),
         )

@@ -38,6 +38,12 @@ SELECTION = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
 CONFIRMATION = Rules(rounds=40, seconds=6.0, warm_up=1)
 #: In how many fresh processes a program has to be faster.
 CONFIRMING_PROCESSES = 3
+#: What a policy that measures whole programs chooses among; and its choice beside the sequential
+#: program, for of the best of several some luck is a part.
+CHOICE = Rules(rounds=15, seconds=8.0, minimum=5, warm_up=1)
+SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1)
+#: Profiled runs of whole programs.
+PROFILE = Rules(rounds=12, seconds=8.0, minimum=5)
 #: A bundle's programs beside peers.
 BUNDLE_PEERS = Rules(rounds=60, seconds=15.0, warm_up=3)
 #: What ``bench`` times unless it is told otherwise.

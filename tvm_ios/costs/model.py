@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Stage
 
 
+@runtime_checkable
 class CostModel(Protocol):
-    """Tells how long a stage takes on a device.
+    """Tells how long a stage takes on a device."""
 
-    Attributes
-    ----------
-    name
-        How people ask for it, e.g. ``"measured"`` or ``"v100"``.
-    """
-
-    name: str
+    @property
+    def name(self) -> str:
+        """How people ask for it, e.g. ``"measured"`` or ``"v100"``."""
+        ...
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         """Seconds that a stage takes, barrier included; ``inf`` if it cannot run."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tvm_ios.devices.figure_files import DeviceError, FigureFiles
+from tvm_ios.extensions import extensions, load_extension
 from tvm_ios.files.json_text import natural
+
+#: The entry points of other packages' devices: a :class:`Device`, or the path of a file of one.
+GROUP = "tvm_ios.devices"
 
 _FILES = FigureFiles(
     "device",
@@ -99,7 +104,17 @@ def load_device(name: str) -> Device:
     ------
     DeviceError
         If there is no such device, or its file lacks a figure.
+    ExtensionError
+        If the package that adds it is broken.
     """
+    if name in extensions(GROUP) and name not in _FILES.names():
+        added = load_extension(GROUP, name, Device, str, Path)
+        return added if isinstance(added, Device) else load_device(str(added))
+    if not name.endswith(".json") and name not in _FILES.names():
+        raise DeviceError(
+            f"there is no device {name!r}: use {', '.join(device_names())}, or the path of a "
+            ".json file"
+        )
     found = _FILES.load(name)
     return Device(
         found.name,
@@ -111,12 +126,12 @@ def load_device(name: str) -> Device:
 
 
 def device_names() -> tuple[str, ...]:
-    """The devices that come with the package."""
-    return _FILES.names()
+    """The devices that come with the package, and those that other packages add."""
+    return tuple(dict.fromkeys((*_FILES.names(), *extensions(GROUP))))
 
 
 def device_text(name: str) -> str:
-    """The file of one of :func:`device_names`."""
+    """The file of a device that comes with the package."""
     return _FILES.text(name)
 
 
@@ -132,13 +147,27 @@ def largest_gpu(arch: str) -> Device | None:
     return max(found, key=lambda device: device.processors, default=None)
 
 
+def described_gpu(arch: str) -> str:
+    """The name of the largest described GPU of an architecture such as ``sm_90``.
+
+    Raises
+    ------
+    DeviceError
+        If none is described.
+    """
+    found = largest_gpu(arch)
+    if found is None:
+        raise DeviceError(f"no GPU of the architecture {arch!r} is described: give --cost a file")
+    return found.name
+
+
 def described_archs() -> tuple[str, ...]:
     """The architectures of the GPUs that come with the package."""
     return tuple(sorted({arch for arch, _ in _gpus()}))
 
 
 def _gpus() -> list[tuple[str, Device]]:
-    devices = map(load_device, device_names())
+    devices = map(load_device, _FILES.names())
     return [(d.multiprocessor.arch, d) for d in devices if d.multiprocessor is not None]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from tvm_ios.graph.down_sets import SearchError, down_sets
+from tvm_ios.errors import SearchError
+from tvm_ios.graph.down_sets import down_sets
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 
 #: A block with more states than this takes minutes to search: it is cut where that is possible.

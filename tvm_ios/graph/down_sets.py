@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tvm_ios.errors import UserError
+from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import bits
 
 #: Bit sets: machine words up to 63 units, Python integers beyond.
 Masks = npt.NDArray[Any]
 
 _MOST_STATES = 4_000_000
-
-
-class SearchError(UserError):
-    """A search that cannot be done, with one sentence that says why and what would help."""
 
 
 def down_sets(predecessors: Sequence[int], most: int = _MOST_STATES) -> Masks:

@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from tvm_ios.graph.op_graph import OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
 
 
-def fingerprint(graph: OpGraph) -> str:
+def fingerprint(
+    operators: Sequence[Operator],
+    tensors: Sequence[Tensor],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+) -> str:
     """Hash kinds, attributes, types and edges; names and order are decoration.
 
     Each operator is hashed from its kind, its attributes and its inputs' hashes, and again from
     this and from all that reads it, because two equal operators may have different readers. The
     graph is the sorted multiset of the second hashes; constants count by their types.
+
+    Parameters
+    ----------
+    operators, tensors, inputs, outputs
+        Of an :class:`~tvm_ios.graph.op_graph.OpGraph`: operators in topological order, and the
+        numbers of the graph's own inputs and outputs among the tensors.
     """
-    above = _hash_by_inputs(graph)
-    below = [""] * len(graph)
+    above = _hash_by_inputs(operators, tensors, inputs)
+    below = [""] * len(operators)
     leaving: dict[int, list[int]] = {}
-    for position, tensor in enumerate(graph.outputs):
+    for position, tensor in enumerate(outputs):
         leaving.setdefault(tensor, []).append(position)
+    readers: dict[int, list[tuple[int, int]]] = {}
+    for reader, op in enumerate(operators):
+        for position, tensor in enumerate(op.inputs):
+            readers.setdefault(tensor, []).append((reader, position))
 
     def uses(tensor: int) -> list[Any]:
-        readers = sorted(
-            (below[reader], position)
-            for reader in graph.consumers[tensor]
-            for position, read in enumerate(graph.operators[reader].inputs)
-            if read == tensor
-        )
-        return [leaving.get(tensor, []), readers]
+        read = sorted((below[reader], position) for reader, position in readers.get(tensor, []))
+        return [leaving.get(tensor, []), read]
 
-    for i in reversed(range(len(graph))):
-        below[i] = _digest([above[i], [uses(tensor) for tensor in graph.operators[i].outputs]])
-    inputs = [[_type(graph.tensors[tensor]), uses(tensor)] for tensor in graph.inputs]
-    return _digest([inputs, sorted(below), len(graph.outputs)])[:32]
+    for i in reversed(range(len(operators))):
+        below[i] = _digest([above[i], [uses(tensor) for tensor in operators[i].outputs]])
+    entering = [[_type(tensors[tensor]), uses(tensor)] for tensor in inputs]
+    return _digest([entering, sorted(below), len(outputs)])[:32]
 
 
-def _hash_by_inputs(graph: OpGraph) -> list[str]:
-    names = {t: f"input{position}" for position, t in enumerate(graph.inputs)}
+def _hash_by_inputs(
+    operators: Sequence[Operator], tensors: Sequence[Tensor], inputs: Sequence[int]
+) -> list[str]:
+    names = {t: f"input{position}" for position, t in enumerate(inputs)}
     hashes: list[str] = []
-    for op in graph.operators:
-        reads = [[names.get(t, "constant"), _type(graph.tensors[t])] for t in op.inputs]
-        makes = [_type(graph.tensors[t]) for t in op.outputs]
-        hashes.append(_digest([op.kind, sorted(op.attrs.items()), reads, makes]))
+    for op in operators:
+        reads = [[names.get(t, "constant"), _type(tensors[t])] for t in op.inputs]
+        writes = [_type(tensors[t]) for t in op.outputs]
+        hashes.append(_digest([op.kind, sorted(op.attrs.items()), reads, writes]))
         names |= {t: f"{hashes[-1]}.{position}" for position, t in enumerate(op.outputs)}
     return hashes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph.op_graph import AttrValue, OpGraph
+from tvm_ios.graph.op_graph import AttrValue, Operator, OpGraph
 
 #: Activations without parameters, which can be applied again after a split.
 ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
@@ -35,6 +35,9 @@ class MergePlan:
         For each unit, in order.
     activations
         For each unit; if all are equal it is applied before the split.
+    out_dtype
+        Type of the results where it is not that of the data, as of 8-bit convolutions that are
+        summed in 32 bits; empty otherwise, as TVM's convolutions have it.
     """
 
     units: tuple[int, ...]
@@ -45,6 +48,7 @@ class MergePlan:
     offsets: tuple[tuple[int, int], ...]
     out_channels: tuple[int, ...]
     activations: tuple[str, ...]
+    out_dtype: str = ""
 
 
 def mergeable(graph: OpGraph, units: Sequence[int]) -> bool:
@@ -56,7 +60,8 @@ def plan_merge(graph: OpGraph, units: Sequence[int]) -> MergePlan | None:
     """The merged convolution of two or more units of a graph, or None.
 
     Every unit must be one convolution (groups = 1, constant weights) with at most a bias and an
-    activation; all must read the same tensor with equal stride, dilation and output extents.
+    activation; all must read the same tensor with equal stride, dilation and output extents, and
+    their kernels must be of one type, and their results.
     """
     ordered = tuple(sorted(units))
     operators = [graph.operators[unit] for unit in ordered]
@@ -70,9 +75,12 @@ def plan_merge(graph: OpGraph, units: Sequence[int]) -> MergePlan | None:
             return None
         if graph.tensors[op.outputs[0]].shape[2:] != extents:
             return None
+        if _types(graph, op) != _types(graph, first):
+            return None
     strides = _pair(first.attrs["strides"])
     dilations = _pair(first.attrs["dilations"])
     in_extents = graph.tensors[first.inputs[0]].shape[2:]
+    data_type, _, out_type = _types(graph, first)
     windows = [
         _window(
             in_extents[axis],
@@ -95,6 +103,7 @@ def plan_merge(graph: OpGraph, units: Sequence[int]) -> MergePlan | None:
         offsets=tuple(zip(rows.offsets, columns.offsets, strict=True)),
         out_channels=tuple(graph.tensors[op.outputs[0]].shape[1] for op in operators),
         activations=tuple(str(op.attrs["activation"]) for op in operators),
+        out_dtype="" if out_type == data_type else out_type,
     )
 
 
@@ -137,6 +146,12 @@ def _is_plain_convolution(graph: OpGraph, unit: int) -> bool:
         and all(_counts(op.attrs.get(key), 2) for key in ("strides", "dilations", "kernel"))
         and _counts(op.attrs.get("pads"), 4, least=0)
     )
+
+
+def _types(graph: OpGraph, op: Operator) -> tuple[str, str, str]:
+    """Of the data, the kernel and the result of a convolution."""
+    data, kernel, result = (graph.tensors[t].dtype for t in (*op.inputs[:2], op.outputs[0]))
+    return data, kernel, result
 
 
 def _counts(value: AttrValue | None, length: int, least: int = 1) -> bool:

@@ -15,6 +15,8 @@ Array = np.ndarray[Any, Any]
 def merged_weights(plan: MergePlan, weights: Sequence[Sequence[Array]]) -> tuple[Array, Array]:
     """The kernel (O, I, kh, kw) and the bias (1, O, 1, 1) of the merged convolution.
 
+    The bias is of the type of the results.
+
     Parameters
     ----------
     plan
@@ -29,7 +31,7 @@ def merged_weights(plan: MergePlan, weights: Sequence[Sequence[Array]]) -> tuple
         ]
     )
     biases = [
-        (rest[0].reshape(-1) if rest else np.zeros(channels, stacked.dtype))
+        (rest[0].reshape(-1) if rest else np.zeros(channels, plan.out_dtype or stacked.dtype))
         for (_, *rest), channels in zip(weights, plan.out_channels, strict=True)
     ]
     return stacked, np.concatenate(biases).reshape(1, -1, 1, 1)

@@ -9,30 +9,15 @@ a Python ``int`` used as a bit set.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, cast
 
-from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.graph.elements import AttrValue, GraphError, Operator, Tensor, known_dtype
 from tvm_ios.graph.fingerprint import fingerprint
-
-#: Attribute values are plain data, so that graphs can be hashed and written as JSON.
-AttrValue = int | float | str | bool | tuple["AttrValue", ...]
-
-_DTYPE_BYTES = {
-    **dict.fromkeys(("bool", "int8", "uint8"), 1),
-    **dict.fromkeys(("bfloat16", "float16", "int16", "uint16"), 2),
-    **dict.fromkeys(("float32", "int32", "uint32"), 4),
-    **dict.fromkeys(("float64", "int64", "uint64"), 8),
-}
-
-
-class GraphError(UserError):
-    """A graph that breaks a rule, with one sentence that names what and where."""
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -49,63 +34,6 @@ def mask_of(members: Iterable[int]) -> int:
     for member in members:
         mask |= 1 << member
     return mask
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A value of the graph.
-
-    Attributes
-    ----------
-    name
-        Decoration: importers invent names, so no fingerprint depends on it.
-    shape
-        Static extents, in the model's own layout (images are NCHW).
-    dtype
-        A NumPy type name.
-    constant
-        True for a weight: known when the program is built.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    constant: bool = False
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return math.prod(self.shape) * _DTYPE_BYTES[self.dtype]
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """A node of the graph: one operator, or one unit of several.
-
-    Attributes
-    ----------
-    name
-        Decoration, unique in the graph; schedules for people use it.
-    kind
-        What it computes, e.g. ``"conv2d"``; a unit's kind joins those of its members with
-        ``"+"``.
-    inputs, outputs
-        Tensor numbers. Constants are inputs too.
-    attrs
-        Attributes in canonical form. A unit of one anchor carries the anchor's.
-    flops
-        Floating-point operations (a multiply-add is two).
-    members
-        For a unit, the operators that it holds, as numbers in the graph it was formed from.
-    """
-
-    name: str
-    kind: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    attrs: Mapping[str, AttrValue] = field(default_factory=lambda: MappingProxyType({}))
-    flops: int = 0
-    members: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,20 +58,20 @@ class OpGraph:
         for tensor in (*self.inputs, *self.outputs, *named):
             if not 0 <= tensor < len(self.tensors):
                 raise GraphError(f"the graph names tensor {tensor}, which does not exist")
-        known = set(self.inputs) | {i for i, t in enumerate(self.tensors) if t.constant}
+        produced = set(self.inputs) | {i for i, t in enumerate(self.tensors) if t.constant}
         for op in self.operators:
             for tensor in op.inputs:
-                if tensor not in known:
+                if tensor not in produced:
                     raise GraphError(
                         f"operator {op.name!r} reads tensor {self.tensors[tensor].name!r} "
                         "before anything has produced it"
                     )
             for tensor in op.outputs:
-                if tensor in known:
+                if tensor in produced:
                     raise GraphError(f"tensor {self.tensors[tensor].name!r} has two producers")
-                known.add(tensor)
+                produced.add(tensor)
         for tensor in self.outputs:
-            if tensor not in known:
+            if tensor not in produced:
                 raise GraphError(f"graph output {self.tensors[tensor].name!r} is never produced")
 
     def __len__(self) -> int:
@@ -224,7 +152,7 @@ class OpGraph:
     @cached_property
     def fingerprint(self) -> str:
         """Canonical hash of kinds, attributes, shapes and edges; names and order are decoration."""
-        return fingerprint(self)
+        return fingerprint(self.operators, self.tensors, self.inputs, self.outputs)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
@@ -264,7 +192,7 @@ class OpGraph:
             return OpGraph(
                 name=str(data["name"]),
                 tensors=tuple(
-                    Tensor(str(name), naturals(shape), _known(dtype), bool(constant))
+                    Tensor(str(name), naturals(shape), known_dtype(dtype), bool(constant))
                     for name, shape, dtype, constant in data["tensors"]
                 ),
                 operators=tuple(
@@ -290,9 +218,3 @@ class OpGraph:
 
 def _freeze(value: Any) -> AttrValue:
     return tuple(map(_freeze, cast(list[Any], value))) if isinstance(value, list) else value
-
-
-def _known(dtype: Any) -> str:
-    if dtype not in _DTYPE_BYTES:
-        raise GraphError(f"{dtype!r} is no type of a tensor: use {', '.join(_DTYPE_BYTES)}")
-    return dtype

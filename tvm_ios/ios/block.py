@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph.down_sets import SearchError
+from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.schedule.schedule import Stage
 

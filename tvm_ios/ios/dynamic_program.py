@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tvm_ios.graph.down_sets import SearchError, positions, sizes_of
+from tvm_ios.errors import SearchError
+from tvm_ios.graph.down_sets import positions, sizes_of
 from tvm_ios.graph.op_graph import mask_of
 from tvm_ios.ios.endings import (
     UNPRUNED,

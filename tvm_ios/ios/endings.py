@@ -17,14 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tvm_ios.graph.down_sets import (
-    Masks,
-    SearchError,
-    down_sets,
-    positions,
-    sizes_of,
-    successors_of,
-)
+from tvm_ios.errors import SearchError
+from tvm_ios.graph.down_sets import Masks, down_sets, positions, sizes_of, successors_of
 from tvm_ios.graph.op_graph import bits, mask_of
 from tvm_ios.ios.pieces import connected_pieces
 

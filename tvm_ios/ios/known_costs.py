@@ -121,11 +121,9 @@ class KnownCosts:
         """
         return self._solve(np.where(self._measured, self._seconds, np.inf))
 
-    def is_settled(self, gap: float) -> bool:
-        """Whether the best measured stages are the optimum, or within a part of its cost."""
-        if not self.unknown_of_optimum():
-            return True
-        return gap > 0 and self.best_known().cost <= self.lower_bound() * (1 + gap)
+    def is_settled(self) -> bool:
+        """Whether the best measured stages are the optimum."""
+        return not self.unknown_of_optimum()
 
     def lower_bound(self) -> float:
         """Seconds of the present optimum: no schedule is faster if the estimates are bounds."""

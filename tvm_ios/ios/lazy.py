@@ -20,9 +20,10 @@ from tvm_ios.ios.endings import EndingSpace, Pruning, enumerate_endings
 from tvm_ios.ios.known_costs import KnownCosts
 from tvm_ios.ios.network import renumbered
 from tvm_ios.ios.stage_memory import budgeted_blocks, within_budget
-from tvm_ios.ios.strategies import Mergeable, strategies_of
+from tvm_ios.ios.statistics import SearchStatistics
+from tvm_ios.ios.strategies import Mergeable
 from tvm_ios.progress import Steps
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 from tvm_ios.schedule.stage_order import schedule_of_blocks
 
 #: Seconds that a stage takes; called once for each stage key.
@@ -43,55 +44,11 @@ class Budget:
         Seconds from the start of the search, or None.
     everything
         Measure every stage of the search at once, instead of those that may matter.
-    gap
-        Leave a block when its best measured schedule is within this part of the optimistic
-        bound; 0 for the exact optimum.
     """
 
     max_measurements: int | None = None
     time_limit: float | None = None
     everything: bool = False
-    gap: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class LazyStatistics:
-    """What a measured search took.
-
-    Attributes
-    ----------
-    seconds
-        Wall time, measuring included.
-    states, transitions
-        Sums over the different blocks.
-    candidates
-        Stages that the full search would measure, equal blocks once.
-    stages_measured
-        Stage keys that were measured.
-    rounds
-        How many times the blocks were solved.
-    complete
-        False if the budget ended the search early: the schedule is then the best of the
-        stages that were measured.
-    lower_bound
-        Seconds that no schedule can beat if the optimistic costs are lower bounds.
-    blocks, blocks_searched
-        How many there are, and how many of these differ.
-    left_out
-        Why programs were not tried that cannot be built, a sentence each.
-    """
-
-    seconds: float
-    states: int
-    transitions: int
-    candidates: int
-    stages_measured: int
-    rounds: int
-    complete: bool
-    lower_bound: float
-    blocks: int
-    blocks_searched: int
-    left_out: tuple[str, ...] = ()
 
 
 def lazy_search(
@@ -100,15 +57,14 @@ def lazy_search(
     optimistic: CostModel,
     measure: Measure,
     stage_key: StageKey,
-    policy: str,
+    strategies: frozenset[Strategy],
     pruning: Pruning,
     mergeable: Mergeable,
     *,
     budget: Budget = Budget(),
     progress: Steps | None = None,
-    device: str = "",
     memory_budget: int | None = None,
-) -> tuple[Schedule, LazyStatistics]:
+) -> tuple[Schedule, SearchStatistics]:
     """Find the fastest schedule by measuring few stages.
 
     Parameters
@@ -124,26 +80,23 @@ def lazy_search(
         True seconds of a stage.
     stage_key
         Equal for stages that need one measurement only.
-    policy, pruning, mergeable
+    strategies, pruning, mergeable
         As in :func:`tvm_ios.ios.network.search_graph`.
     budget
         When to stop measuring.
     progress
         Called after every measurement with the stages measured, and those known to be waiting.
-    device
-        Written into the schedule.
     memory_budget
         As in :func:`tvm_ios.ios.network.search_graph`.
 
     Raises
     ------
     SearchError
-        If the policy is unknown, the blocks do not fit, or a unit cannot run on its own.
+        If the blocks do not fit, or a unit cannot run on its own.
     MemoryBudgetError
         If no schedule fits into the memory budget.
     """
     begin = time.perf_counter()
-    strategies = strategies_of(policy)
     parts = cut_into_blocks(graph, blocks)
     keys: list[str] = []
     originals: dict[str, Block] = {}
@@ -177,7 +130,7 @@ def lazy_search(
     rounds = 0
     # A block with much to gain and many twins first: the budget may end the search.
     pending = sorted(costs, key=lambda key: -costs[key].possible_gain() * keys.count(key))
-    pending = [key for key in pending if not costs[key].is_settled(budget.gap)]
+    pending = [key for key in pending if not costs[key].is_settled()]
     while pending:
         rounds += 1
         settled = 0
@@ -185,7 +138,7 @@ def lazy_search(
             settled += measuring.settle(costs[key], costs[key].unknown_of_optimum())
         if not settled:
             break
-        pending = [key for key in pending if not costs[key].is_settled(budget.gap)]
+        pending = [key for key in pending if not costs[key].is_settled()]
 
     stages: list[Stage] = []
     latencies: list[float] = []
@@ -194,10 +147,8 @@ def lazy_search(
         twin = dict(zip(originals[key].units, block.units, strict=True))
         stages += [renumbered(originals[key].stage(stage), twin) for stage in best.stages]
         latencies += best.latencies
-    schedule = schedule_of_blocks(
-        graph, stages, latencies, policy, device, keep_order=memory_budget is not None
-    )
-    return schedule, LazyStatistics(
+    schedule = schedule_of_blocks(graph, stages, latencies, keep_order=memory_budget is not None)
+    return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,
         states=sum(len(known.space.states) for known in costs.values()),
         transitions=sum(known.space.transitions for known in costs.values()),

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.costs.model import CostModel
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import block_key, cut_into_blocks
 from tvm_ios.ios.dynamic_program import Solution
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.network import renumbered
 from tvm_ios.ios.priced_block import PricedBlock
-from tvm_ios.ios.stage_memory import MemoryBudgetError, blocks_memory, stages_peak
-from tvm_ios.ios.strategies import Mergeable, strategies_of
+from tvm_ios.ios.stage_memory import blocks_memory, stages_peak
+from tvm_ios.ios.strategies import Mergeable
 from tvm_ios.progress import Steps
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 #: Sums of the same latencies differ by as much with their order.
 _TIE = 1e-12
@@ -33,12 +34,11 @@ def pareto_front(
     graph: OpGraph,
     blocks: Sequence[int],
     cost: CostModel,
-    policy: str,
+    strategies: frozenset[Strategy],
     pruning: Pruning,
     mergeable: Mergeable,
     *,
     progress: Steps | None = None,
-    device: str = "",
 ) -> tuple[FrontPoint, ...]:
     """All trades of latency for memory, the fastest schedule first.
 
@@ -49,7 +49,7 @@ def pareto_front(
 
     Parameters
     ----------
-    graph, blocks, cost, policy, pruning, mergeable, device
+    graph, blocks, cost, strategies, pruning, mergeable
         As in :func:`tvm_ios.ios.network.search_graph`.
     progress
         Called after every block that was priced.
@@ -59,7 +59,6 @@ def pareto_front(
     SearchError
         As :func:`tvm_ios.ios.network.search_graph`.
     """
-    strategies = strategies_of(policy)
     parts = cut_into_blocks(graph, blocks)
     memory = blocks_memory(graph, parts)
     priced: dict[str, PricedBlock] = {}
@@ -91,15 +90,17 @@ def pareto_front(
             stages += [renumbered(stage, twin) for stage in found.stages]
             latencies += found.latencies
         return Schedule(
-            graph.fingerprint, tuple(stages), policy, device, graph.batch, tuple(latencies)
+            graph.fingerprint,
+            tuple(stages),
+            policy="",
+            batch=graph.batch,
+            latencies=tuple(latencies),
         )
 
-    return descend(graph, schedule, sum(tensor.nbytes for tensor in graph.tensors))
+    return descend(graph, schedule)
 
 
-def descend(
-    graph: OpGraph, schedule: Callable[[int], Schedule], budget: int
-) -> tuple[FrontPoint, ...]:
+def descend(graph: OpGraph, schedule: Callable[[int], Schedule]) -> tuple[FrontPoint, ...]:
     """The front, from a search that finds the fastest schedule within a budget.
 
     Parameters
@@ -108,10 +109,9 @@ def descend(
         The graph of units.
     schedule
         The search; :class:`MemoryBudgetError` if nothing fits.
-    budget
-        Bytes to begin with.
     """
     points: list[FrontPoint] = []
+    budget = sum(tensor.nbytes for tensor in graph.tensors)
     while True:
         try:
             made = schedule(budget)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph
@@ -13,48 +12,26 @@ from tvm_ios.ios.dynamic_program import Solution
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.ios.stage_memory import budgeted_blocks
-from tvm_ios.ios.strategies import Mergeable, strategies_of
+from tvm_ios.ios.statistics import SearchStatistics
+from tvm_ios.ios.strategies import Mergeable
 from tvm_ios.progress import Steps
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 from tvm_ios.schedule.stage_order import schedule_of_blocks
-
-
-@dataclass(frozen=True, slots=True)
-class SearchStatistics:
-    """What a search took.
-
-    Attributes
-    ----------
-    seconds
-        Wall time.
-    states, transitions, endings
-        Sums over the blocks that were searched.
-    blocks, blocks_searched
-        How many there are, and how many of these differ.
-    """
-
-    seconds: float
-    states: int
-    transitions: int
-    endings: int
-    blocks: int
-    blocks_searched: int
 
 
 def search_graph(
     graph: OpGraph,
     blocks: Sequence[int],
     cost: CostModel,
-    policy: str,
+    strategies: frozenset[Strategy],
     pruning: Pruning,
     mergeable: Mergeable,
     *,
     reuse: bool = True,
     progress: Steps | None = None,
-    device: str = "",
     memory_budget: int | None = None,
 ) -> tuple[Schedule, SearchStatistics]:
-    """Find the fastest schedule of a graph of units under a policy of IOS.
+    """Find the fastest schedule of a graph of units by IOS.
 
     Parameters
     ----------
@@ -64,9 +41,9 @@ def search_graph(
         Bit sets of units, in the order of execution.
     cost
         Seconds of a stage.
-    policy
-        One of :data:`tvm_ios.ios.strategies.POLICIES`. What is co-scheduled has no placement yet:
-        see :func:`tvm_ios.rammer.wavefront.with_placements`.
+    strategies
+        What a stage may be. What is co-scheduled has no placement yet: see
+        :func:`tvm_ios.rammer.wavefront.with_placements`.
     pruning
         Limits on groups.
     mergeable
@@ -75,8 +52,6 @@ def search_graph(
         Search equal blocks once.
     progress
         Called after every block.
-    device
-        Written into the schedule.
     memory_budget
         Bytes that the tensors between units may take at any time, as
         :mod:`tvm_ios.ios.stage_memory` counts them; None for no limit.
@@ -84,12 +59,11 @@ def search_graph(
     Raises
     ------
     SearchError
-        If the policy is unknown, the blocks do not fit, or a block has no finite schedule.
+        If the blocks do not fit, or a block has no finite schedule.
     MemoryBudgetError
         If no schedule fits into the memory budget.
     """
     begin = time.perf_counter()
-    strategies = strategies_of(policy)
     found: dict[str, tuple[Block, Solution]] = {}
     stages: list[Stage] = []
     latencies: list[float] = []
@@ -110,9 +84,7 @@ def search_graph(
         latencies += solution.latencies
         if progress is not None:
             progress(done + 1, len(parts))
-    schedule = schedule_of_blocks(
-        graph, stages, latencies, policy, device, keep_order=memory_budget is not None
-    )
+    schedule = schedule_of_blocks(graph, stages, latencies, keep_order=memory_budget is not None)
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,
         states=sum(s.states for s in searched),

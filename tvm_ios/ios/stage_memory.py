@@ -15,17 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.files.byte_sizes import kib
-from tvm_ios.graph.down_sets import Masks, SearchError
+from tvm_ios.graph.down_sets import Masks
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import levels
 from tvm_ios.ios.endings import EndingSpace, Integers
 from tvm_ios.schedule.schedule import Stage
-
-
-class MemoryBudgetError(SearchError):
-    """A budget that no schedule of the search fits into."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,55 +1,16 @@
-"""The policies of IOS, and what each may do with a stage (IOS, section 4.2).
-
-``ios-holistic`` searches over Rammer's co-scheduling (section 3.3 there) as a third strategy.
-"""
+"""What IOS may do with a stage (IOS, section 4.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from tvm_ios.costs.model import CostModel
-from tvm_ios.graph.down_sets import SearchError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
 
 #: Tells whether units can become one stacked operator.
 Mergeable = Callable[[OpGraph, tuple[int, ...]], bool]
-
-#: Whatever a policy allows, a single unit is always a legal concurrent stage.
-POLICIES: Mapping[str, frozenset[Strategy]] = MappingProxyType(
-    {
-        "ios-merge": frozenset({Strategy.MERGE}),
-        "ios-parallel": frozenset({Strategy.CONCURRENT}),
-        "ios-both": frozenset({Strategy.CONCURRENT, Strategy.MERGE}),
-        "ios-holistic": frozenset(Strategy),
-    }
-)
-
-#: Policies that split a batch into instances; ``holistic`` chooses from all policies, block by
-#: block. Only whole programs show what that gains.
-GRAPHTURBO, HOLISTIC = "graphturbo", "holistic"
-
-
-def strategies_of(policy: str) -> frozenset[Strategy]:
-    """The strategies that a policy searches over.
-
-    Raises
-    ------
-    SearchError
-        If there is no such policy.
-    """
-    if policy in (GRAPHTURBO, HOLISTIC):
-        raise SearchError(
-            f"the policy {policy!r} compares whole programs, which only measuring on this "
-            "machine's CPU does: give --cost measured, or choose ios-both"
-        )
-    if policy not in POLICIES:
-        raise SearchError(
-            f"there is no policy {policy!r} to search with: use {', '.join(POLICIES)}"
-        )
-    return POLICIES[policy]
 
 
 def candidate_stages(

@@ -20,7 +20,7 @@ from tvm_ios.program.program import Program, UnitCode
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import co_schedule
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
 #: The code of one unit, or of several merged ones.
 Forms = Callable[[tuple[int, ...]], CompiledUnit]
@@ -64,17 +64,22 @@ class StageTimer:
         self._log = units.log
         self._latency: dict[str, tuple[float, ...]] = {}
         self._rprograms: dict[tuple[int, ...], RProgram] = {}
+        self._compiled = False
 
     def reading(self, log: MeasurementLog) -> StageTimer:
         """A timer of the same compiled units that knows what another log does."""
         other = StageTimer(replace(self._units, log=log))
         other.forms.share(self.forms)
         other.rkernels.share(self.rkernels)
+        other._compiled = self._compiled
         return other
 
     def compile_units(self, progress: Progress | None = None) -> None:
-        """Compile the kernels of every unit."""
+        """Compile the kernels of every unit, if that was not done before."""
+        if self._compiled:
+            return
         self.forms.compile([(unit,) for unit in range(len(self.graph))], progress)
+        self._compiled = True
 
     def measure_units(self, progress: Progress | None = None) -> None:
         """Time every distinct unit alone on 1 to all lanes."""
@@ -157,6 +162,12 @@ class StageTimer:
         except UnfusedError as error:
             self.unfused[str(error)] = self.unfused.get(str(error), 0) + 1
             return math.inf
+
+    def sequential_latency(self, progress: Progress | None = None) -> float:
+        """Seconds of all units one after another, each alone on all lanes."""
+        self.compile_units(progress)
+        stages = sequential_stages(self.graph)
+        return sum(self.stage_latency(self.graph, stage) for stage in stages)
 
     def end_run(self) -> None:
         """Say in the log that all was measured; see :meth:`MeasurementLog.end_run`."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.files.byte_sizes import kib
-from tvm_ios.ios.stage_memory import MemoryBudgetError
 from tvm_ios.program.arena.planner import PlannedMemory
 
 

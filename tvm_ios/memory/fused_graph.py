@@ -8,12 +8,12 @@ from functools import cached_property
 
 from tvm_ios.graph.op_graph import bits, mask_of
 from tvm_ios.memory.buffers import Buffer
-from tvm_ios.memory.precedence import Precedence
 from tvm_ios.memory.problem import MemoryProblem, is_live
+from tvm_ios.memory.state_graph import StateGraph
 
 
 @dataclass(frozen=True)
-class FusedGraph(Precedence):
+class FusedGraph(StateGraph):
     """Operators in nodes, each with an order of its own.
 
     What a node adds to the footprint depends on its context (does it free an input that others
@@ -122,28 +122,13 @@ class FusedGraph(Precedence):
         return sum(b.nbytes for b in self.buffers if is_live(b, state))
 
     def step(self, state: int, node: int) -> tuple[int, int]:
-        """What running a node changes.
-
-        Parameters
-        ----------
-        state
-            The nodes executed before, which hold what the node depends on.
-        node
-            Not among them.
-
-        Returns
-        -------
-        change, rise
-            Bytes of the transient footprint after the node, and of the largest stable footprint
-            while it runs, both above the transient footprint before it. The more has been
-            executed before, the smaller both are.
-        """
+        """Bytes after a node and while its operators run, replayed once for each context."""
         context = state & self.contexts[node]
-        known = self._steps[node]
-        if context not in known:
+        steps = self._steps[node]
+        if context not in steps:
             inner = self.inner_steps(context, node)
-            known[context] = inner[-1][0], max(rise for _, rise in inner)
-        return known[context]
+            steps[context] = inner[-1][0], max(rise for _, rise in inner)
+        return steps[context]
 
     def inner_steps(self, state: int, node: int) -> list[tuple[int, int]]:
         """The same for each operator of a node: bytes after and while it runs.

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tvm_ios.graph.op_graph import bits
-from tvm_ios.memory.fused_graph import FusedGraph
+from tvm_ios.memory.precedence import Precedence
 from tvm_ios.memory.problem import MemoryProblem
-
-if TYPE_CHECKING:
-    from tvm_ios.memory.published.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,7 @@ class Answer:
     bound: int
 
 
-def reverse_post_order(graph: MemoryProblem | FusedGraph) -> tuple[int, ...]:
+def reverse_post_order(graph: Precedence) -> tuple[int, ...]:
     """The order in which deep-learning compilers commonly run a graph, of operators or of nodes.
 
     A depth-first search that starts at operators without predecessors and follows consumers, both
@@ -93,24 +88,3 @@ def largest_need(problem: MemoryProblem) -> int:
         ),
         default=0,
     )
-
-
-def peak_from(graph: FusedGraph | Hierarchy, low: int, nodes: Sequence[int]) -> int:
-    """The largest stable footprint of some nodes in order.
-
-    Parameters
-    ----------
-    graph
-        Of which these are nodes.
-    low
-        The nodes executed before.
-    nodes
-        In order.
-    """
-    live, peak = graph.live(low), 0
-    for node in nodes:
-        change, rise = graph.step(low, node)
-        peak = max(peak, live + rise)
-        live += change
-        low |= 1 << node
-    return peak

@@ -15,8 +15,8 @@ from onnxscript.rewriter import rewrite
 from onnxscript.rewriter.rules.common import fuse_pad_into_conv_rule
 
 from tvm_ios.errors import UserError
+from tvm_ios.graph.input_shapes import Extent, resolve_shapes
 from tvm_ios.graph.op_graph import GraphError
-from tvm_ios.models.input_shapes import Extent, resolve_shapes
 from tvm_ios.onnx.affine import fold_affine
 from tvm_ios.onnx.edit import (
     bypass,

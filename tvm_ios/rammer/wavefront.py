@@ -10,17 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
-from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.rammer.rprogram import RProgram, simulate
 from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 from tvm_ios.schedule.waves import waves
-
-#: The policy's name.
-RAMMER = "rammer"
 
 #: Gives the rKernels of a unit, at least one; the first is what the unit has in other stages.
 RKernels = Callable[[int], tuple[RKernel, ...]]
@@ -111,8 +106,6 @@ def rammer_schedule(
     programs: Sequence[RProgram],
     seconds: Sequence[float],
     kernels: RKernels,
-    *,
-    device: str = "",
 ) -> Schedule:
     """A schedule of one co-scheduled stage an rProgram.
 
@@ -126,26 +119,16 @@ def rammer_schedule(
         Of each of them.
     kernels
         As for :func:`wavefront_programs`.
-    device
-        Written into the schedule.
     """
     schedule = Schedule(
         fingerprint=graph.fingerprint,
         stages=tuple(Stage(Strategy.CO_SCHEDULE, (program.units,)) for program in programs),
-        policy=RAMMER,
-        device=device,
+        policy="",
         batch=graph.batch,
         latencies=tuple(seconds),
     )
     made = dict(zip(schedule.stages, programs, strict=True))
     return with_placements(schedule, made.__getitem__, kernels)
-
-
-def simulated_schedule(graph: OpGraph, cost: AnalyticCost) -> Schedule:
-    """Rammer's schedule for a described device, whose rTasks and their times are estimates."""
-    kernels = partial(cost.rkernels, graph)
-    programs = wavefront_programs(graph, kernels, cost.device.processors)
-    return rammer_schedule(graph, programs, simulate(programs), kernels, device=cost.name)
 
 
 def with_placements(

@@ -13,8 +13,6 @@ def schedule_of_blocks(
     graph: OpGraph,
     stages: Sequence[Stage],
     latencies: Sequence[float],
-    policy: str,
-    device: str,
     *,
     keep_order: bool,
 ) -> Schedule:
@@ -24,8 +22,7 @@ def schedule_of_blocks(
     return Schedule(
         fingerprint=graph.fingerprint,
         stages=tuple(stages),
-        policy=policy,
-        device=device,
+        policy="",
         batch=graph.batch,
         latencies=tuple(latencies),
     )

@@ -7,20 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convolutions import (
-    TOLERANCE,
-    Array,
-    buffers_of,
-    convolution,
-    drawn,
-    packed,
-    reference,
-    view,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_convolutions import convolutions
-from stand_in import calls, live, seed
 
 from runtime_ext.cuda.executor import CudaExecutor
 from runtime_ext.cuda.launchable import read_kernels, write_kernels
@@ -32,6 +20,18 @@ from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.resources import stream
 from runtime_ext.execution.executor import KernelError
 from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
+from tests.cuda.convolutions import (
+    TOLERANCE,
+    Array,
+    buffers_of,
+    convolution,
+    drawn,
+    packed,
+    reference,
+    view,
+)
+from tests.cuda.on_stand_in.stand_in import calls, live, seed
+from tests.cuda.random_convolutions import convolutions
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_units import VECTOR, Case, cases, random_inputs
-from stand_in import calls, kernel, kernels_of, live, recover, seed
 
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
 from runtime_ext.cuda.launchable import Launchable
 from runtime_ext.cuda.nvidia.driver import CudaError, call, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.execution.executor import BusyError, ForkError
+from tests.cuda.on_stand_in.stand_in import calls, kernel, kernels_of, live, recover, seed
+from tests.random_units import VECTOR, Case, cases, random_inputs
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.lower import lower
 from tvm_ios.program.memory_plan import MemoryPlan

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_units import VECTOR, Case, cases
-from stand_in import calls, kernel, kernels_of
 
 from runtime_ext.cuda import measure
 from runtime_ext.cuda.executor import run_on_device
 from runtime_ext.cuda.measure import Gpu, time_program
 from runtime_ext.cuda.nvidia.clocks import clocks
 from runtime_ext.cuda.nvidia.driver import open_device
+from tests.cuda.on_stand_in.stand_in import calls, kernel, kernels_of
+from tests.random_units import VECTOR, Case, cases
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 

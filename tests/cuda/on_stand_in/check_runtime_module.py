@@ -9,15 +9,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import safetensors.numpy
-from cuda_executables import add_two, executable
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_units import VECTOR, Case, cases, random_inputs
-from stand_in import KERNELS, calls, kernel, kernels_of, live, seed
 
 from runtime_ext.execution.executor import BusyError, KernelError
 from runtime_ext.execution.package import ExecutableError
 from runtime_ext.execution.runtime_module import load_module
+from tests.cuda.cuda_executables import add_two, executable
+from tests.cuda.on_stand_in.stand_in import KERNELS, calls, kernel, kernels_of, live, seed
+from tests.random_units import VECTOR, Case, cases, random_inputs
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 

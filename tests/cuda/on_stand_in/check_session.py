@@ -5,17 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_executables import add_two
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_units import Case, cases, random_inputs
-from stand_in import KERNELS, kernels_of, seed
 
 from runtime_ext.cuda.nvidia.driver import CudaError
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.package import ExecutableError
 from runtime_ext.execution.ports import SessionError
 from runtime_ext.execution.session import Session
+from tests.cuda.cuda_executables import add_two
+from tests.cuda.on_stand_in.stand_in import KERNELS, kernels_of, seed
+from tests.random_units import Case, cases, random_inputs
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.lower import lower
 

@@ -1,13 +1,9 @@
-"""Lets these checks use the generators of the other tests, and each begin anew."""
+"""Each check begins anew."""
 
 import ctypes
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path[:0] = map(str, Path(__file__).parents[1:3])
 
 
 @pytest.fixture(autouse=True)

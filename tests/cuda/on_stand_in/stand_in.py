@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from random_units import Case
-
 from runtime_ext.cuda.launchable import Launchable
+from tests.random_units import Case
 from tvm_ios.program.program import Program
 
 LIBRARY = ctypes.CDLL("libcuda.so.1")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tvm_ios.memory.exact.minimum_cut import fewest_live
 from tvm_ios.memory.exact.state_search import StateSearch
 from tvm_ios.memory.fused_graph import FusedGraph
-from tvm_ios.memory.orders import Answer, peak_from
+from tvm_ios.memory.orders import Answer
 
 #: States between two looks at the clock.
 _SLICE = 100
@@ -51,14 +51,14 @@ def least_peak_between(
     start, bound, until
         As for :func:`least_peak`.
     """
-    peak = peak_from(graph, low, start)
+    peak = graph.peak_from(low, start)
     nodes: list[int] = []
     for begin, end in _halves(graph, low, high):
         found, bound = _search(graph, begin, end, bound, peak, until)
         if found is None:
             return Answer(tuple(start), peak, min(bound, peak))
         nodes += found
-    return Answer(tuple(nodes), peak_from(graph, low, nodes), bound)
+    return Answer(tuple(nodes), graph.peak_from(low, nodes), bound)
 
 
 def order_within(

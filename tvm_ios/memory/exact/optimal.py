@@ -7,7 +7,7 @@ import time
 from tvm_ios.memory.exact.bisection import close_gap
 from tvm_ios.memory.exact.fusion import fuse
 from tvm_ios.memory.exact.least_peak import least_peak
-from tvm_ios.memory.orders import MemoryOrder, largest_need, peak_from, reverse_post_order
+from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 
 #: Of the time limit: how much fusion may take, and then the search of all states.
@@ -29,7 +29,7 @@ def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     graph = fuse(problem, begin + _FUSION * time_limit)
     start = min(
         (reverse_post_order(graph), tuple(range(len(graph)))),
-        key=lambda nodes: peak_from(graph, 0, nodes),
+        key=lambda nodes: graph.peak_from(0, nodes),
     )
     found = least_peak(
         graph, start, largest_need(problem), time.perf_counter() + _EXACT * time_limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tvm_ios.memory.exact.fusion import MOST_NODES, fuse
-from tvm_ios.memory.orders import MemoryOrder, largest_need, peak_from, reverse_post_order
+from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.published.ilp import solve_order
 from tvm_ios.memory.published.partition import partition
@@ -53,7 +53,7 @@ def schedule_fusion_ilp(
         for low, high in zip(lows, ends, strict=True)
     ]
     bound = largest_need(problem)
-    peaks = [peak_from(graph, low, piece) for low, piece in zip(lows, pieces, strict=True)]
+    peaks = [graph.peak_from(low, piece) for low, piece in zip(lows, pieces, strict=True)]
     solved: set[int] = set()
     while peaks and time.perf_counter() < until:
         worst = max(range(len(peaks)), key=peaks.__getitem__)

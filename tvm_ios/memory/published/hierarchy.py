@@ -8,13 +8,13 @@ from functools import cached_property
 
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph, fused
-from tvm_ios.memory.precedence import Precedence
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.published.soft_budget import soft_budget
+from tvm_ios.memory.state_graph import StateGraph
 
 
 @dataclass(frozen=True)
-class Hierarchy(Precedence):
+class Hierarchy(StateGraph):
     """Groups of sequences, each ordered by itself for the context that it runs in.
 
     Attributes
@@ -41,11 +41,11 @@ class Hierarchy(Precedence):
         return {}
 
     def live(self, state: int) -> int:
-        """The transient footprint of a set of executed groups."""
+        """The transient footprint of a set of executed groups, in bytes."""
         return self.graph.live(self._sequences(state))
 
     def step(self, state: int, node: int) -> tuple[int, int]:
-        """Bytes after and while a group runs, above the transient footprint before it."""
+        """Bytes after a group and while it runs in the order for its context."""
         return self._ordered(state, node)[1:]
 
     def order(self, state: int, node: int) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from tvm_ios.errors import UserError
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph
-from tvm_ios.memory.orders import Answer, peak_from
+from tvm_ios.memory.orders import Answer
 from tvm_ios.memory.published.integer_program import IntegerProgram, integer_program
 from tvm_ios.solvers.cp_sat import solve_by_cp_sat
 
@@ -62,7 +62,7 @@ def solve_order(
     """
     if solver not in SOLVERS:
         raise SolverError(f"there is no solver {solver!r}: use one of {', '.join(SOLVERS)}")
-    peak = peak_from(graph, low, start)
+    peak = graph.peak_from(low, start)
     seconds = until - time.perf_counter()
     if bound >= peak or seconds <= 0:
         return Answer(tuple(start), peak, min(bound, peak))
@@ -74,7 +74,7 @@ def solve_order(
         return best
     nodes = tuple(u for _, u in sorted((t, u) for (u, t), x in program.x.items() if values[x]))
     assert sorted(nodes) == list(bits(high & ~low))
-    found = peak_from(graph, low, nodes)
+    found = graph.peak_from(low, nodes)
     return Answer(nodes, found, min(best.bound, found)) if found < peak else best
 
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from tvm_ios.graph.op_graph import bits, mask_of
-from tvm_ios.memory.fused_graph import FusedGraph
-from tvm_ios.memory.orders import Answer, peak_from
-
-if TYPE_CHECKING:
-    from tvm_ios.memory.published.hierarchy import Hierarchy
+from tvm_ios.memory.orders import Answer
+from tvm_ios.memory.state_graph import StateGraph
 
 #: Seconds that one step of the dynamic program may take at first.
 _STEP_LIMIT = 0.25
@@ -25,9 +21,7 @@ class _Flag(Enum):
     TIMEOUT = "timeout"
 
 
-def soft_budget(
-    graph: FusedGraph | Hierarchy, low: int, start: Sequence[int], until: float
-) -> Answer:
+def soft_budget(graph: StateGraph, low: int, start: Sequence[int], until: float) -> Answer:
     """Order some nodes with the smallest peak (SERENITY, Algorithms 1 and 2).
 
     States above the budget are pruned. It begins at the peak of the order that is known; a run
@@ -45,14 +39,14 @@ def soft_budget(
     until
         When to stop at the latest, by :func:`time.perf_counter`.
     """
-    bound, peak = 0, peak_from(graph, low, start)
+    bound, peak = 0, graph.peak_from(low, start)
     limit = _STEP_LIMIT
     # A budget of `bound - 1` has no solution, one of `peak` has one.
     budget, too_slow = peak, peak + 1
     while bound < peak and time.perf_counter() < until:
         found = _dynamic_program(graph, low, mask_of(start), budget, limit, until)
         if isinstance(found, tuple):
-            peak = peak_from(graph, low, found)
+            peak = graph.peak_from(low, found)
             return Answer(found, peak, peak)
         if found is _Flag.NO_SOLUTION:
             bound = budget + 1
@@ -66,7 +60,7 @@ def soft_budget(
 
 
 def _dynamic_program(
-    graph: FusedGraph | Hierarchy, low: int, within: int, budget: int, limit: float, until: float
+    graph: StateGraph, low: int, within: int, budget: int, limit: float, until: float
 ) -> tuple[int, ...] | _Flag:
     """The order with the smallest peak, if that is within the budget.
 

@@ -1,0 +1,199 @@
+"""A prepared module whose stages are measured on a device, and what is searched for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import tvm
+
+from relay_passes.dialect import DialectError
+from relay_passes.prepare import Prepared
+from relay_passes.search_options import SearchOptions
+from runtime_ext.execution.built_model import BuiltModel
+from tvm_ios.costs.costs import ProgramCosts
+from tvm_ios.costs.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
+from tvm_ios.measuring.device import Device, Kernels
+from tvm_ios.measuring.measured_costs import measured_costs, recorded_costs
+from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.policies.policy import Problem
+from tvm_ios.program.program_builder import LoweringError
+from tvm_ios.progress import Progress, Steps, silent
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.search import Search
+
+if TYPE_CHECKING:
+    from runtime_ext.tuning.log_use import LogUse
+    from tvm_ios.program.program import Part
+
+
+class TargetUnits(Protocol):
+    """The units of a module for a target, as each dialect has them."""
+
+    @property
+    def prepared(self) -> Prepared:
+        """The module, as schedules are applied to it."""
+        ...
+
+    @property
+    def options(self) -> SearchOptions:
+        """How schedules are searched."""
+        ...
+
+    @property
+    def target(self) -> tvm.target.Target:
+        """What the kernels are for."""
+        ...
+
+    @property
+    def kernels(self) -> Kernels:
+        """Makes the code of units."""
+        ...
+
+    @property
+    def device(self) -> Device:
+        """Times it."""
+        ...
+
+    @property
+    def executor(self) -> str:
+        """Which one runs what is built: ``native`` or ``cuda``."""
+        ...
+
+    @property
+    def parts(self) -> Mapping[int, Part]:
+        """Tensors that lie in others."""
+        ...
+
+    @property
+    def choose_forms(self) -> bool:
+        """Whether units may have several forms, of which the fastest is measured."""
+        ...
+
+    def source(self, units: tuple[int, ...]) -> Any:
+        """The function of a unit, or of merged ones, as the kernels' maker takes it."""
+        ...
+
+    def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
+        """What a schedule makes of the module; ``progress`` gets kernels done and all of them."""
+        ...
+
+    def log_use(self) -> LogUse | None:
+        """What the tuning log had; None without a log."""
+        ...
+
+
+UnitsT = TypeVar("UnitsT", bound=TargetUnits)
+
+
+class MeasuredModule(Generic[UnitsT]):
+    """A module whose units are compiled for a target, and timed on a device.
+
+    Parameters
+    ----------
+    units
+        Of the module.
+    progress
+        Called with (what, done, total).
+
+    Attributes
+    ----------
+    search
+        Finds schedules by costs that are measured; policies share measurements.
+    timer
+        Measures them.
+    """
+
+    def __init__(self, units: UnitsT, progress: Progress | None = None) -> None:
+        self.units = units
+        self.options = options = units.options
+        self.prepared = units.prepared
+        self.graph = units.prepared.units
+        self._progress = progress or silent
+        self._header = LogHeader(units.device.name, str(units.target), tvm.__version__)
+        self.timer = StageTimer(
+            MeasuredUnits(
+                self.graph, units.source, units.kernels, units.device, self._log(), units.parts
+            )
+        )
+        operators = units.prepared.outliner.extraction.graph
+        self.problem = Problem.of(self.graph, options.limits.max_block, operators)
+        costs = measured_costs(
+            self.timer,
+            self._progress,
+            choose_forms=units.choose_forms,
+            places_tiles=units.prepared.dialect.places_tiles,
+            programs=self._programs() if units.executor == "native" else None,
+        )
+        self.search = Search(self.problem, costs, options.limits, self._progress)
+
+    def recorded(self, log: Path) -> Search:
+        """Searches by what a log holds; no stage is measured.
+
+        Where the options name a target, any machine's log for it will do: one that a bundle
+        brought back, say.
+
+        Raises
+        ------
+        LogError
+            If the file is no log, or one for another device, target or TVM, or does not hold every
+            unit.
+        """
+        if not log.exists():
+            raise LogError(f"there is no measurement log {log}")
+        header = self._header
+        if self.options.target is not None:
+            header = replace(header, device=read_header(log).device)
+        costs = recorded_costs(
+            self.timer,
+            ReadOnlyLog(log, header),
+            self._progress,
+            choose_forms=self.units.choose_forms,
+            places_tiles=self.prepared.dialect.places_tiles,
+        )
+        return Search(self.problem, costs, self.options.limits, self._progress)
+
+    def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
+        """What a schedule makes of the module; ``progress`` gets kernels done and all of them."""
+        return self.units.build(schedule, progress)
+
+    def end_run(self) -> None:
+        """Let the next run measure again, unless one of the searches ran out of time.
+
+        The next run then goes on from what is known.
+        """
+        if not self.search.out_of_time:
+            self.timer.end_run()
+
+    def _programs(self) -> ProgramCosts:
+        from runtime_ext.whole_programs import WholePrograms
+
+        return WholePrograms(
+            self.prepared.outliner.extraction.graph,
+            self.graph,
+            self.options.lanes,
+            self._build_chosen,
+            (DialectError, ScheduleError, LoweringError),
+        )
+
+    def _build_chosen(self, schedule: Schedule) -> BuiltModel:
+        """The program with the faster of the tuning log's kernels and the default ones."""
+        if self.units.choose_forms:
+            self.timer.compile_units(self._progress)
+        return self.build(schedule)
+
+    def _log(self) -> MeasurementLog:
+        """One log file for each device, target and TVM, so that none is ever refused."""
+        digest = hashlib.sha256(repr(self._header).encode()).hexdigest()[:16]
+        return MeasurementLog(self.options.cache / "logs" / f"{digest}.jsonl", self._header)
+
+
+def measured_module(
+    prepared: Prepared, options: SearchOptions, progress: Progress | None = None
+) -> MeasuredModule[Any]:
+    """A module of either dialect, to be measured."""
+    return MeasuredModule(prepared.dialect.target_units(prepared, options), progress)

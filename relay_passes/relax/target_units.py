@@ -1,0 +1,60 @@
+"""The units of a Relax module for a target: their functions, kernels and device."""
+
+from __future__ import annotations
+
+from relay_passes.prepare import Prepared, apply_schedule
+from relay_passes.search_options import SearchOptions
+from runtime_ext.backend import backend
+from runtime_ext.build import build
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.units.in_place import arrange
+from runtime_ext.units.tir_calls import with_tir
+from runtime_ext.units.unit import UnitSource
+from tvm_ios.progress import Steps
+from tvm_ios.schedule.schedule import Schedule
+
+
+class RelaxUnits:
+    """See :class:`relay_passes.measured_module.TargetUnits`."""
+
+    def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
+        self.prepared = prepared
+        self.options = options
+        self.backend = backend(
+            options.resolved_target,
+            options.lanes,
+            options.cache / "kernels",
+            database=options.database,
+            precision=options.precision,
+            cudnn=options.cudnn,
+        )
+        self.kernels = self.backend.compiler
+        self.target = self.kernels.target
+        self.device = self.backend.device
+        self.executor: str = self.backend.executor
+        self.choose_forms = options.database is not None or self.backend.cudnn
+        functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
+        self._memory = arrange(prepared.units, functions)
+        self.parts = self._memory.parts
+
+    def source(self, units: tuple[int, ...]) -> UnitSource:
+        """The function and layouts of a unit, or of merged ones."""
+        outliner = self.prepared.outliner
+        made = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
+        function = with_tir(made.function, self.prepared.module)
+        return self._memory.source(function, made.data, made.outputs)
+
+    def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
+        """What a schedule makes of the module."""
+        return build(
+            apply_schedule(self.prepared, schedule),
+            lanes=self.options.lanes,
+            name=self.prepared.units.name,
+            compiler=self.kernels,
+            progress=progress,
+        )
+
+    def log_use(self) -> LogUse | None:
+        """Of the kernels compiled so far."""
+        return self.kernels.log_use()

@@ -1,0 +1,136 @@
+"""The units of a Relay module for a target: their functions, kernels and device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import tvm
+
+from relay_passes.prepare import Prepared, apply_schedule
+from relay_passes.relay.expressions import shape_of_type
+from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
+from relay_passes.relay.layouts import LayoutChoice, alter_layouts
+from relay_passes.relay.transforms import Border, blocking
+from relay_passes.relay.unit_kernels import RelayKernels
+from relay_passes.search_options import SearchOptions
+from runtime_ext.backend import cuda_arch, cuda_device
+from runtime_ext.cpu.device import CpuDevice
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.relay.build import build
+from runtime_ext.relay.in_place import Arrangement, arrange
+from runtime_ext.relay.library import host_target
+from runtime_ext.relay.tuning_log import read_autotvm_log
+from runtime_ext.tuning.log_use import LogUse
+from tvm_ios.errors import UserError
+from tvm_ios.measuring.device import Device
+from tvm_ios.progress import Steps
+from tvm_ios.schedule.schedule import Schedule
+
+
+class RelayUnits:
+    """See :class:`relay_passes.measured_module.TargetUnits`."""
+
+    #: Tuned kernels come from the log that is given.
+    choose_forms = False
+
+    def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
+        _require_kernels_of_tvm(options)
+        self.target = tvm.target.Target(options.target or host_target(options.lanes))
+        self._tuned = read_autotvm_log(options.database, self.target) if options.database else None
+        self.kernels = RelayKernels(self.target, self._tuned)
+        self.options = options
+        arch = cuda_arch(self.target)
+        self.executor = "native" if arch is None else "cuda"
+        self.device: Device = (
+            CpuDevice(options.lanes)
+            if arch is None
+            else cuda_device(arch, options.lanes, "give --cost a device or a log")
+        )
+        self._layouts = LayoutChoice(self.target, self._tuned)
+        self.prepared = replace(prepared, outliner=prepared.outliner.in_layouts(self._layouts))
+        self.parts = self._memory.parts
+
+    def plain(self, units: tuple[int, ...]) -> RelayUnitFunction:
+        """The function of a unit, or of merged ones, in the layouts of the model."""
+        outliner = self.prepared.outliner
+        return outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
+
+    def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
+        """The same in the layouts of the sequential program, lying in memory as there."""
+        made, borders = self._sequential
+        found = made[units[0]] if len(units) == 1 else self._merged(units, borders)
+        cuts = self._memory.of((*found.data, *found.outputs))
+        if not any(cuts):
+            return found
+        return replace(found, cuts=cuts, silent=units[0] in self._memory.silent)
+
+    def _merged(self, units: tuple[int, ...], borders: Mapping[int, Border]) -> RelayUnitFunction:
+        merged = self.plain(units)
+        if not borders:
+            return merged
+        tensors, types = self.prepared.units.tensors, {t: b.type for t, b in borders.items()}
+        blocks = {t: blocking(tensors[t].shape, kind) for t, kind in types.items()}
+        inputs = {t: Border(types[t], blocks[t]) for t in merged.data}
+        results = {t: blocks[t] for t in merged.outputs}
+        return alter_layouts([merged], inputs, results, self._layouts)[0][0]
+
+    @cached_property
+    def _sequential(self) -> tuple[list[RelayUnitFunction], dict[int, Border]]:
+        units = range(len(self.prepared.units))
+        return self.prepared.outliner.altered([self.plain((unit,)) for unit in units])
+
+    @cached_property
+    def _memory(self) -> Arrangement:
+        """Which tensors of the sequential program lie in others."""
+        made, borders = self._sequential
+        units = self.prepared.units
+        shapes = {t: shape_of_type(b.type, units.tensors[t].name) for t, b in borders.items()}
+        graph = replace(
+            units,
+            tensors=tuple(
+                replace(tensor, shape=shapes.get(number, tensor.shape))
+                for number, tensor in enumerate(units.tensors)
+            ),
+            operators=tuple(
+                replace(op, inputs=unit.data)
+                for op, unit in zip(units.operators, made, strict=True)
+            ),
+        )
+        joined = map(unit_concatenation, made) if self.executor == "native" else [None] * len(made)
+        return arrange(graph, list(joined))
+
+    def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
+        """What a schedule makes of the module."""
+        return build(
+            apply_schedule(self.prepared, schedule),
+            target=self.target,
+            lanes=self.options.lanes,
+            name=self.prepared.units.name,
+            log=self.options.database,
+        )
+
+    def log_use(self) -> LogUse | None:
+        """The model's tunable operators that the tuning log knows, and those it does not."""
+        if self._tuned is None:
+            return None
+        found, tunable = self._tuned.coverage(self.prepared.module)
+        return LogUse(found, found, tunable - found)
+
+
+def _require_kernels_of_tvm(options: SearchOptions) -> None:
+    """Refuse what is asked of kernels that only Relax modules have.
+
+    Raises
+    ------
+    UserError
+        If anything is.
+    """
+    if options.precision not in ("", "float32"):
+        raise UserError(
+            f"kernels of Relay compute in the types of the module, not in {options.precision}: "
+            "leave out --precision, or convert the module by relay.transform.ToMixedPrecision"
+        )
+    if options.cudnn:
+        raise UserError("programs of Relay do not call cuDNN: leave out --cudnn")

@@ -1,0 +1,47 @@
+"""How schedules of a module are searched, without the compilers and devices that do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
+from tvm_ios.policies.policy import Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """For what machine schedules are searched, with which kernels, and how far.
+
+    Attributes
+    ----------
+    lanes
+        Threads; all that the process may use by default.
+    target
+        TVM target; this machine by default.
+    database
+        A MetaSchedule database (folder) of tuned kernels; for Relay an AutoTVM log (file).
+    cache
+        Folder of compiled kernels and measurement logs.
+    precision
+        In which a GPU computes; float32 by default.
+    cudnn
+        Whether units have a form in which cuDNN computes their convolutions, on a GPU; by default
+        where both are found here.
+    limits
+        How far to search, and when measuring ends.
+    """
+
+    lanes: int = field(default_factory=available_lanes)
+    target: Any = None
+    database: Path | None = None
+    cache: Path = field(default_factory=cache_folder)
+    precision: str = ""
+    cudnn: bool | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def resolved_target(self) -> Any:
+        """The target, this machine's where none is given."""
+        return self.target or host_target(self.lanes)

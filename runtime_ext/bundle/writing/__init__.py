@@ -1,0 +1,1 @@
+"""Writing bundles, where there is a compiler."""

@@ -1,0 +1,55 @@
+"""The code that a search elsewhere may ask for: units, their rKernels, and what may be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime_ext.bundle.unit_forms import UnitForms
+from runtime_ext.bundle.writing.model import ModelToBundle
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.merge_candidates import merge_candidates
+from tvm_ios.progress import Progress
+
+
+def compile_forms(
+    model: ModelToBundle, max_merges: int, progress: Progress
+) -> tuple[UnitForms, int, int]:
+    """Compile what a search may put into a program.
+
+    Parameters
+    ----------
+    model
+        Whose units.
+    max_merges
+        How many merge candidates, at most: those of few and small units first.
+    progress
+        Called with (what, done, total).
+
+    Returns
+    -------
+    UnitForms, int, int
+        The code; how many merge candidates of different code are in it, and how many there are.
+    """
+    graph, compiler = model.graph, model.backend.compiler
+    merges = merge_candidates(graph, model.blocks, model.pruning)
+    chosen = sorted(merges, key=lambda units: (len(units), _flops(graph, units)))[:max_merges]
+    singles = [(unit,) for unit in range(len(graph))]
+    wanted = [*singles, *(twin for first in chosen for twin in merges[first])]
+    sources = {str(place): model.source(units) for place, units in enumerate(wanted)}
+    forms = compiler.compile_forms(sources, lambda d, n: progress("compiling kernels", d, n))
+    rkernels = compiler.compile_rkernels(
+        {str(unit): sources[str(unit)] for (unit,) in singles},
+        lambda d, n: progress("compiling rKernels", d, n),
+    )
+    # A schedule names the form that calls a library as it does an rKernel.
+    for unit in rkernels:
+        rkernels[unit] |= {form.library: form for form in forms[unit] if form.library}
+    code = UnitForms(
+        {units: forms[str(place)] for place, units in enumerate(wanted)},
+        {int(unit): by_name for unit, by_name in rkernels.items()},
+    )
+    return code, len(chosen), len(merges)
+
+
+def _flops(graph: OpGraph, units: Sequence[int]) -> int:
+    return sum(graph.operators[unit].flops for unit in units)

@@ -1,0 +1,147 @@
+"""The kernels of a bundle as files, and what a reader has to know of them."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.bundle.contents import KERNELS
+from runtime_ext.bundle.rtasks import BundledRTasks
+from runtime_ext.bundle.unit_forms import UnitForms
+from runtime_ext.bundle.writing.model import ModelToBundle
+from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.cuda.persistent.co_schedule import co_scheduled
+from runtime_ext.cuda.persistent.fused_kernel import FusedKernel
+from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
+from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
+from runtime_ext.execution.native_library import native_library_path
+from runtime_ext.machine.cpu_features import required_features
+from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.ios.promising import promising_stages
+from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.program.program import UnitCode
+from tvm_ios.progress import Progress
+from tvm_ios.rammer.wavefront import co_schedule
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage
+
+#: Of stages compiled ahead, at most.
+_FUSED_BYTES = 4 << 20
+
+
+def write_kernels(
+    model: ModelToBundle, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
+) -> dict[str, Any]:
+    """Write the kernels and what runs them.
+
+    Parameters
+    ----------
+    model
+        Whose compiler has them.
+    forms
+        Of which code.
+    folder
+        The bundle.
+    max_fused
+        See :func:`runtime_ext.bundle.writing.write.write_bundle`.
+    progress
+        Called with (what, done, total).
+
+    Returns
+    -------
+    dict
+        What a reader of the bundle has to know.
+    """
+    if model.backend.executor == "cuda":
+        return _cuda_kernels(model, forms, folder, max_fused, progress)
+    compiler, kernels = model.backend.compiler, folder / "kernels.so"
+    compiler.export(kernels, forms.symbols)
+    library = native_library_path()
+    packages = folder / "packages" / "runtime_ext"
+    packages.mkdir(parents=True)
+    shutil.copyfile(library, packages / library.name)
+    return {
+        "kind": "cpu",
+        "features": required_features(compiler.target),
+        "glibc": _glibc(kernels, library),
+    }
+
+
+def _cuda_kernels(
+    model: ModelToBundle, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
+) -> dict[str, Any]:
+    """The same for a GPU; kernels are there as rTasks too, and some stages of these."""
+    compiler = model.backend.compiler
+    assert isinstance(compiler, CudaKernelCompiler)
+    rtasks: dict[str, tuple[Footprint, RTaskFunction]] = {}
+    for done, symbol in enumerate(forms.unit_symbols):
+        progress("making rTasks", done, len(forms.unit_symbols))
+        # What cannot be rTasks is refused when a stage of it is asked for.
+        with suppress(UnfusedError):
+            rtasks[symbol] = compiler.footprint(symbol), compiler.rtasks(symbol)
+    progress("making rTasks", len(forms.unit_symbols), len(forms.unit_symbols))
+    device, code = compiler.device, {u: made[-1].code for (u, *_), made in forms.alone.items()}
+    chosen = promising_stages(model.graph, model.blocks, device, model.pruning)
+    fused: dict[str, FusedKernel] = {}
+    stages: list[tuple[int, ...]] = []
+    nbytes = 0
+    for found in chosen:
+        progress("compiling stages", len(fused), max_fused)
+        if len(fused) >= max_fused or nbytes >= _FUSED_BYTES:
+            break
+        with suppress(UnfusedError):
+            kernel = _fused(model, found.twins[0], code)
+            if kernel.kernel.entry not in fused:
+                nbytes += len(kernel.cubin)
+            fused[kernel.kernel.entry] = kernel
+            stages += [stage.units for stage in found.twins]
+    progress("compiling stages", max_fused, max_fused)
+    figures = {
+        entry: (made.kernel.registers, made.kernel.local_bytes, made.kernel.static_shared_bytes)
+        for entry, made in fused.items()
+    }
+    BundledRTasks(device, rtasks, figures, stages).save(folder)
+    for entry, made in fused.items():
+        compiler.add(entry, made.launchable)
+    with temporary_folder() as room:
+        compiler.export(room / "kernels", (*forms.symbols, *fused))
+        # Machine code of GPUs shrinks to a fifth.
+        packed = gzip.compress((room / "kernels").read_bytes(), mtime=0)
+    (folder / KERNELS).write_bytes(packed)
+    return {"kind": "cuda", "fused": len(fused)}
+
+
+def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> FusedKernel:
+    """A stage of the units' usual kernels, placed by estimates: the kernel serves any placement."""
+    compiler, graph = model.backend.compiler, model.graph
+    assert isinstance(compiler, CudaKernelCompiler)
+    device, fuser = compiler.device, compiler.fuser
+    veus = fuser.execution_units(code[unit] for unit in stage.units)
+
+    def estimated(unit: int) -> tuple[RKernel, ...]:
+        flops = graph.operators[unit].flops
+        of = code[unit]
+        return (estimated_rkernel("default", of, compiler.blocks, flops, device, veus),)
+
+    program = co_schedule(graph, stage.units, estimated, veus)
+    placement, parts = program.placement, model.parts
+    made = co_scheduled(graph, stage, placement, code, compiler, device, parts).fused
+    if made is None:
+        raise UnfusedError("the units of the stage have nothing to launch")
+    return made
+
+
+def _glibc(*libraries: Path) -> str:
+    """The newest version of glibc whose symbols some libraries name."""
+    found = {
+        tuple(map(int, version.split(b".")))
+        for library in libraries
+        for version in re.findall(rb"GLIBC_([0-9]+\.[0-9]+)\x00", library.read_bytes())
+    }
+    return ".".join(map(str, max(found, default=())))

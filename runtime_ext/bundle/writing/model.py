@@ -1,0 +1,82 @@
+"""What a bundle is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import tvm
+
+from runtime_ext.backend import Backend
+from runtime_ext.bundle.weights import Draw
+from runtime_ext.units.unit import UnitSource
+from tvm_ios.files.array_files import Array
+from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.program.program import Part
+
+
+@dataclass(frozen=True)
+class ModelToBundle:
+    """A model, and what compiles it.
+
+    Attributes
+    ----------
+    name
+        Of the model.
+    module
+        Canonical and unscheduled; TVM's own build is made of it.
+    graph
+        Of units.
+    source
+        The function and layouts of a unit, or of merged ones.
+    unit_constants
+        For a unit the values of its function's parameters after the data.
+    parts
+        For each tensor of the graph that lies in another one's memory, where.
+    operators
+        The graph of operators that the units are made of.
+    operator_constant
+        The value of a constant tensor of that graph.
+    output_names
+        As the model calls its outputs.
+    backend
+        Of the target.
+    precision
+        In which it computes: float32, tf32 or float16.
+    pruning, max_block
+        Limits of the searches that the bundle is for.
+    drawn
+        By content the constants that are random, and how they are drawn again.
+    """
+
+    name: str
+    module: tvm.IRModule
+    graph: OpGraph
+    source: Callable[[tuple[int, ...]], UnitSource]
+    unit_constants: Callable[[int], Sequence[Array]]
+    parts: Mapping[int, Part]
+    operators: OpGraph
+    operator_constant: Callable[[int], Array]
+    output_names: Sequence[str]
+    backend: Backend
+    precision: str
+    pruning: Pruning
+    max_block: int
+    drawn: Mapping[str, Draw] = field(default_factory=dict[str, Draw])
+
+    @cached_property
+    def blocks(self) -> Sequence[int]:
+        """Bit sets of units in the order of execution."""
+        return cut_blocks(self.graph, self.max_block)
+
+    @property
+    def constant_operands(self) -> dict[int, Array]:
+        """The values of all constant tensors of the graph of operators."""
+        return {
+            number: self.operator_constant(number)
+            for number, tensor in enumerate(self.operators.tensors)
+            if tensor.constant
+        }

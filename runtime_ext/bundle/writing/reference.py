@@ -1,0 +1,101 @@
+"""The inputs on which a bundle's programs are compared, and what they have to make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from runtime_ext.bundle.weights import Draw
+from runtime_ext.bundle.writing.model import ModelToBundle
+from runtime_ext.execution.buffers import content_key
+from runtime_ext.machine.this_machine import host_target
+from runtime_ext.peers.tvm_build import compile_tvm_build
+from runtime_ext.peers.tvm_peer import start_library
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.graph.op_graph import OpGraph
+
+
+def reference_inputs(
+    graph: OpGraph, precision: str, arrays: dict[str, Array], drawn: dict[str, Draw]
+) -> dict[str, str]:
+    """Random inputs of the types that the bundle's programs take.
+
+    Numbers are drawn again where the bundle runs: a batch of images is larger than all the rest.
+
+    Parameters
+    ----------
+    graph
+        Whose inputs.
+    precision
+        In ``float16`` tensors of numbers are stored so.
+    arrays, drawn
+        The constants of the bundle by content, and how some are drawn; inputs are added.
+
+    Returns
+    -------
+    dict
+        The content key of each input, by its name.
+    """
+    keys: dict[str, str] = {}
+    for place, number in enumerate(graph.inputs):
+        tensor = graph.tensors[number]
+        if np.dtype(tensor.dtype).kind == "f":
+            half = precision == "float16" and tensor.dtype == "float32"
+            draw = Draw(tensor.shape, "float16" if half else tensor.dtype, 0.0, 1.0, place)
+            array = draw.array()
+            drawn[content_key(array)] = draw
+        else:
+            drawn_bits = np.random.default_rng(place).integers(0, 2, tensor.shape)
+            array = drawn_bits.astype(tensor.dtype)
+        keys[tensor.name] = content_key(array)
+        arrays[keys[tensor.name]] = array
+    return keys
+
+
+def reference_outputs(model: ModelToBundle, inputs: Mapping[str, Array], by: str) -> list[Array]:
+    """What an independent build of the unscheduled model makes of inputs, in float32.
+
+    Parameters
+    ----------
+    model
+        Unscheduled.
+    inputs
+        By name, in the model's order.
+    by
+        ``tvm``, whose own build has untuned loops, or ``torch``, which is faster by far where a
+        batch is large.
+
+    Raises
+    ------
+    UserError
+        If PyTorch is asked for and is not installed, or lacks an operator.
+    """
+    wide = {
+        name: value.astype(np.float32) if value.dtype == np.float16 else value
+        for name, value in inputs.items()
+    }
+    if by == "torch":
+        return _torch_outputs(model, wide)
+    with temporary_folder() as folder:
+        compile_tvm_build(model.module, host_target(1), folder / "tvm.so")
+        tvm = start_library(folder / "tvm.so", wide)
+        return tvm.outputs(tvm.run())
+
+
+def _torch_outputs(model: ModelToBundle, inputs: Mapping[str, Array]) -> list[Array]:
+    try:
+        import torch
+
+        from runtime_ext.peers.torch_import.graph_network import graph_network
+    except ImportError as error:
+        raise UserError(
+            "PyTorch is to compute the reference and is not installed: pip install "
+            "'tvm-ios[torch]', or leave out --reference"
+        ) from error
+    network = graph_network(model.operators, model.constant_operands)
+    with torch.inference_mode():
+        outputs = network(*map(torch.from_numpy, inputs.values()))
+    return [value.numpy() for value in outputs]

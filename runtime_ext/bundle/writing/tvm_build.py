@@ -1,0 +1,178 @@
+"""TVM's own build of a model, to run beside a bundle's programs: its virtual machine's code.
+
+For a GPU it is TVM's default pipeline, its rules of thumb for schedules and its own CUDA graph.
+TVM compiles for GPUs only where its CUDA runtime can be loaded, which wants a driver: a process of
+its own does it, with a library in the driver's place that fails every call.
+
+``python -m runtime_ext.bundle.writing.tvm_build MODULE TARGET LIBRARY`` is that process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir import GenericConst
+
+from runtime_ext.cuda.nvidia.nvrtc import find_nvcc
+from runtime_ext.execution.buffers import content_key
+from runtime_ext.peers.tvm_build import compile_tvm_build
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.files.atomic import temporary_folder
+
+#: As the driver says it: there is no device.
+_NO_DEVICE = 100
+
+
+def compile_tvm_peer(module: tvm.IRModule, target: Any, library: Path) -> list[Array]:
+    """Compile a module whose weights are parameters, so that they need not travel.
+
+    Parameters
+    ----------
+    module
+        Unscheduled.
+    target
+        A TVM target.
+    library
+        The ``.so`` to write.
+
+    Returns
+    -------
+    list of array
+        What ``main`` takes after the model's inputs.
+
+    Raises
+    ------
+    UserError
+        If TVM cannot compile it here; says why.
+    """
+    lifted, weights = weights_as_parameters(module)
+    if target.kind.name == "cuda":
+        _compile_for_gpu(lifted, target, library)
+    else:
+        compile_tvm_build(lifted, target, library)
+    return weights
+
+
+def weights_as_parameters(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Array]]:
+    """The module with parameters in the place of its constants, and what these were."""
+    parameters: dict[str, Any] = {}
+    weights: list[Array] = []
+
+    def replace(constant: Any) -> Any:
+        array = constant.value.numpy()
+        key = content_key(array)
+        if key not in parameters:
+            # Shapes and limits have to be known when it is compiled.
+            if array.dtype.kind != "f":
+                return constant
+            parameters[key] = relax.Var(f"weight{len(parameters)}", constant.ty)
+            weights.append(array)
+        return parameters[key]
+
+    body = tvm_ffi.structural_map(module["main"].body, (GenericConst, replace))
+    old = module["main"]
+    main = relax.Function(
+        [*old.params, *parameters.values()], body, old.ret_ty, old.is_pure, old.attrs
+    )
+    # TVM keeps weights in its captured graph, and inputs, of which it knows the number, out of it.
+    main = main.with_attr("num_input", len(old.params))
+    functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs)), weights
+
+
+def gpu_compilers() -> tuple[str, str]:
+    """The paths of nvcc and of a C++ compiler.
+
+    Raises
+    ------
+    UserError
+        If one of them is not here.
+    """
+    nvcc, compiler = find_nvcc(), os.environ.get("CXX") or shutil.which("g++")
+    if nvcc is None or compiler is None:
+        raise UserError(
+            "TVM's own build for a GPU is compiled by CUDA's nvcc and g++, and one of them is "
+            "not here: install CUDA's toolkit, or leave out --with-tvm"
+        )
+    return nvcc, compiler
+
+
+def _compile_for_gpu(module: tvm.IRModule, target: Any, library: Path) -> None:
+    nvcc, compiler = gpu_compilers()
+    toolkit = Path(nvcc).resolve().parents[1]
+    with temporary_folder() as folder:
+        driver = folder / "driver"
+        driver.mkdir()
+        _write_driver(driver / "libcuda.so.1", compiler)
+        text, described = folder / "module.json", folder / "target.json"
+        text.write_text(tvm.ir.save_json(module))
+        described.write_text(str(target))
+        paths = [driver, toolkit / "lib64", toolkit / "lib", os.environ.get("LD_LIBRARY_PATH", "")]
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, str(text), str(described), str(library)],
+            env={
+                **os.environ,
+                "LD_LIBRARY_PATH": ":".join(map(str, paths)),
+                "PATH": f"{Path(nvcc).parent}:{os.environ.get('PATH', '')}",
+                "TVM_CUDA_COMPILE_MODE": "nvcc",
+            },
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        raise UserError(
+            f"TVM's own build for {target} failed: {_last_line(done)}; or leave out --with-tvm"
+        )
+
+
+def _write_driver(path: Path, compiler: str) -> None:
+    """A library with all that TVM's CUDA runtime wants of NVIDIA's driver, which is not there."""
+    runtime = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
+    listed = _said(["nm", "-D", "--undefined-only", str(runtime)])
+    names = [line.split()[-1].partition("@")[0] for line in listed.splitlines()]
+    wanted = [name for name in names if name.startswith("cu") and not name.startswith("cuda")]
+    text = "".join(f"int {name}(void) {{ return {_NO_DEVICE}; }}\n" for name in wanted)
+    soname = f"-Wl,-soname,{path.name}"
+    _said([compiler, "-x", "c", "-shared", "-fPIC", soname, "-o", str(path), "-"], text)
+
+
+def _said(command: Sequence[str], given: str = "") -> str:
+    """What a program writes."""
+    failed = f"TVM's own build for a GPU is compiled with {command[0]}, which"
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True)
+    except OSError as error:
+        raise UserError(
+            f"{failed} cannot be run ({error.strerror}): install it, or leave out --with-tvm"
+        ) from error
+    if done.returncode:
+        raise UserError(f"{failed} failed: {_last_line(done)}; mend it, or leave out --with-tvm")
+    return done.stdout
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return [f"it ended with {done.returncode}", *done.stderr.strip().splitlines()][-1]
+
+
+def _main(module: str, target: str, library: str) -> None:
+    if not tvm.runtime.enabled("cuda"):
+        sys.exit("TVM's CUDA runtime does not load: CUDA 13's libcudart.so.13 is not here")
+    wanted = tvm.target.Target(json.loads(Path(target).read_text()))
+    # TVM asks the target in scope for the architecture, or else a GPU.
+    with wanted, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
+        compile_tvm_build(tvm.ir.load_json(Path(module).read_text()), wanted, Path(library))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

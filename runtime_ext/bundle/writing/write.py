@@ -1,0 +1,249 @@
+"""Writing a bundle: everything that a search elsewhere may need, compiled here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from runtime_ext.bundle.contents import (
+    OPERATORS,
+    REFERENCE,
+    TVM_LIBRARY,
+    UNITS,
+    BundleError,
+    write_about,
+)
+from runtime_ext.bundle.sources import copy_sources
+from runtime_ext.bundle.weights import save_weights
+from runtime_ext.bundle.writing.forms import compile_forms
+from runtime_ext.bundle.writing.kernels import write_kernels
+from runtime_ext.bundle.writing.model import ModelToBundle
+from runtime_ext.bundle.writing.reference import reference_inputs, reference_outputs
+from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, gpu_compilers
+from runtime_ext.execution.buffers import content_key
+from runtime_ext.tuning.log_use import LogUse
+from tvm_ios.files.array_files import Array, write_arrays
+from tvm_ios.files.atomic import make_folder, temporary_folder
+from tvm_ios.progress import Progress, silent
+
+_RUN = '''"""Searches, verifies and measures this bundle's model here: ``python run.py --help``."""
+
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER / "packages"))
+
+from tvm_ios import interrupts  # noqa: E402
+
+with interrupts.reported():
+    from runtime_ext.bundle.runner import main
+
+    sys.exit(main(FOLDER, sys.argv[1:]))
+'''
+
+
+@dataclass(frozen=True)
+class BundleSummary:
+    """What a bundle came to.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    path
+        The folder.
+    units, kernels
+        How many; kernels of all forms and merge candidates.
+    merges, merge_candidates
+        Merge candidates of different code that are in the bundle, and that there are.
+    fused
+        Co-scheduled stages of different code that were compiled ahead, for a GPU.
+    nbytes
+        Size of the folder.
+    glibc
+        The oldest glibc that its libraries run with; empty where they need none.
+    tuned
+        How much the tuning log has of the kernels; None without one.
+    """
+
+    model: str
+    path: Path
+    units: int
+    kernels: int
+    merges: int
+    merge_candidates: int
+    fused: int
+    nbytes: int
+    glibc: str
+    tuned: LogUse | None
+
+
+def write_bundle(
+    model: ModelToBundle,
+    path: Path,
+    *,
+    policies: Sequence[str],
+    max_merges: int = 300,
+    max_fused: int = 12,
+    reference: str = "tvm",
+    with_tvm: bool = False,
+    progress: Progress = silent,
+) -> BundleSummary:
+    """Compile what a search may ask for, and write a folder that runs it.
+
+    Parameters
+    ----------
+    model
+        What is bundled; nothing is measured.
+    path
+        The folder; a bundle there is replaced.
+    policies
+        What ``run.py`` tries unless told otherwise.
+    max_merges
+        How many merge candidates, at most: those of few and small units first.
+    max_fused
+        For a GPU how many co-scheduled stages to compile ahead, at most: where there is no
+        compiler, a search can use only these.
+    reference
+        Who computes what programs are compared with: ``tvm`` or ``torch``.
+    with_tvm
+        Whether TVM's own build is in it, as a peer.
+    progress
+        Called with (what, done, total).
+
+    Raises
+    ------
+    BundleError
+        If something else is there, or TVM's own build does not compute in this precision.
+    """
+    require_replaceable(path)
+    if with_tvm:
+        _require_tvm_build(model)
+    graph, compiler = model.graph, model.backend.compiler
+    forms, merges, merge_candidates = compile_forms(model, max_merges, progress)
+    arrays: dict[str, Array] = {}
+    constants = [
+        [_kept(arrays, value) for value in model.unit_constants(unit)] for unit in range(len(graph))
+    ]
+    operator_constants = [
+        [number, _kept(arrays, value)] for number, value in model.constant_operands.items()
+    ]
+    drawn = dict(model.drawn)
+    given = reference_inputs(graph, model.precision, arrays, drawn)
+    inputs = {name: arrays[key] for name, key in given.items()}
+    progress("computing the reference", 0, 1)
+    outputs = reference_outputs(model, inputs, reference)
+    progress("computing the reference", 1, 1)
+    with temporary_folder(path.parent, f".{path.name}.") as room:
+        folder = room / "new"
+        folder.mkdir()
+        units = {
+            "graph": graph.to_json(),
+            "parts": [[t, [p.of, p.axis, p.begin, p.end]] for t, p in model.parts.items()],
+            "constants": constants,
+            **forms.to_json(),
+        }
+        operators = {"graph": model.operators.to_json(), "constants": operator_constants}
+        (folder / UNITS).write_text(json.dumps(units))
+        (folder / OPERATORS).write_text(json.dumps(operators))
+        write_arrays(folder / REFERENCE, {f"output/{n}": v for n, v in enumerate(outputs)})
+        facts: dict[str, Any] = {"reference": reference}
+        if with_tvm:
+            progress("compiling TVM's own build", 0, 1)
+            weights = compile_tvm_peer(model.module, compiler.target, folder / TVM_LIBRARY)
+            progress("compiling TVM's own build", 1, 1)
+            facts["tvm"] = [_kept(arrays, weight) for weight in weights]
+        draws = save_weights(folder, arrays, drawn)
+        facts |= write_kernels(model, forms, folder, max_fused, progress)
+        copy_sources("runtime_ext.bundle.runner", folder / "packages")
+        (folder / "run.py").write_text(_RUN)
+        about = {
+            "model": model.name,
+            "target": str(compiler.target),
+            "lanes": model.backend.device.lanes,
+            "precision": model.precision,
+            "versions": _versions(),
+            "policies": list(policies),
+            "limits": {
+                "r": model.pruning.r,
+                "s": model.pruning.s,
+                "max_block": model.max_block,
+            },
+            "inputs": list(given.items()),
+            "outputs": list(zip(model.output_names, graph.outputs, strict=True)),
+            "drawn": draws,
+            **facts,
+        }
+        write_about(folder, about)
+        _move(folder, path, room / "old")
+    return BundleSummary(
+        model=model.name,
+        path=path,
+        units=len(graph),
+        kernels=len(forms.symbols),
+        merges=merges,
+        merge_candidates=merge_candidates,
+        fused=facts.get("fused", 0),
+        nbytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        glibc=str(facts.get("glibc", "")),
+        tuned=compiler.log_use(),
+    )
+
+
+def _require_tvm_build(model: ModelToBundle) -> None:
+    """Refuse what TVM's own build cannot be made of, before minutes of compiling."""
+    if model.precision == "float16":
+        raise BundleError(
+            "TVM's own build computes in float32, not in float16: leave out --with-tvm"
+        )
+    if model.backend.executor == "cuda":
+        gpu_compilers()
+
+
+def require_replaceable(path: Path) -> None:
+    """Refuse to write over what is no bundle.
+
+    Raises
+    ------
+    BundleError
+        If something else is there.
+    """
+    make_folder(path.parent)
+    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not _is_bundle(path))):
+        raise BundleError(f"{path} exists and is not a bundle; choose another name")
+
+
+def _is_bundle(path: Path) -> bool:
+    return (path / "bundle.json").is_file() and (path / "run.py").is_file()
+
+
+def _move(folder: Path, path: Path, aside: Path) -> None:
+    """Put a folder where an older bundle may be; results that were measured there stay."""
+    if path.exists():
+        if (path / "results").is_dir():
+            shutil.copytree(path / "results", folder / "results")
+        os.rename(path, aside)
+    os.rename(folder, path)
+
+
+def _kept(arrays: dict[str, Array], array: Array) -> str:
+    key = content_key(array)
+    arrays.setdefault(key, array)
+    return key
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "tvm": tvm.__version__,
+        "apache-tvm-ffi": metadata.version("apache-tvm-ffi"),
+        "numpy": metadata.version("numpy"),
+    }

@@ -1,0 +1,104 @@
+"""Tune the operators of a Relay model into an AutoTVM log."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import tvm
+
+from runtime_ext.backend import cuda_arch
+from runtime_ext.relay.model_tasks import tuning_tasks
+from runtime_ext.relay.tuning_file import open_autotvm_log
+from runtime_ext.tuning.interface import (
+    ModelToTune,
+    TuningLimits,
+    TuningProgress,
+    TuningResult,
+)
+from tvm_ios.errors import UserError
+from tvm_ios.progress import Progress
+
+
+def tune_model(
+    model: ModelToTune,
+    log: Path,
+    target: tvm.target.Target,
+    lanes: int,
+    limits: TuningLimits,
+    progress: TuningProgress,
+    *,
+    tuned_latency: Callable[[], float],
+    extracting: Progress,
+    all_blocks: bool = False,
+) -> TuningResult:
+    """Tune the operators of a model, and those that a search may merge, by AutoTVM.
+
+    Parameters
+    ----------
+    model
+        Whose sources are Relay functions in the layouts of the model. Weights are constants, or
+        nothing is merged.
+    log
+        A file: an AutoTVM log of format 0.2, made or continued, to which trials are added and which
+        any ``autotvm.apply_history_best`` reads.
+    target
+        Of the kernels.
+    lanes
+        Threads of the model; trials have one.
+    limits
+        When to end.
+    progress
+        Told how it goes.
+    tuned_latency
+        Measures all units one after another with the kernels of the log, in seconds.
+    extracting
+        Called with (what, done, total) while the tasks are extracted.
+    all_blocks
+        Spend half of the trials on other blocks of channels than TVM's own. Whoever then uses the
+        log without :class:`relay_passes.IOSSchedule` gets the fastest kernel of each convolution,
+        whatever transforms that costs.
+
+    Raises
+    ------
+    UserError
+        If xgboost is missing, the target is a GPU, or the log belongs to another target or running
+        process.
+    """
+    if importlib.util.find_spec("xgboost") is None:
+        raise UserError(
+            "AutoTVM's tuner needs xgboost, which is not installed: pip install xgboost"
+        )
+    if cuda_arch(target) is not None:
+        raise UserError(
+            "AutoTVM's kernels are tuned here for CPUs only: tune for a GPU by TVM's own "
+            "autotvm.XGBTuner where the GPU is, and give its log to --log"
+        )
+    from runtime_ext.relay.autotvm_tuner import tune
+    from runtime_ext.relay.trial_timer import TrialTimer
+
+    with open_autotvm_log(log, target) as opened:
+        tasks = tuning_tasks(model, target, extracting)
+        default = model.sequential_latency()
+        begin = time.perf_counter()
+
+        def report(done: int, total: int, saved: float) -> None:
+            progress(done, total, default - saved / lanes, default)
+
+        with TrialTimer() as timer:
+            kernels = tune(tasks, opened, timer, limits, report, all_blocks=all_blocks)
+        seconds = time.perf_counter() - begin
+    missing = sum(task.weight > 0 for task in tasks) - sum(row.task.weight > 0 for row in kernels)
+    return TuningResult(
+        model=model.name,
+        log=log,
+        kernels=kernels,
+        default=default,
+        tuned=tuned_latency() if kernels else default,
+        missing=missing,
+        untouched=len(tasks) - len(kernels) - missing,
+        mended=opened.mended,
+        seconds=seconds,
+    )

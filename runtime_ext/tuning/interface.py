@@ -1,0 +1,148 @@
+"""What tuning a model's kernels takes and gives, in either dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tvm_ios.graph.op_graph import OpGraph
+
+#: Called with trials done, all that there will be at most, and the model's seconds as tuned and
+#: by default.
+TuningProgress = Callable[[int, int, float, float], None]
+
+
+@dataclass(frozen=True)
+class ModelToTune:
+    """A model whose kernels are tuned.
+
+    Attributes
+    ----------
+    name
+        Of the model.
+    graph
+        Of units.
+    merges
+        Units that a search may merge, and what stands for them in each of equal blocks.
+    source
+        What a unit, or merged units, computes, as the dialect's tuner takes it.
+    sequential_latency
+        Measures all units one after another with default kernels, in seconds.
+    """
+
+    name: str
+    graph: OpGraph
+    merges: Mapping[tuple[int, ...], Sequence[tuple[int, ...]]]
+    source: Callable[[tuple[int, ...]], Any]
+    sequential_latency: Callable[[], float]
+
+    def named(self, units: tuple[int, ...]) -> str:
+        """What a task of these units is called."""
+        return "+".join(self.graph.operators[unit].name for unit in units)
+
+
+@dataclass(frozen=True, slots=True)
+class TuningLimits:
+    """When tuning ends.
+
+    Attributes
+    ----------
+    trials
+        Variants of each kernel that are timed, at most, earlier runs included.
+    seconds
+        After which no further round begins; None for no limit.
+    """
+
+    trials: int = 64
+    seconds: float | None = None
+
+
+class TuningTask(Protocol):
+    """An operator that is tuned, once for all places where the model has it."""
+
+    @property
+    def name(self) -> str:
+        """Of the first unit, or merged units joined by ``+``, that has it."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """What it computes, for people."""
+        ...
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """How many times a run of the model computes it."""
+        ...
+
+    @property
+    def merged(self) -> int:
+        """How many times it could compute several units at once in their stead."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TunedKernel:
+    """What is known of a task.
+
+    Attributes
+    ----------
+    task
+        What is tuned.
+    default
+        Seconds of the kernel by default; None where it was never timed.
+    best
+        Seconds of the fastest.
+    trials
+        Variants that were timed, now and before.
+    new_trials
+        Those of them that were timed now.
+    """
+
+    task: TuningTask
+    default: float | None
+    best: float
+    trials: int
+    new_trials: int
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What tuning did.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    log
+        The tuning log.
+    kernels
+        What the log knows of the model, its own operators first.
+    default, tuned
+        Seconds of all units one after another, with default kernels and with the log's best.
+    missing
+        Operators of the model that the log has no kernel of.
+    untouched
+        Merge candidates that no trial was spent on.
+    mended
+        Unfinished lines of a killed run that were removed from the log.
+    seconds
+        That tuning took.
+    """
+
+    model: str
+    log: Path
+    kernels: tuple[TunedKernel, ...]
+    default: float
+    tuned: float
+    missing: int
+    untouched: int
+    mended: int
+    seconds: float

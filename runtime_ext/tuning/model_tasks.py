@@ -1,0 +1,41 @@
+"""What there is to tune in a model: the contractions of its units and of its merge candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning.contraction_space import Space
+from runtime_ext.tuning.interface import ModelToTune
+from runtime_ext.tuning.task import Task
+from runtime_ext.tuning.tuning_folder import workload_name
+from runtime_ext.units.unit import plan_unit
+
+
+def tuning_tasks(model: ModelToTune, space: Space) -> tuple[Task, ...]:
+    """The different contractions that a search may put into a program.
+
+    Those of the units come first, then those of units that can be merged.
+
+    Parameters
+    ----------
+    model
+        Whose sources are :class:`runtime_ext.units.unit.UnitSource`.
+    space
+        The ways in which the target may cut contractions.
+    """
+    tasks: dict[str, Task] = {}
+
+    def add(units: tuple[int, ...], weight: int, merged: int) -> None:
+        for kernel in plan_unit(model.source(units).alone, space).kernels:
+            if not isinstance(kernel.spec, Contraction):
+                continue
+            key = workload_name(space.workload(kernel.spec))
+            task = tasks.setdefault(key, Task(model.named(units), kernel.spec, 0, 0))
+            tasks[key] = replace(task, weight=task.weight + weight, merged=task.merged + merged)
+
+    for unit in range(len(model.graph)):
+        add((unit,), 1, 0)
+    for units, places in model.merges.items():
+        add(units, 0, len(places))
+    return tuple(tasks.values())

@@ -1,0 +1,167 @@
+"""The times of whole programs, which are built and run in turn on this machine."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.session import Session
+from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from tvm_ios.contest import rules
+from tvm_ios.contest.rounds import run_in_turn
+from tvm_ios.contest.rules import Rules
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+from tvm_ios.explain.timeline import read_timeline
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graphturbo.planned import planned_instances
+from tvm_ios.graphturbo.unrolled_names import origin
+from tvm_ios.policies.mixing import segments_of
+from tvm_ios.schedule.schedule import Schedule, Strategy
+
+
+class WholePrograms:
+    """See :class:`tvm_ios.costs.costs.ProgramCosts`.
+
+    Parameters
+    ----------
+    operators, units
+        The graphs of what is built.
+    lanes
+        Of the programs.
+    build
+        What a schedule makes of the module.
+    refuses
+        Errors of schedules of which there is no program: an operator may have extents written
+        down that no part of it has; parts of units that are to be merged may be different rows; a
+        unit that reads what instances made where it lies may be other tiles than those that a
+        stage of a mixture places.
+    """
+
+    def __init__(
+        self,
+        operators: OpGraph,
+        units: OpGraph,
+        lanes: int,
+        build: Callable[[Schedule], BuiltModel],
+        refuses: tuple[type[Exception], ...],
+    ) -> None:
+        self.lanes = lanes
+        self._operators = operators
+        self._units = units
+        self._build = build
+        self._refuses = refuses
+        self._built: dict[Schedule, BuiltModel] = {}
+        self._refused: dict[Schedule, str] = {}
+
+    @cached_property
+    def hierarchy(self) -> MemoryHierarchy:
+        """The caches of the lanes."""
+        return cpu_hierarchy(self.lanes)
+
+    def refusal(self, schedule: Schedule) -> str:
+        """Why there is no program of a schedule, in one sentence; empty if there is one."""
+        key = schedule.content
+        if key not in self._built and key not in self._refused:
+            try:
+                self._model(schedule)
+            except self._refuses as error:
+                self._refused[key] = str(error)
+        return self._refused.get(key, "")
+
+    def contest(
+        self,
+        schedules: Mapping[str, Schedule],
+        limits: Rules,
+        report: Callable[[int], None],
+    ) -> Mapping[str, Sequence[float]]:
+        """Seconds of runs of some schedules' programs, which run in turn."""
+        sessions = {name: self._session(schedule) for name, schedule in schedules.items()}
+        samples = run_in_turn({name: s.run for name, s in sessions.items()}, limits, report)
+        for session in sessions.values():
+            session.close()
+        return samples
+
+    def profile(
+        self, schedules: Sequence[Schedule], report: Callable[[int, int], None]
+    ) -> list[tuple[float, ...]]:
+        """Seconds of each segment of schedules, whose programs run in turn."""
+        sessions = [self._session(schedule) for schedule in schedules]
+        segments = [self._segments(schedule) for schedule in schedules]
+        samples: list[list[list[float]]] = [[] for _ in schedules]
+        begin = time.perf_counter()
+        for number in range(rules.PROFILE.rounds):
+            spent = time.perf_counter() - begin
+            if number >= rules.PROFILE.minimum and spent > rules.PROFILE.seconds:
+                break
+            for place in random.Random(number).sample(range(len(schedules)), len(schedules)):
+                # The run before leaves another program's data in the caches.
+                sessions[place].run()
+                program = self._model(schedules[place]).program
+                steps = read_timeline(program, sessions[place].profile()).steps
+                ends = [0.0] * (max(segments[place].values()) + 1)
+                for step in steps:
+                    segment = segments[place][program.units[step.unit]]
+                    ends[segment] = max(ends[segment], step.end)
+                samples[place].append(_differences(ends))
+            report(number + 1, rules.PROFILE.rounds)
+        for session in sessions:
+            session.close()
+        return [tuple(map(statistics.median, zip(*runs, strict=True))) for runs in samples]
+
+    def _segments(self, schedule: Schedule) -> Mapping[str, int]:
+        """For each unit of the built program, by name, the segment that it runs in."""
+        segment_of: dict[int, int] = {}
+        segments = segments_of(schedule)
+        for number, segment in enumerate(segments):
+            for stage in segment.stages:
+                segment_of |= dict.fromkeys(schedule.stages[stage].units, number)
+        attached = self._model(schedule).schedule
+        names = attached["units"]
+        if schedule.instances is None:
+            found = {name: segment_of[unit] for unit, name in enumerate(names)}
+        else:
+            found = self._segments_of_instances(schedule, segment_of, names, len(segments) - 1)
+        for stage in Schedule.from_json(attached).stages:
+            if stage.strategy is Strategy.MERGE:
+                members = [names[unit] for unit in stage.units]
+                found["+".join(members)] = found[members[0]]
+        return found
+
+    def _segments_of_instances(
+        self, schedule: Schedule, segment_of: Mapping[int, int], names: Sequence[str], last: int
+    ) -> dict[str, int]:
+        planned = planned_instances(self._operators, self._units, schedule).instances
+        found: dict[str, int] = {}
+        for name in names:
+            instance = origin(name).instance
+            if instance is not None:
+                layers = planned.subgraphs[planned.instances[instance].subgraph].layers
+                found[name] = segment_of[layers.bit_length() - 1]
+            else:
+                found[name] = last
+        return found
+
+    def _session(self, schedule: Schedule) -> Session:
+        session = self._model(schedule).session()
+        session.set_input(**session.random_inputs(0))
+        return session
+
+    def _model(self, schedule: Schedule) -> BuiltModel:
+        key = schedule.content
+        if key not in self._built:
+            self._built[key] = self._build(schedule)
+        return self._built[key]
+
+
+def _differences(ends: Sequence[float]) -> list[float]:
+    """Seconds of each segment: from when all before it had ended to when it had, too."""
+    found: list[float] = []
+    before = 0.0
+    for end in ends:
+        found.append(max(0.0, end - before))
+        before = max(before, end)
+    return found

@@ -1,0 +1,1 @@
+"""Tests in folders like those of the packages; what several folders need lies here."""

@@ -1,0 +1,68 @@
+"""Convolutions and products of all shapes against what TVM computes unscheduled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kernels.kernel_harness import check, make_unit
+from tests.units.unit_convolutions import CASES, TRANSPOSED, convolution, op, shapes, transposed
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("layout", ["NHWC", ""])
+def test_convolution(name: str, layout: str, kernels_folder: Path) -> None:
+    function, tensors = CASES[name]
+    unit = check(str(kernels_folder), function, (layout,) * tensors)
+    assert len(unit.code.calls) <= 2
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+@pytest.mark.parametrize("layout", ["NHWC", ""])
+def test_transposed_convolution(name: str, layout: str, kernels_folder: Path) -> None:
+    unit = check(str(kernels_folder), TRANSPOSED[name], (layout,) * 4)
+    assert len(unit.code.calls) == 1
+
+
+def test_a_transposed_convolution_of_a_ragged_result(kernels_folder: Path) -> None:
+    function = transposed((1, 8, 5, 6), (8, 6, 3, 3), (2, 2))
+    check(str(kernels_folder), function, ("NHWC",) * 4)
+
+
+@pytest.mark.parametrize("name", ["1x1 odd", "3x3", "residual", "7x7", "depthwise", "grouped"])
+@pytest.mark.parametrize("target", ["sse", "avx2"])
+def test_convolution_for_narrower_vectors(name: str, target: str, kernels_folder: Path) -> None:
+    function, tensors = CASES[name]
+    check(str(kernels_folder), function, ("NHWC",) * tensors, target=target)
+
+
+def test_input_and_output_may_differ_in_layout(kernels_folder: Path) -> None:
+    function, _ = CASES["first layer"]
+    check(str(kernels_folder), function, ("", "NHWC"))
+    check(str(kernels_folder), function, ("NHWC", ""))
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(case=shapes(), layout=st.sampled_from(["NHWC", ""]), seed=st.integers(0, 9))
+def test_random_convolution(
+    case: dict[str, Any], layout: str, seed: int, kernels_folder: Path
+) -> None:
+    check(str(kernels_folder), convolution(**case), (layout, layout), seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"), [(1, 64, 1000), (1, 2048, 77), (9, 64, 50), (1, 3, 5)]
+)
+def test_product(rows: int, depth: int, columns: int, kernels_folder: Path) -> None:
+    def body(emit: Any, x: Any, w: Any, b: Any) -> Any:
+        return op.nn.relu(emit(op.add(emit(op.matmul(x, w)), b)))
+
+    function = make_unit([(rows, depth)], [(depth, columns), (columns,)], body)
+    unit = check(str(kernels_folder), function, ("", ""))
+    assert len(unit.code.calls) == 1

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tvm_ios.devices.device import DeviceError, device_names, load_device
+
+FIGURES = {
+    "peak_flops": "FLOP/s",
+    "bandwidth": "byte/s",
+    "processors": "cores",
+    "tile_elements": "elements",
+    "launch_overhead": "s",
+    "stage_overhead": "s",
+}
+
+
+def description() -> dict[str, Any]:
+    return {
+        "format": "tvm-ios device",
+        "version": 1,
+        "name": "mine",
+        "figures": {
+            key: {"value": 2, "unit": unit, "source": "assumed"} for key, unit in FIGURES.items()
+        },
+    }
+
+
+def load(tmp_path: Path, data: Any) -> Any:
+    path = tmp_path / "mine.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return load_device(str(path))
+
+
+def test_every_figure_of_every_device_says_where_it_is_from() -> None:
+    assert {"a100", "cpu", "h100", "h200", "v100"} <= set(device_names())
+    for name in device_names():
+        device = load_device(name)
+        assert device.name == name
+        assert set(device.sources) == set(FIGURES)
+        assert all(text.startswith(("published", "assumed")) for text in device.sources.values())
+
+
+def test_a_file_of_one_s_own(tmp_path: Path) -> None:
+    device = load(tmp_path, description())
+    assert (device.name, device.processors, device.peak_flops) == ("mine", 2, 2.0)
+
+
+def test_an_unknown_device_is_named_with_the_known_ones() -> None:
+    with pytest.raises(DeviceError, match=r"'x99'.*v100"):
+        load_device("x99")
+    with pytest.raises(DeviceError, match=r"no device file none\.json"):
+        load_device("none.json")
+
+
+@pytest.mark.parametrize("key", FIGURES)
+def test_a_missing_or_impossible_figure_is_named(tmp_path: Path, key: str) -> None:
+    missing = description()
+    del missing["figures"][key]
+    with pytest.raises(DeviceError, match=key):
+        load(tmp_path, missing)
+    for change in (*({"value": v} for v in (-1, "fast", float("nan"), 1e400)), {"source": None}):
+        wrong = description()
+        wrong["figures"][key].update(change)
+        if change == {"source": None}:
+            del wrong["figures"][key]["source"]
+        with pytest.raises(DeviceError, match=key):
+            load(tmp_path, wrong)
+
+
+def test_another_unit_is_refused(tmp_path: Path) -> None:
+    wrong = description()
+    wrong["figures"]["launch_overhead"]["unit"] = "us"
+    with pytest.raises(DeviceError, match=r"launch_overhead.*in s"):
+        load(tmp_path, wrong)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"format": "tvm-ios device", "version": 2}'])
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(DeviceError, match=r"mine\.json"):
+        load(tmp_path, text)
+
+
+def test_gpus_say_what_a_multiprocessor_holds(tmp_path: Path) -> None:
+    for name in ("a100", "h100", "h200", "v100"):
+        found = load_device(name).multiprocessor
+        assert found is not None
+        assert found.source.startswith("published")
+        assert found.block_shared_bytes + found.reserved_shared_bytes <= found.shared_bytes
+    assert load_device("cpu").multiprocessor is None
+    text = resources.files("tvm_ios").joinpath("devices/device_data/h200.json").read_text()
+    given = json.loads(text)
+    for wrong in ({"threads": -1}, {"arch": 90}, {"blocks": "many"}):
+        with pytest.raises(DeviceError, match="multiprocessor"):
+            load(tmp_path, {**given, "multiprocessor": {**given["multiprocessor"], **wrong}})
+    del given["multiprocessor"]["registers"]
+    with pytest.raises(DeviceError, match="'registers' of its multiprocessor"):
+        load(tmp_path, given)

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.random_dags import all_on_one_lane, dags, graph_of
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.endings import UNPRUNED, Pruning
+from tvm_ios.ios.lazy import Budget, lazy_search
+from tvm_ios.ios.network import search_graph
+from tvm_ios.policies.ios import IOS_POLICIES
+from tvm_ios.schedule.schedule import Stage, Strategy, sequential_stages
+
+NO_LIMIT = Budget()
+
+
+class Table:
+    """Random seconds by stage key; as optimistic costs, a random part of them."""
+
+    name = "table"
+
+    def __init__(self, seed: int, size: int, optimistic: bool) -> None:
+        self.seed = seed
+        self.size = size
+        self.optimistic = optimistic
+        self.measured: list[str] = []
+
+    def key(self, graph: OpGraph, stage: Stage) -> str:
+        """Stages of the two halves of the graph share their keys."""
+        return f"{stage.strategy} {sorted(unit % self.size for unit in stage.units)}"
+
+    def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
+        rng = random.Random(f"{self.seed} {self.key(graph, stage)}")
+        seconds = rng.uniform(0.1, 1) * len(stage.units) ** 0.5
+        return seconds * rng.uniform(0.3, 1) if self.optimistic else seconds
+
+
+def two_halves(predecessors: tuple[int, ...], alike: bool) -> tuple[OpGraph, list[int]]:
+    """A graph and itself again, next to it, as two blocks; equal ones or different in name."""
+    size = len(predecessors)
+    kinds = ["conv2d"] * size + ["conv2d" if alike else "dense"] * size
+    graph = graph_of([*predecessors, *(mask << size for mask in predecessors)], kinds)
+    return graph, [(1 << size) - 1, ((1 << size) - 1) << size]
+
+
+def mergeable(graph: OpGraph, units: tuple[int, ...]) -> bool:
+    return len({unit % 2 for unit in units}) == 1
+
+
+def run(
+    predecessors: tuple[int, ...],
+    seed: int,
+    policy: str = "ios-both",
+    pruning: Pruning = UNPRUNED,
+    alike: bool = True,
+    budget: Budget = NO_LIMIT,
+    **options: object,
+):
+    graph, blocks = two_halves(predecessors, alike)
+    size = len(predecessors)
+    optimistic, true = Table(seed, size, True), Table(seed, size, False)
+    # Blocks of odd size would differ in the parity of their units.
+    may_merge = mergeable if size % 2 == 0 else lambda *_: True
+
+    def measure(stage: Stage) -> float:
+        true.measured.append(true.key(graph, stage))
+        return true.stage_latency(graph, stage)
+
+    schedule, took = lazy_search(
+        graph,
+        blocks,
+        optimistic,
+        measure,
+        true.key,
+        IOS_POLICIES[policy].strategies,
+        pruning,
+        may_merge,
+        budget=budget,
+        **options,  # type: ignore[arg-type]
+    )
+    all_on_one_lane(graph, schedule).validate(graph)
+    assert len(true.measured) == len(set(true.measured)) == took.stages_measured
+    for stage, seconds in zip(schedule.stages, schedule.latencies, strict=True):
+        assert true.key(graph, stage) in true.measured
+        assert seconds == true.stage_latency(graph, stage)
+    full, searched = search_graph(
+        graph, blocks, true, IOS_POLICIES[policy].strategies, pruning, may_merge
+    )
+    sequential = sum(true.stage_latency(graph, stage) for stage in sequential_stages(graph))
+    return schedule, took, full.latency, sequential, searched
+
+
+@given(
+    dags(6),
+    st.integers(0, 2**32),
+    st.sampled_from(sorted(IOS_POLICIES)),
+    st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3)),
+    st.booleans(),
+)
+@settings(max_examples=80, deadline=None)
+def test_finds_the_full_search_s_optimum_from_lower_bounds(
+    predecessors: tuple[int, ...], seed: int, policy: str, pruning: Pruning, alike: bool
+) -> None:
+    schedule, took, full, _, searched = run(predecessors, seed, policy, pruning, alike)
+    assert took.complete
+    assert math.isclose(schedule.latency, full, rel_tol=1e-9)
+    assert took.blocks_searched == (1 if alike else 2)
+    assert (took.states, took.transitions) == (searched.states, searched.transitions)
+
+
+@given(
+    dags(6),
+    st.integers(0, 2**32),
+    st.integers(0, 20),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_spent_budget_still_gives_a_measured_schedule(
+    predecessors: tuple[int, ...], seed: int, most: int, alike: bool
+) -> None:
+    budget = Budget(max_measurements=most)
+    schedule, took, full, sequential, _ = run(predecessors, seed, alike=alike, budget=budget)
+    assert took.stages_measured <= max(most, len(predecessors))
+    assert full * (1 - 1e-9) <= schedule.latency <= sequential * (1 + 1e-9)
+    if took.complete:
+        assert math.isclose(schedule.latency, full, rel_tol=1e-9)
+
+
+def test_few_stages_are_measured() -> None:
+    predecessors = (0, 0, 0, 0b1, 0b10, 0b100, 0b111000)
+    schedule, took, full, sequential, _ = run(predecessors, seed=3)
+    assert took.complete
+    assert math.isclose(schedule.latency, full)
+    assert full < sequential
+    assert took.lower_bound is not None
+    assert math.isclose(took.lower_bound, full)
+    assert len(predecessors) < took.stages_measured < took.candidates / 2
+    assert took.rounds > 1
+
+
+def test_equal_measurements_prefer_concurrent_to_merged() -> None:
+    graph = graph_of([0, 0])
+    optimistic = Table(0, 2, True)
+    schedule, took = lazy_search(
+        graph,
+        [0b11],
+        optimistic,
+        lambda stage: 1.0,
+        optimistic.key,
+        IOS_POLICIES["ios-both"].strategies,
+        UNPRUNED,
+        lambda *_: True,
+        budget=Budget(everything=True),
+    )
+    assert schedule.stages == (Stage(Strategy.CONCURRENT, ((0,), (1,))),)
+    assert took.stages_measured == 4
+
+
+def test_measuring_everything_finds_the_same() -> None:
+    predecessors = (0, 0, 0b1, 0b10)
+    schedule, took, full, _, _ = run(predecessors, 5, budget=Budget(everything=True))
+    assert took.complete
+    assert math.isclose(schedule.latency, full)
+    assert took.stages_measured == took.candidates
+
+
+def test_without_time_the_single_units_are_measured_nevertheless() -> None:
+    predecessors = (0, 0, 0b1, 0b10)
+    shown: list[int] = []
+    schedule, took, _, sequential, _ = run(
+        predecessors,
+        2,
+        budget=Budget(time_limit=0.0),
+        progress=lambda measured, waiting: shown.append(measured),
+    )
+    assert math.isclose(schedule.latency, sequential)
+    assert took.stages_measured == len(predecessors)
+    assert shown == [1, 2, 3, 4]
+
+
+def test_with_no_time_an_optimum_beyond_single_units_is_incomplete() -> None:
+    outcomes = [run((0, 0, 0b1), s, budget=Budget(time_limit=0.0))[1].complete for s in range(8)]
+    assert not all(outcomes)
+
+
+def test_a_unit_that_cannot_run_is_an_error() -> None:
+    graph = graph_of([0])
+    table = Table(0, 1, True)
+    with pytest.raises(ValueError, match="infinite"):
+        lazy_search(
+            graph,
+            [1],
+            table,
+            lambda _: math.inf,
+            table.key,
+            IOS_POLICIES["ios-both"].strategies,
+            Pruning(),
+            mergeable,
+        )

@@ -1,0 +1,39 @@
+"""Which co-scheduled stages are compiled before anything is measured."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from tests.random_dags import dags, graph_of
+from tvm_ios.devices.device import load_device
+from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.promising import promising_stages
+from tvm_ios.schedule.schedule import Strategy
+from tvm_ios.schedule.waves import waves
+
+
+@settings(max_examples=25, deadline=None)
+@given(dags(6))
+def test_stages_are_in_the_order_of_append_and_none_twice(predecessors: tuple[int, ...]) -> None:
+    graph = graph_of(predecessors)
+    everything = (1 << len(predecessors)) - 1
+    found = promising_stages(graph, [everything], load_device("h200"), Pruning(3, 3))
+    seen = [stage.twins[0].units for stage in found]
+    assert len(set(seen)) == len(seen)
+    for stage in found:
+        assert len(stage.twins) == 1
+        assert stage.twins[0].strategy is Strategy.CO_SCHEDULE
+        assert stage.gain >= 0
+        units = stage.twins[0].units
+        assert len(units) > 1
+        assert tuple(u for wave in waves(graph.predecessors, units) for u in wave) == units
+
+
+def test_a_chain_of_small_units_is_promising_and_twins_count() -> None:
+    graph = graph_of((0, 1, 2, 4))
+    device = load_device("h200")
+    (first, *others) = promising_stages(graph, [0b0011, 0b1100], device, Pruning(2, 2))
+    assert not others
+    assert [stage.units for stage in first.twins] == [(0, 1), (2, 3)]
+    # One launch less in each.
+    assert abs(first.gain - 2 * device.launch_overhead) < 1e-9

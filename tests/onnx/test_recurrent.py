@@ -1,0 +1,143 @@
+"""Recurrent layers become cells that compute what ONNX Runtime's layers do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
+from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
+
+STEPS, BATCH, FEATURES, HIDDEN = 4, 2, 5, 3
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def layer(
+    kind: str,
+    *,
+    inputs: tuple[str, ...] = ("bias",),
+    opset: int = 17,
+    steps: int = STEPS,
+    **attributes: Any,
+) -> Any:
+    """A model of one layer; ``inputs`` are those that it has beside its weights."""
+    ways = 2 if attributes.get("direction") == "bidirectional" else 1
+    first = attributes.get("layout", 0)
+    s = Sketch(*((BATCH, steps) if first else (steps, BATCH)), FEATURES, opset=opset)
+    gates = GATES[kind]
+
+    def state() -> str:
+        shape = (BATCH, ways, HIDDEN) if first else (ways, BATCH, HIDDEN)
+        return s.normal(*shape)
+
+    optional = {
+        "bias": lambda: s.normal(ways, 2 * gates * HIDDEN),
+        "lengths": lambda: s.const(np.full(BATCH, steps, np.int32)),
+        "state": state,
+        "memory": state,
+        "peepholes": lambda: s.normal(ways, 3 * HIDDEN),
+    }
+    weights = [s.normal(ways, gates * HIDDEN, extent) for extent in (FEATURES, HIDDEN)]
+    rest = [make() if name in inputs else "" for name, make in optional.items()]
+    rest = rest if kind == "LSTM" else rest[:3]
+    outputs = s.op(
+        kind, "x", *weights, *rest, outputs=3 if kind == "LSTM" else 2, hidden_size=HIDDEN,
+        **attributes,
+    )  # fmt: skip
+    return s.model(*outputs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "LSTM"},
+        {"kind": "LSTM", "inputs": ()},
+        {"kind": "LSTM", "steps": 1},
+        {"kind": "LSTM", "inputs": ("bias", "lengths", "state", "memory", "peepholes")},
+        {"kind": "LSTM", "inputs": ("state",), "direction": "reverse"},
+        {"kind": "LSTM", "direction": "bidirectional", "inputs": ("state", "memory", "bias")},
+        {"kind": "LSTM", "input_forget": 1, "inputs": ("memory",)},
+        {"kind": "LSTM", "clip": 0.3},
+        {"kind": "LSTM", "opset": 11},
+        {"kind": "LSTM", "opset": 9, "clip": 0.5},
+        {
+            "kind": "LSTM",
+            "activations": ["HardSigmoid", "ScaledTanh", "Affine"],
+            "activation_alpha": [0.3, 0.8, 0.7],
+            "activation_beta": [0.4, 0.9, 0.1],
+        },
+        {"kind": "GRU"},
+        {"kind": "GRU", "inputs": ("bias", "state"), "linear_before_reset": 1},
+        {"kind": "GRU", "linear_before_reset": 1, "direction": "bidirectional"},
+        {"kind": "GRU", "inputs": ("state",), "direction": "bidirectional"},
+        {"kind": "GRU", "activations": ["Softsign", "relu"], "direction": "reverse"},
+        {"kind": "RNN", "inputs": ("bias", "state")},
+        {"kind": "RNN", "activations": ["LeakyRelu"], "activation_alpha": [0.2]},
+        {
+            "kind": "RNN",
+            "direction": "bidirectional",
+            "activations": ["Elu", "ThresholdedRelu"],
+            "activation_alpha": [0.5, 0.1],
+        },
+    ],
+    ids=str,
+)
+def test_a_layer_computes_the_same(options: dict[str, Any]) -> None:
+    model = layer(**options)
+    made = simplify(model)
+    assert not GATES.keys() & set(kinds(made))
+    assert [o.name for o in made.graph.output] == [o.name for o in model.graph.output]
+    assert relative_error(run(made), run(model)) < 1e-5
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_the_batch_may_come_first(kind: str) -> None:
+    """ONNX Runtime does not know this layout."""
+    inputs = ("bias", "state", "memory")
+    found = run(simplify(layer(kind, inputs=inputs, layout=1)))
+    other = layer(kind, inputs=inputs)
+    # Of one direction the states have the same numbers in either order.
+    x = np.random.default_rng(0).standard_normal((BATCH, STEPS, FEATURES), dtype=np.float32)
+    expected = run_on(other, {"x": x.transpose(1, 0, 2)})
+    assert np.allclose(found[0], expected[0].transpose(2, 0, 1, 3), atol=1e-6)
+    for ours, theirs in zip(found[1:], expected[1:], strict=True):
+        assert np.allclose(ours, theirs.transpose(1, 0, 2), atol=1e-6)
+
+
+def test_an_lstm_is_one_product_and_a_unit_for_each_cell() -> None:
+    made = simplify(layer("LSTM", steps=6))
+    units = form_units(graph_from_onnx(made, already_simplified=True))
+    found = Counter("dense" in op.kind for op in units.operators)
+    assert found[True] == 6, "the first cell goes with the product of all inputs"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("lengths", "has sequences of several lengths: pad them"),
+        ("weights", "has weights that are computed: export the model with constants"),
+        ("activation", r"has activations that ONNX does not define \(Sine, Tanh, Tanh\)"),
+    ],
+)
+def test_what_cannot_be_unrolled_is_refused(change: str, sentence: str) -> None:
+    s = Sketch(STEPS, BATCH, FEATURES)
+    weights = [s.normal(1, 4 * HIDDEN, extent) for extent in (FEATURES, HIDDEN)]
+    attributes: dict[str, Any] = {"hidden_size": HIDDEN}
+    rest: list[str] = []
+    if change == "lengths":
+        rest = ["", s.const(np.array([STEPS, STEPS - 1], np.int32))]
+    elif change == "weights":
+        sliced = s.op("Slice", "x", s.const(np.array([0])), s.const(np.array([1])))
+        weights[1] = s.op("Reshape", sliced, s.const(np.array([1, -1, FEATURES])))
+    else:
+        attributes["activations"] = ["Sine", "Tanh", "Tanh"]
+    model = s.model(s.op("LSTM", "x", *weights, *rest, outputs=2, **attributes)[0])
+    where = r"\(node 'node\w*', output '\w+'\)"
+    with pytest.raises(GraphError, match=f"^operator LSTM {where} {sentence}"):
+        simplify(model)

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
+from tvm_ios import zoo
+from tvm_ios.graph.input_shapes import InputShapeError
+from tvm_ios.onnx.simplify import simplify
+
+
+def conv_norm(s: Sketch) -> str:
+    return s.norm(s.conv("x", 4, 6), 6)
+
+
+def conv_bias_norm(s: Sketch) -> str:
+    return s.norm(s.op("Conv", "x", s.normal(6, 4, 3, 3), s.normal(6)), 6)
+
+
+def shared_weight(s: Sketch) -> str:
+    weight = s.normal(6, 4, 1, 1)
+    a, b = (s.norm(s.op("Conv", "x", weight), 6) for _ in range(2))
+    return s.op("Sub", a, b)
+
+
+def concat_norm(s: Sketch) -> str:
+    return s.norm(s.op("Concat", s.conv("x", 4, 2), s.conv("x", 4, 3, 1), axis=1), 5)
+
+
+def caffe_scale(s: Sketch) -> str:
+    y = s.norm(s.conv("x", 4, 6), 6)
+    return s.op("Add", s.op("Mul", y, s.normal(6, 1, 1)), s.normal(1, 6, 1, 1))
+
+
+def scalars(s: Sketch) -> str:
+    y = s.op("Sub", s.op("Div", s.conv("x", 4, 6), s.const(2.0)), s.const(0.5))
+    return s.op("Mul", s.const(3.0), y)
+
+
+def gemm(s: Sketch) -> str:
+    flat = s.op("Flatten", "x")
+    y = s.op("Gemm", flat, s.normal(7, 256), s.normal(1, 7), transB=1, alpha=0.5, beta=2.0)
+    return s.op("Gemm", s.op("Relu", y), s.normal(7, 3))
+
+
+def matmul_bias(s: Sketch) -> str:
+    return s.op("Add", s.normal(5), s.op("MatMul", s.op("Flatten", "x"), s.normal(256, 5)))
+
+
+def hard_swish(s: Sketch) -> str:
+    return s.op("HardSwish", s.conv("x", 4, 6))
+
+
+def hard_sigmoid(s: Sketch) -> str:
+    return s.op("HardSigmoid", s.conv("x", 4, 6), alpha=0.3)
+
+
+def transposed_same(s: Sketch) -> str:
+    weight = s.normal(4, 2, 5, 3)
+    return s.op("ConvTranspose", "x", weight, strides=[2, 3], auto_pad="SAME_LOWER")
+
+
+def transposed_to_a_shape(s: Sketch) -> str:
+    weight = s.normal(4, 2, 3, 3)
+    return s.op("ConvTranspose", "x", weight, strides=[2, 2], output_shape=[16, 17])
+
+
+def padded(s: Sketch) -> str:
+    pads = s.const(np.array([0, 0, 1, 2, 0, 0, 0, 1]))
+    return s.op("Conv", s.op("Pad", "x", pads), s.normal(6, 4, 3, 3))
+
+
+def nothing(s: Sketch) -> str:
+    y = s.op("Identity", s.op("Dropout", s.conv("x", 4, 6)))
+    y = s.op("Reshape", y, s.const(np.array([1, 6, 8, 8])))
+    return s.op("Concat", s.op("Dropout", y), axis=1)
+
+
+FOLDED: dict[str, tuple[Callable[[Sketch], str], list[str]]] = {
+    "conv_norm": (conv_norm, ["Conv"]),
+    "conv_bias_norm": (conv_bias_norm, ["Conv"]),
+    "hard_swish": (hard_swish, ["Add", "Clip", "Conv", "Mul", "Mul"]),
+    "hard_sigmoid": (hard_sigmoid, ["Clip", "Conv"]),
+    "transposed_same": (transposed_same, ["ConvTranspose"]),
+    "transposed_to_a_shape": (transposed_to_a_shape, ["ConvTranspose"]),
+    "shared_weight": (shared_weight, ["Conv", "Conv", "Sub"]),
+    "concat_norm": (concat_norm, ["Concat", "Conv", "Conv"]),
+    "caffe_scale": (caffe_scale, ["Conv"]),
+    "scalars": (scalars, ["Conv"]),
+    "gemm": (gemm, ["Flatten", "Gemm", "Gemm", "Relu"]),
+    "matmul_bias": (matmul_bias, ["Flatten", "Gemm"]),
+    "padded": (padded, ["Conv"]),
+    "nothing": (nothing, ["Conv"]),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_folds_without_changing_the_result(name: str) -> None:
+    build, expected = FOLDED[name]
+    sketch = Sketch(1, 4, 8, 8)
+    model = sketch.model(build(sketch))
+    simple = simplify(model)
+    onnx.checker.check_model(simple, full_check=True)
+    assert kinds(simple) == expected
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+def test_a_batch_norm_without_convolution_becomes_one_scale_and_shift() -> None:
+    s = Sketch(1, 4, 8, 8)
+    y = s.norm(s.op("Relu", "x"), 4)
+    model = s.model(s.op("Add", s.op("Mul", y, s.normal(4, 1, 1)), s.normal(4, 1, 1)))
+    simple = simplify(model)
+    assert kinds(simple) == ["Add", "Mul", "Relu"]
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+def test_a_convolution_that_others_read_keeps_its_weights() -> None:
+    s = Sketch(1, 4, 8, 8)
+    y = s.conv("x", 4, 6)
+    model = s.model(s.norm(y, 6), s.op("Relu", y))
+    simple = simplify(model)
+    assert kinds(simple) == ["Add", "Conv", "Mul", "Relu"]
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+def test_a_concat_that_others_read_keeps_its_weights() -> None:
+    s = Sketch(1, 4, 8, 8)
+    joined = s.op("Concat", s.conv("x", 4, 2), s.conv("x", 4, 3), axis=1)
+    model = s.model(s.norm(joined, 5), joined)
+    simple = simplify(model)
+    assert kinds(simple) == ["Add", "Concat", "Conv", "Conv", "Mul"]
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize("kind", ["Conv", "MaxPool", "AveragePool"])
+def test_automatic_pads_become_numbers(kind: str, mode: str) -> None:
+    s = Sketch(1, 4, 10, 9)
+    if kind == "Conv":
+        y = s.op("Conv", "x", s.normal(5, 4, 3, 2), auto_pad=mode, strides=[2, 1])
+    else:
+        y = s.op(kind, "x", kernel_shape=[3, 2], auto_pad=mode, strides=[2, 1])
+    model = s.model(y)
+    simple = simplify(model)
+    names = [attribute.name for attribute in simple.graph.node[0].attribute]
+    assert "pads" in names
+    assert "auto_pad" not in names
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_a_pad_that_copies_becomes_gathers(mode: str) -> None:
+    sketch = Sketch(1, 2, 5, 6, opset=18)
+    widths = sketch.const(np.array([2, 0, 1, 3]))
+    axes = sketch.const(np.array([-2, 3]))
+    model = sketch.model(sketch.op("Pad", "x", widths, "", axes, mode=mode))
+    simple = simplify(model)
+    assert kinds(simple) == ["Gather", "Gather"]
+    assert relative_error(run(simple), run(model)) == 0
+
+
+def test_a_sum_of_many_becomes_a_chain_and_broadcasts() -> None:
+    s = Sketch(1, 4, 8, 8)
+    row = s.op("GlobalAveragePool", "x")
+    model = s.model(s.op("Sum", row, row, "x", s.op("Relu", "x")))
+    simple = simplify(model)
+    assert kinds(simple) == ["Add", "Add", "Add", "GlobalAveragePool", "Relu"]
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_an_old_softmax_over_several_axes_says_so(axis: int) -> None:
+    s = Sketch(2, 4, 3, opset=9)
+    model = s.model(s.op("Softmax", s.op("Relu", "x"), axis=axis))
+    simple = simplify(model)
+    assert kinds(simple) == ["Relu", "Reshape", "Reshape", "Softmax"]
+    assert relative_error(run(simple), run(model)) <= 1e-6
+
+
+def test_equal_operators_stay_separate() -> None:
+    s = Sketch(1, 4, 8, 8)
+    pools = [s.op("AveragePool", "x", kernel_shape=[2, 2]) for _ in range(2)]
+    assert kinds(simplify(s.model(s.op("Add", *pools)))) == ["Add", "AveragePool", "AveragePool"]
+
+
+def test_weights_listed_as_inputs_are_constants_and_the_dead_go() -> None:
+    s = Sketch(1, 4, 8, 8, opset=9)
+    y = s.norm(s.conv("x", 4, 6), 6)
+    s.op("Relu", "x")
+    s.normal(3)
+    model = s.model(y)
+    for weight in s.initializers:
+        value = helper.make_tensor_value_info(weight.name, TensorProto.FLOAT, weight.dims)
+        model.graph.input.append(value)
+    model.ir_version = 3
+    simple = simplify(model)
+    onnx.checker.check_model(simple, full_check=True)
+    assert [value.name for value in simple.graph.input] == ["x"]
+    assert kinds(simple) == ["Conv"]
+    assert len(simple.graph.initializer) == 2
+
+
+def test_shapes_computed_from_static_shapes_are_folded() -> None:
+    s = Sketch(2, 4, 8, 8)
+    batch = s.op("Gather", s.op("Shape", "x"), s.const(np.array([0])))
+    shape = s.op("Concat", batch, s.const(np.array([-1])), axis=0)
+    model = s.model(s.op("Reshape", s.op("Relu", "x"), shape))
+    assert kinds(simplify(model)) == ["Relu", "Reshape"]
+
+
+def test_the_outputs_keep_names_and_order() -> None:
+    s = Sketch(1, 4, 8, 8)
+    one, two = s.op("Dropout", s.op("Relu", "x")), conv_norm(s)
+    same = s.op("Identity", "x")
+    model = s.model(two, one, same)
+    simple = simplify(model)
+    assert [value.name for value in simple.graph.output] == [two, one, same]
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+def test_the_model_given_is_not_changed() -> None:
+    s = Sketch(1, 4, 8, 8)
+    model = s.model(caffe_scale(s))
+    before = model.SerializeToString()
+    simplify(model)
+    assert model.SerializeToString() == before
+
+
+def test_simplifying_twice_changes_nothing_more() -> None:
+    once = simplify(zoo.build("nasnet_cell"))
+    twice = simplify(once)
+    assert kinds(once) == kinds(twice)
+    assert relative_error(run(twice), run(once)) == 0.0
+
+
+def test_a_dynamic_dimension_is_named() -> None:
+    s = Sketch("batch", 4, 8, 8)
+    with pytest.raises(InputShapeError, match=r"'x'.*dimension 0 \('batch'\): give --shape x:1,"):
+        simplify(s.model(s.op("Relu", "x")))
+
+
+@pytest.mark.parametrize("name", ["inception_block", "nasnet_cell", "squeezenet"])
+def test_zoo_networks_keep_their_result(name: str) -> None:
+    model = zoo.build(name)
+    simple = simplify(model)
+    onnx.checker.check_model(simple)
+    assert "BatchNormalization" not in kinds(simple)
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+STEPS = ("conv", "norm", "mul", "add", "div", "sub", "relu", "concat", "tap", "scalar")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=9), st.integers(0, 1000))
+def test_random_chains_keep_their_result(steps: list[str], seed: int) -> None:
+    s = Sketch(1, 3, 5, 5, seed=seed)
+    y, channels = "x", 3
+    outputs: list[Any] = []
+    for step in steps:
+        if step == "conv":
+            y, channels = s.conv(y, channels, 4), 4
+        elif step == "norm":
+            y = s.norm(y, channels)
+        elif step == "relu":
+            y = s.op("LeakyRelu", y)  # nothing vanishes
+        elif step == "concat":
+            y = s.op("Concat", s.conv(y, channels, 2, 1), s.conv(y, channels, 1), axis=1)
+            channels = 3
+        elif step == "tap":
+            outputs.append(y if y != "x" else s.op("LeakyRelu", y))
+        elif step == "scalar":
+            y = s.op("Mul", y, s.const(0.5))
+        else:
+            y = s.op(step.capitalize(), y, s.positive(channels, 1, 1))
+    if y == "x":
+        y = s.op("LeakyRelu", y)
+    model = s.model(*dict.fromkeys([*outputs, y]))
+    simple = simplify(model)
+    onnx.checker.check_model(simple, full_check=True)
+    assert "BatchNormalization" not in kinds(simple)
+    assert relative_error(run(simple), run(model)) <= 1e-5
+
+
+def test_given_shapes_make_a_dynamic_model_static() -> None:
+    """Flattening by arithmetic on the shape, as exporters write it, folds to a plain reshape."""
+    s = Sketch("batch", 4, "height", 8)
+    x = s.conv("x", 4, 6)
+    batch = s.op("Gather", s.op("Shape", x), s.const(np.array([0])))
+    flat = s.op("Reshape", x, s.op("Concat", batch, s.const(np.array([-1])), axis=0))
+    model = s.model(s.op("MatMul", flat, s.normal(6 * 8 * 8, 5)))
+    simple = simplify(model, {"x": (2, 4, 8, 8)})
+    assert kinds(simple) == ["Conv", "MatMul", "Reshape"]
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 4, 8, 8), dtype=np.float32)}
+    assert relative_error(run_on(simple, feeds), run_on(model, feeds)) <= 1e-6
+    shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in simple.graph.output]
+    assert shapes == [[2, 5]]

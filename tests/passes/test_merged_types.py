@@ -1,0 +1,88 @@
+"""Convolutions are merged only where they compute in the same types, and keep these."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm_ios.policies.baselines import sequential_schedule
+
+from relay_passes.dialect import DialectError
+from relay_passes.prepare import apply_schedule, prepare
+from runtime_ext.build import build
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+
+
+def convolutions(*kinds: tuple[str, str], bias: bool = False) -> tvm.IRModule:
+    """Two convolutions of one input of bytes, of kernel and result types; the first may be biased.
+
+    Kernels are of 3 by 3 and 1 by 1, so that one lies inside the other's window.
+    """
+    rng = np.random.default_rng(0)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 3, 8, 8), "int8"))
+
+    def constant(shape: tuple[int, ...], dtype: str) -> Any:
+        return relax.const(tvm.runtime.tensor(rng.integers(-100, 100, shape).astype(dtype)))
+
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            results = []
+            for extent, (kernel, result) in zip((3, 1), kinds, strict=True):
+                weight = constant((4, 3, extent, extent), kernel)
+                call = relax.op.nn.conv2d(x, weight, padding=extent // 2, out_dtype=result)
+                made = builder.emit(call)
+                if bias and extent == 3:
+                    made = builder.emit(relax.op.add(made, constant((1, 4, 1, 1), result)))
+                results.append(made)
+            outputs = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(outputs)
+    return builder.finalize()
+
+
+def computed(module: tvm.IRModule, x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """What TVM's own build returns, of NumPy's types."""
+    machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    return [part.numpy() for part in machine["main"](tvm.runtime.tensor(x))]
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["plain", "biased"])
+def test_bytes_summed_in_wide_integers_are_merged_as_such(bias: bool) -> None:
+    module = convolutions(("int8", "int32"), ("int8", "int32"), bias=bias)
+    x = np.random.default_rng(1).integers(-100, 100, (1, 3, 8, 8)).astype("int8")
+    wanted = computed(module, x)
+    assert max(int(np.abs(part).max()) for part in wanted) > 2**15
+    prepared = prepare(module)
+    merged = Stage(Strategy.MERGE, ((0,), (1,)))
+    schedule = Schedule(prepared.units.fingerprint, (merged,), "by hand")
+    scheduled = apply_schedule(prepared, schedule)
+    for found, expected in zip(computed(scheduled, x), wanted, strict=True):
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, expected)
+    session = build(scheduled, lanes=1).session()
+    session.run(x=x)
+    for place, expected in enumerate(wanted):
+        np.testing.assert_array_equal(session.get_output(place), expected)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [(("int8", "int32"), ("int8", "int8")), (("int8", "int32"), ("uint8", "int32"))],
+    ids=["results", "kernels"],
+)
+def test_mixed_types_are_not_merged(kinds: tuple[tuple[str, str], tuple[str, str]]) -> None:
+    assert not mergeable(prepare(convolutions(*kinds)).units, (0, 1))
+
+
+def test_a_schedule_that_would_change_what_main_returns_is_refused() -> None:
+    prepared = prepare(convolutions(("int8", "int32"), ("int8", "int32")))
+    other = prepare(convolutions(("int8", "int32"), ("int8", "int8")))
+    with pytest.raises(DialectError, match=r"result 1 .* int32 .* result 1 .* int8"):
+        apply_schedule(
+            replace(prepared, outliner=other.outliner), sequential_schedule(prepared.units)
+        )

@@ -1,0 +1,66 @@
+"""Regions of lanes: what one lane alone uses lies in its own, and plans are as safe as others."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from tests.program.arena.small_programs import programs, rounded
+from tvm_ios.program.arena.check import check_arena, check_regions
+from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, ProgramError, Role
+
+
+@settings(deadline=None, max_examples=60)
+@given(programs())
+def test_plans_are_safe_and_regions_kept(program: Program) -> None:
+    made = plan_lane_memory(program)
+    check_arena(program, made.plan)
+    check_regions(program, made.plan, made.regions)
+    least = plan_memory(program)
+    assert made.bound == least.bound <= least.plan.nbytes <= made.plan.nbytes <= made.unshared
+    assert made.proven == (made.plan.nbytes == made.bound)
+    if len(program.lanes) == 1:
+        assert made.regions[0].stop <= made.plan.nbytes
+
+
+def two_lanes(instances: int) -> Program:
+    """Lanes that work by themselves: each instance makes ``b`` of ``a``, and drops both."""
+    kind = BufferType((64,))
+    buffers = [
+        Buffer(f"{name}{lane}{i}", kind, Role.INTERMEDIATE)
+        for lane in range(2)
+        for i in range(instances)
+        for name in "ab"
+    ]
+    lanes = tuple(
+        tuple(
+            Launch(0, used, 0, 1, 0)
+            for i in range(instances)
+            for first in [2 * (lane * instances + i)]
+            for used in ((first,), (first, first + 1))
+        )
+        for lane in range(2)
+    )
+    return Program(lanes, ("k",), tuple(buffers), ("u",))
+
+
+def test_the_next_instance_gets_the_bytes_of_the_last() -> None:
+    program = two_lanes(5)
+    made = plan_lane_memory(program)
+    assert made.regions == (range(512), range(512, 1024))
+    assert (made.plan.nbytes, made.proven) == (1024, True)
+
+
+def test_what_lies_in_another_lane_s_region_is_found() -> None:
+    program = two_lanes(1)
+    made = plan_lane_memory(program)
+    size = rounded(program, 0)
+    # Safe, but the lanes' bytes are interleaved.
+    mixed = MemoryPlan(4 * size, {0: 0, 1: 2 * size, 2: size, 3: 3 * size})
+    check_arena(program, mixed)
+    with pytest.raises(ProgramError, match="buffer 'b00' lies outside the region of its only lane"):
+        check_regions(program, mixed, made.regions)
+    with pytest.raises(ProgramError, match="share bytes"):
+        check_regions(program, made.plan, (range(512), range(448, 1024)))

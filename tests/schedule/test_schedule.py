@@ -1,0 +1,281 @@
+"""Schedules: every rule of validation by name, and JSON there and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.graph_sketch import GraphSketch, graphs
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.schedule.placement import Share
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
+
+CONCURRENT, MERGE = Strategy.CONCURRENT, Strategy.MERGE
+
+
+def diamond() -> OpGraph:
+    """0 → (1, 2) → 3."""
+    sketch = GraphSketch()
+    top = sketch.op("relu", 0)
+    return sketch.graph(sketch.op("add", sketch.op("exp", top), sketch.op("tanh", top)))
+
+
+def schedule(graph: OpGraph, *stages: Stage, **changes: Any) -> Schedule:
+    return replace(Schedule(graph.fingerprint, stages, "by hand"), **changes)
+
+
+def stage(*groups: tuple[int, ...], strategy: Strategy = CONCURRENT) -> Stage:
+    return Stage(strategy, groups)
+
+
+VALID = {
+    "one by one": [stage((0,)), stage((1,)), stage((2,)), stage((3,))],
+    "side by side": [stage((0,)), stage((1,), (2,)), stage((3,))],
+    "one group": [stage((0, 1, 2, 3))],
+    "chains": [stage((0, 1)), stage((2, 3))],
+    "merged": [stage((0,)), stage((1,), (2,), strategy=MERGE), stage((3,))],
+}
+
+
+@pytest.mark.parametrize("case", VALID)
+def test_accepts(case: str) -> None:
+    graph = diamond()
+    schedule(graph, *VALID[case]).validate(graph)
+
+
+VIOLATIONS = {
+    "empty stage": ([stage((0,)), stage()], "stage 1 has an empty group"),
+    "empty group": ([stage((0,), ())], "stage 0 has an empty group"),
+    "unknown unit": ([stage((0,)), stage((4,))], "stage 1 names unit 4, which does not exist"),
+    "negative unit": ([stage((-1,))], "stage 0 names unit -1, which does not exist"),
+    "twice in a group": ([stage((0, 0))], "unit 'relu0' is scheduled twice"),
+    "twice in a stage": ([stage((0,), (0,))], "unit 'relu0' is scheduled twice"),
+    "twice": ([stage((0,)), stage((0,))], "unit 'relu0' is scheduled twice"),
+    "too early": (
+        [stage((1,)), stage((0,))],
+        "unit 'exp1' in stage 0 runs before or beside 'relu0', which it reads from",
+    ),
+    "beside": (
+        [stage((0,), (1,))],
+        "unit 'exp1' in stage 0 runs before or beside 'relu0', which it reads from",
+    ),
+    "in the wrong order": (
+        [stage((1, 0))],
+        "unit 'exp1' in stage 0 runs before or beside 'relu0', which it reads from",
+    ),
+    "between groups": (
+        [stage((0,)), stage((1,), (2, 3))],
+        "unit 'add3' in stage 1 runs before or beside 'exp1', which it reads from",
+    ),
+    "merged chain": ([stage((0, 1), (2,), strategy=MERGE)], "before or beside"),
+    "merged group": ([stage((0, 1), strategy=MERGE)], "stage 0 merges a group of more than one"),
+    "missing": ([stage((0,)), stage((1,))], "unit 'tanh2' is in no stage"),
+}
+
+
+@pytest.mark.parametrize("case", VIOLATIONS)
+def test_names_the_first_violation(case: str) -> None:
+    stages, sentence = VIOLATIONS[case]
+    graph = diamond()
+    with pytest.raises(ScheduleError, match=sentence):
+        schedule(graph, *stages).validate(graph)
+
+
+def test_another_graph_is_named_first() -> None:
+    graph = diamond()
+    other = schedule(graph, stage((9,)), fingerprint="feed")
+    sentence = f"another graph than sketch: its fingerprint is {graph.fingerprint}, there feed"
+    with pytest.raises(ScheduleError, match=sentence):
+        other.validate(graph)
+
+
+def test_latencies_are_one_a_stage() -> None:
+    graph = diamond()
+    good = schedule(graph, *sequential_stages(graph), latencies=(1.0, 2.0, 3.0, 4.0))
+    good.validate(graph)
+    assert good.latency == 10.0
+    with pytest.raises(ScheduleError, match="not one latency a stage"):
+        replace(good, latencies=(1.0,)).validate(graph)
+
+
+def respects(graph: OpGraph, stages: tuple[Stage, ...]) -> bool:
+    """Whether every unit runs once and after what it reads, by writing out who is before whom."""
+    place = {
+        unit: (s, g, i)
+        for s, made in enumerate(stages)
+        for g, group in enumerate(made.groups)
+        for i, unit in enumerate(group)
+    }
+    units = [unit for made in stages for unit in made.units]
+    if sorted(units) != list(range(len(graph))):
+        return False
+    for unit in units:
+        for before in bits(graph.predecessors[unit]):
+            (s, g, i), (t, h, j) = place[before], place[unit]
+            if not (s < t or (s == t and g == h and i < j)):
+                return False
+    return True
+
+
+@st.composite
+def scheduled_graphs(draw: st.DrawFn) -> tuple[OpGraph, tuple[Stage, ...]]:
+    """A graph and stages that are mostly right, and sometimes not."""
+    graph = draw(graphs(8))
+    order = list(range(len(graph)))
+    if draw(st.booleans()):
+        order = draw(st.permutations(order))
+    stages: list[list[list[int]]] = []
+    for unit in order:
+        how = draw(st.sampled_from(["stage", "group", "unit"]))
+        if how == "stage" or not stages:
+            stages.append([[unit]])
+        elif how == "group":
+            stages[-1].append([unit])
+        else:
+            stages[-1][-1].append(unit)
+    return graph, tuple(stage(*map(tuple, groups)) for groups in stages)
+
+
+@given(scheduled_graphs())
+def test_validation_is_what_its_rules_say(case: tuple[OpGraph, tuple[Stage, ...]]) -> None:
+    graph, stages = case
+    made = schedule(graph, *stages)
+    if respects(graph, stages):
+        made.validate(graph)
+    else:
+        with pytest.raises(ScheduleError):
+            made.validate(graph)
+
+
+@given(graphs())
+def test_one_by_one_is_always_valid(graph: OpGraph) -> None:
+    schedule(graph, *sequential_stages(graph)).validate(graph)
+
+
+def full() -> tuple[OpGraph, Schedule]:
+    graph = diamond()
+    stages = (stage((0,)), stage((1,), (2,), strategy=MERGE), stage((3,)))
+    latencies = (0.1, 1e-7, 3.0)
+    return graph, Schedule(graph.fingerprint, stages, "ios-both", "a device", 4, latencies)
+
+
+def test_json_there_and_back(tmp_path: Path) -> None:
+    graph, made = full()
+    assert Schedule.from_json(json.loads(json.dumps(made.to_json(graph)))) == made
+    made.save(tmp_path / "schedule.json", graph)
+    assert Schedule.load(tmp_path / "schedule.json") == made
+    assert json.loads((tmp_path / "schedule.json").read_text())["units"] == [
+        op.name for op in graph.operators
+    ]
+
+
+def test_kernels_are_optional_and_come_back(tmp_path: Path) -> None:
+    graph, made = full()
+    assert "kernels" not in made.to_json(graph), "files are as before there were any"
+    replace(made, kernels={1: "cudnn", 2: "cudnn"}).validate(graph)
+    chosen = replace(made, kernels={3: "coarse", 0: "fine"})
+    chosen.validate(graph)
+    chosen.save(tmp_path / "schedule.json", graph)
+    assert json.loads((tmp_path / "schedule.json").read_text())["kernels"] == {
+        "0": "fine",
+        "3": "coarse",
+    }
+    assert Schedule.load(tmp_path / "schedule.json") == chosen != made
+    assert hash(chosen) == hash(replace(chosen, kernels=dict(chosen.kernels)))
+
+
+@pytest.mark.parametrize(
+    ("kernels", "sentence"),
+    [
+        ({4: "fine"}, "names a kernel of unit 4, which does not exist"),
+        ({-1: "fine"}, "names a kernel of unit -1, which does not exist"),
+        ({2: "fine"}, "'exp1' and 'tanh2' are merged, and the schedule names different kernels"),
+        ({0: ""}, "the kernel of unit 'relu0' has no name"),
+    ],
+)
+def test_kernels_are_of_units_that_there_are(kernels: dict[int, str], sentence: str) -> None:
+    graph, made = full()
+    with pytest.raises(ScheduleError, match=sentence):
+        replace(made, kernels=kernels).validate(graph)
+
+
+def test_of_stages_alone_co_scheduled_units_run_one_after_another() -> None:
+    graph = diamond()
+    whole = stage(tuple(range(len(graph))), strategy=Strategy.CO_SCHEDULE)
+    placement = tuple(Share(unit, 0, 0, 0, 1) for unit in range(len(graph)))
+    made = schedule(graph, whole, kernels={0: "fine"}, placements={0: placement})
+    made.validate(graph)
+    left = made.of_stages_alone
+    left.validate(graph)
+    assert left == schedule(graph, stage(whole.units))
+
+
+def test_latencies_of_units_are_positive_and_travel() -> None:
+    graph, made = full()
+    timed = replace(made, unit_latencies={0: (2.0, 1.0), 3: (0.5, 0.5)})
+    timed.validate(graph)
+    read = Schedule.from_json(json.loads(json.dumps(timed.to_json(graph))))
+    assert read.unit_latencies == timed.unit_latencies
+    assert "unit_latencies" not in made.to_json(graph)
+    for wrong, sentence in (
+        ({99: (1.0,)}, "times unit 99, which does not exist"),
+        ({0: ()}, "are not all positive"),
+        ({0: (1.0, -1.0)}, "are not all positive"),
+    ):
+        with pytest.raises(ScheduleError, match=sentence):
+            replace(made, unit_latencies=wrong).validate(graph)
+
+
+Change = Callable[[dict[str, Any]], Any]
+MALFORMED: dict[str, tuple[Change, str]] = {
+    "other format": (lambda d: d.update(format="onnx"), "not a tvm-ios schedule of version 1"),
+    "newer version": (lambda d: d.update(version=2), "not a tvm-ios schedule of version 1"),
+    "no stages": (lambda d: d.pop("stages"), "lacks or misstates 'stages'"),
+    "no groups": (lambda d: d["stages"][0].pop("groups"), "lacks or misstates 'groups'"),
+    "strategy": (lambda d: d["stages"][0].update(strategy="slow"), "'slow' is not a valid"),
+    "names": (lambda d: d["stages"][0].update(groups=[["relu0"]]), "lacks or misstates"),
+    "flat groups": (lambda d: d["stages"][0].update(groups=[0]), "lacks or misstates"),
+    "stage": (lambda d: d.update(stages=[3]), "lacks or misstates"),
+    "stages": (lambda d: d.update(stages=None), "lacks or misstates"),
+    "latency": (lambda d: d.update(latencies=["fast"]), "lacks or misstates"),
+    "batch": (lambda d: d.update(batch="one"), "lacks or misstates"),
+    "kernels": (lambda d: d.update(kernels=["fine"]), "lacks or misstates 'kernels'"),
+    "kernel": (lambda d: d.update(kernels={"0": 3}), "misstates the kernel of unit 0"),
+    "latencies of units": (lambda d: d.update(unit_latencies=[1.0]), "lacks or misstates"),
+    "latency of a unit": (lambda d: d.update(unit_latencies={"0": 1.0}), "lacks or misstates"),
+    "kernel's unit": (lambda d: d.update(kernels={"relu0": "fine"}), "lacks or misstates"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_data_is_refused(case: str) -> None:
+    change, sentence = MALFORMED[case]
+    graph, made = full()
+    data = json.loads(json.dumps(made.to_json(graph)))
+    change(data)
+    with pytest.raises(ScheduleError, match=sentence):
+        Schedule.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(b"{", "cannot read"), (b"\xff\xfe\x00", "cannot read"), (b"[]", "holds a list")],
+)
+def test_malformed_files_are_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "schedule.json"
+    path.write_bytes(content)
+    with pytest.raises(ScheduleError, match=sentence) as caught:
+        Schedule.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ScheduleError, match=r"cannot read the schedule .*nothing\.json"):
+        Schedule.load(tmp_path / "nothing.json")

@@ -1,0 +1,167 @@
+"""Every point of a contraction's design space computes the same, here and by TVM alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from runtime_ext.cpu.build import build_kernel
+from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning.contraction_space import (
+    blocked,
+    blocking_of,
+    design_space,
+    explicit,
+    in_space,
+    points,
+    sampled,
+    scheduled,
+)
+from runtime_ext.tuning.contraction_workload import contraction_workload
+from runtime_ext.tuning.tuning_folder import workload_name
+from runtime_ext.units.unit import UnitSource, plan_unit
+from tests.kernels.kernel_harness import Array, host_target, make_unit, random_tensors
+from tvm_ios.program.constant_transform import packing
+
+op = relax.op
+TARGET = tvm.target.Target(host_target())
+UNIT = VectorUnit.of(TARGET)
+
+#: Input, weights, and attributes of a convolution.
+SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "padded": ((1, 12, 7, 9), (40, 12, 3, 3), {"padding": 1}),
+    "one row": ((1, 24, 9, 13), (56, 24, 1, 1), {}),
+    "first layer": ((1, 3, 17, 19), (32, 3, 5, 5), {"strides": 2}),
+    "groups": ((1, 16, 6, 11), (32, 8, 3, 3), {"groups": 2, "padding": 1}),
+    "batch": ((2, 8, 5, 6), (20, 8, 2, 2), {}),
+    "a pixel": ((1, 32, 1, 1), (72, 32, 1, 1), {}),
+}
+
+
+@cache
+def contraction(name: str) -> Contraction:
+    """The convolution's kernel, with a bias and an activation."""
+    data, weight, attributes = SHAPES[name]
+
+    def body(emit: Any, x: Any, w: Any, b: Any) -> Any:
+        y = emit(op.nn.conv2d(x, w, **attributes))
+        return op.nn.relu(emit(op.add(y, b)))
+
+    function = make_unit([data], [weight, (1, weight[0], 1, 1)], body)
+    (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), UNIT).kernels
+    assert isinstance(kernel.spec, Contraction)
+    return kernel.spec
+
+
+def run(spec: Contraction, tensors: list[Array], weight: Array) -> Array:
+    """What the hand-written kernel computes."""
+    width = spec.blocking.vectors * UNIT.lanes
+    packed = packing(weight.shape, spec.parts, width).apply(weight)
+    artefact, module = build_kernel(spec, "test", TARGET, UNIT)
+    (phase,) = artefact.phases
+    buffers = [packed if i == spec.weight else t for i, t in enumerate(tensors)]
+    arguments = [tvm.runtime.tensor(b) for b in buffers]
+    module[phase.symbol](*arguments, 0, phase.tiles)
+    return arguments[-1].numpy()
+
+
+def inputs(name: str) -> tuple[list[Array], Array]:
+    """The tensors of a contraction in physical form, and its weights as in the model."""
+    spec = contraction(name)
+    tensors = random_tensors(spec.buffers)
+    (weight,) = random_tensors([SHAPES[name][1]], seed=1)
+    return tensors, weight
+
+
+@cache
+def expected(name: str) -> Array:
+    return run(contraction(name), *inputs(name))
+
+
+@settings(max_examples=12, deadline=None)
+@given(name=st.sampled_from(sorted(SHAPES)), data=st.data())
+def test_every_point_computes_the_same(name: str, data: st.DataObject) -> None:
+    spec = contraction(name)
+    every = points(spec, UNIT)
+    point = every[data.draw(st.integers(0, len(every) - 1))]
+    got = run(blocked(spec, point, UNIT), *inputs(name))
+    scale = np.abs(expected(name)).max()
+    np.testing.assert_allclose(got, expected(name), rtol=0, atol=2e-5 * scale)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_default_is_the_first_point_and_traces_keep_points(name: str) -> None:
+    spec = contraction(name)
+    every = points(spec, UNIT)
+    assert every[0] == explicit(spec, UNIT)
+    assert len(set(every)) == len(every) > 1
+    workload = contraction_workload(spec)
+    for point in every[:: max(1, len(every) // 7)]:
+        trace = scheduled(spec, UNIT, workload, point).trace
+        assert blocking_of(trace.as_json()) == point
+
+
+def test_what_is_in_the_space() -> None:
+    spec = contraction("one row")
+    assert all(in_space(spec, UNIT, point) for point in points(spec, UNIT))
+    default = explicit(spec, UNIT)
+    for wrong in ({"pixels": 10**6}, {"vectors": 0}, {"unroll": 5}, {"tiles": -1}):
+        assert not in_space(spec, UNIT, replace(default, **wrong))
+
+
+def test_a_trace_without_notes_is_none_of_ours() -> None:
+    schedule = tvm.s_tir.Schedule(contraction_workload(contraction("padded")))
+    schedule.parallel(schedule.get_loops(schedule.get_sblock("sum"))[1])
+    assert blocking_of(schedule.trace.as_json()) is None
+
+
+def test_metaschedule_can_draw_from_the_space() -> None:
+    spec = contraction("one row")
+    choices = design_space(spec, UNIT)
+    workload = contraction_workload(spec)
+    drawn = {
+        blocking_of(
+            sampled(tvm.s_tir.Schedule(workload, seed=seed + 1), c, UNIT.lanes).trace.as_json()
+        )
+        for seed, c in enumerate(choices)
+    }
+    cuts = {(p.pixels, p.vectors) for p in points(spec, UNIT)}
+    assert {(p.pixels, p.vectors) for p in drawn if p is not None} <= cuts
+    assert len(drawn) == len(choices)
+
+
+@pytest.mark.parametrize("name", ["padded", "groups", "one row"])
+def test_tvm_alone_computes_the_workload(name: str) -> None:
+    """A record's schedule, applied by MetaSchedule without any kernel of ours."""
+    spec = contraction(name)
+    point = points(spec, UNIT)[-1]
+    module = scheduled(spec, UNIT, contraction_workload(spec), point).mod
+    function = tvm.compile(module, target=TARGET)["main"]
+    tensors, weight = inputs(name)
+    tensors[spec.weight] = weight.transpose(2, 3, 1, 0)
+    arguments = [tvm.runtime.tensor(np.ascontiguousarray(t).reshape(-1)) for t in tensors]
+    function(*arguments)
+    got = arguments[-1].numpy().reshape(expected(name).shape)
+    scale = np.abs(expected(name)).max()
+    np.testing.assert_allclose(got, expected(name), rtol=0, atol=2e-5 * scale)
+
+
+def test_workloads_are_named_by_what_they_compute() -> None:
+    spec = contraction("padded")
+    name = workload_name(contraction_workload(spec))
+    again = blocked(spec, points(spec, UNIT)[-1], UNIT)
+    assert workload_name(contraction_workload(again)) == name
+    window = replace(spec.window, strides=(2, 2))
+    assert workload_name(contraction_workload(replace(spec, window=window))) != name
+    assert workload_name(contraction_workload(replace(spec, statements=()))) != name
+    names = {workload_name(contraction_workload(contraction(n))) for n in SHAPES}
+    assert len(names) == len(SHAPES)

@@ -1,0 +1,129 @@
+"""Compile a model here, to search, verify and measure it on a machine without a compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.models.source import AnyModel, ModelSource
+from tvm_ios.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
+    from relay_passes.search_options import SearchOptions
+    from runtime_ext.bundle.writing.model import ModelToBundle
+    from runtime_ext.bundle.writing.write import BundleSummary
+
+
+def bundle_model(
+    model: AnyModel,
+    path: Path,
+    *,
+    options: SearchOptions,
+    policies: Sequence[str],
+    draw_weights: bool = False,
+    max_merges: int = 300,
+    max_fused: int = 12,
+    reference: str = "tvm",
+    with_tvm: bool = False,
+    progress: Progress = silent,
+) -> BundleSummary:
+    """Write a bundle of a model.
+
+    Parameters
+    ----------
+    model
+        A zoo name, a file, or how one is to be read.
+    path
+        The folder; a bundle there is replaced.
+    options
+        Lanes, target, tuned kernels, and the limits of the searches there.
+    policies
+        What ``run.py`` tries unless told otherwise.
+    draw_weights
+        Put other random weights in the place of the model's, which are drawn again there, with
+        the seed of the source, and need not travel.
+    max_merges, max_fused, reference, with_tvm
+        As of :func:`runtime_ext.bundle.writing.write.write_bundle`.
+    progress
+        Called with (what, done, total).
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read, scheduled or compiled, or something else is at ``path``.
+    """
+    from relay_passes.load import load_model
+    from runtime_ext.bundle.writing.write import require_replaceable, write_bundle
+
+    require_replaceable(path)
+    source = ModelSource.of(model)
+    loaded = load_model(source)
+    seed = (source.random_weights or 0) if draw_weights else None
+    return write_bundle(
+        model_to_bundle(loaded, options, seed=seed, progress=progress),
+        path,
+        policies=policies,
+        max_merges=max_merges,
+        max_fused=max_fused,
+        reference=reference,
+        with_tvm=with_tvm,
+        progress=progress,
+    )
+
+
+def model_to_bundle(
+    loaded: LoadedModel,
+    options: SearchOptions,
+    *,
+    seed: int | None = None,
+    progress: Progress = silent,
+) -> ModelToBundle:
+    """What the writer of bundles takes.
+
+    Parameters
+    ----------
+    loaded
+        A Relax model.
+    options
+        As of :func:`bundle_model`.
+    seed
+        Of other random weights in the place of the model's; None to keep these.
+    progress
+        Called with (what, done, total).
+
+    Raises
+    ------
+    UserError
+        If the model cannot be scheduled, or TVM alone can make a program of it.
+    """
+    from relay_passes.prepare import prepare, require_computed_outputs
+    from relay_passes.relax.redraw import redraw_weights
+    from relay_passes.relax.target_units import RelaxUnits
+    from runtime_ext.bundle.writing.model import ModelToBundle
+    from runtime_ext.ir_form import output_names
+
+    module, drawn = loaded.module, {}
+    if seed is not None:
+        module, drawn = redraw_weights(module, seed)
+    prepared = prepare(module, loaded.name)
+    require_computed_outputs(prepared)
+    units = RelaxUnits(prepared, options)
+    outliner = prepared.outliner
+    return ModelToBundle(
+        name=loaded.name,
+        module=module,
+        graph=prepared.units,
+        source=units.source,
+        unit_constants=lambda unit: [c.value.numpy() for c in outliner.unit(unit).constants],
+        parts=units.parts,
+        operators=outliner.extraction.graph,
+        operator_constant=lambda tensor: outliner.extraction.values[tensor].value.numpy(),
+        output_names=output_names(module, len(prepared.units.outputs)),
+        backend=units.backend,
+        precision=options.precision or "float32",
+        pruning=options.limits.pruning,
+        max_block=options.limits.max_block,
+        drawn=drawn,
+    )

@@ -1,0 +1,158 @@
+"""Tune a model's kernels into a log, or go on where an earlier run stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.errors import UserError
+from tvm_ios.ios.merge_candidates import merge_candidates
+from tvm_ios.models.source import AnyModel
+from tvm_ios.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from relay_passes.measured_module import MeasuredModule
+    from relay_passes.search_options import SearchOptions
+    from runtime_ext.tuning.interface import ModelToTune, TuningProgress, TuningResult
+
+
+def tune_model(
+    model: AnyModel,
+    log: Path,
+    **how: Any,
+) -> TuningResult:
+    """Tune the kernels of a model into a log.
+
+    Parameters
+    ----------
+    model
+        A zoo name, a file, or how one is to be read.
+    log
+        A folder (MetaSchedule's); for Relay a file (AutoTVM's, of format 0.2).
+    how
+        As of :func:`tune_module`.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read, or as :func:`tune_module`.
+    """
+    from relay_passes.load import load_model
+
+    loaded = load_model(model)
+    return tune_module(loaded.module, log, name=loaded.name, **how)
+
+
+def tune_module(
+    module: Any,
+    log: Path,
+    *,
+    name: str = "model",
+    options: SearchOptions | None = None,
+    trials: int = 64,
+    time_limit: float | None = None,
+    compacted: bool = False,
+    all_blocks: bool = False,
+    progress: Progress = silent,
+    tuning: TuningProgress | None = None,
+) -> TuningResult:
+    """Tune the kernels of a module's units, and of those that a search may merge.
+
+    Parameters
+    ----------
+    module
+        A ``tvm.IRModule``. Weights are constants, or nothing is merged.
+    log
+        A folder (MetaSchedule's), made or continued; for Relay a file (AutoTVM's).
+    name
+        Of the model.
+    options
+        Lanes, target, and the limits of the search whose merge candidates are tuned too.
+    trials
+        Variants of each kernel that are timed, at most, earlier runs included.
+    time_limit
+        Seconds after which no further round begins; None for no limit.
+    compacted
+        Keep only each kernel's default and best at the end; of Relax.
+    all_blocks
+        Spend half of the trials on other blocks of channels than TVM's own; of Relay. Whoever then
+        uses the log without :class:`relay_passes.IOSSchedule` gets the fastest kernel of each
+        convolution, whatever transforms that costs.
+    progress
+        Called with (what, done, total) while the model is prepared.
+    tuning
+        Called with trials done, all of them, and the model's seconds as tuned and by default.
+
+    Raises
+    ------
+    UserError
+        If the module cannot be scheduled, xgboost is missing, the log belongs to another target,
+        TVM or running process, or the target is a GPU that is not here, or any GPU for Relay.
+    """
+    from relay_passes.measured_module import measured_module
+    from relay_passes.prepare import prepare
+    from relay_passes.search_options import SearchOptions
+    from runtime_ext.tuning.interface import TuningLimits
+
+    options = replace(options or SearchOptions(), database=None)
+    limits, report = TuningLimits(trials, time_limit), tuning or _untold
+    prepared = prepare(module, name)
+    measured = measured_module(prepared, options, progress)
+    model = model_to_tune(measured)
+    if prepared.dialect.name == "relax":
+        from runtime_ext.tuning import tune_model as metaschedule
+
+        return metaschedule.tune_model(
+            model, log, measured.units.backend, limits, report, compacted=compacted
+        )
+    if compacted:
+        raise UserError(
+            "AutoTVM logs are only added to: leave out --compact, and make a small copy by "
+            "python -m tvm.autotvm.record --mode pick --i LOG --o COPY"
+        )
+    from runtime_ext.relay import tune_model as autotvm
+
+    def tuned_latency() -> float:
+        with_log = replace(options, database=log)
+        return _sequential_latency(measured_module(prepared, with_log, progress))
+
+    return autotvm.tune_model(
+        model,
+        log,
+        measured.units.target,
+        options.lanes,
+        limits,
+        report,
+        tuned_latency=tuned_latency,
+        extracting=progress,
+        all_blocks=all_blocks,
+    )
+
+
+def model_to_tune(measured: MeasuredModule[Any]) -> ModelToTune:
+    """What the tuner of a module's dialect takes."""
+    from runtime_ext.tuning.interface import ModelToTune
+
+    units, graph = measured.units, measured.graph
+    # AutoTVM tunes operators in the layouts of the model, and chooses others itself.
+    relay = measured.prepared.dialect.name == "relay"
+    pruning = measured.options.limits.pruning
+    return ModelToTune(
+        name=graph.name,
+        graph=graph,
+        merges=merge_candidates(graph, measured.problem.blocks, pruning),
+        source=(lambda members: units.plain(members).function) if relay else units.source,
+        sequential_latency=lambda: _sequential_latency(measured),
+    )
+
+
+def _sequential_latency(measured: MeasuredModule[Any]) -> float:
+    """Measured seconds of all units one after another, which is a run that came to its end."""
+    seconds = measured.timer.sequential_latency()
+    measured.end_run()
+    return seconds
+
+
+def _untold(done: int, total: int, tuned: float, default: float) -> None:
+    """Report nothing."""

@@ -1,1 +1,0 @@
-"""Tuning a model's kernels into a log."""

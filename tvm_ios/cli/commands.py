@@ -1,0 +1,51 @@
+"""The commands by name, each imported when it is called: ``--help`` needs none of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+#: What ``tvm-ios --help`` says of each command: the first line of its own page.
+SUMMARIES: Mapping[str, str] = MappingProxyType(
+    {
+        "models": "List the networks that can be named instead of a file.",
+        "stats": "Count operators, width, states, transitions and schedules of every block.",
+        "schedule": "Find a schedule, without building anything (except for --cost measured).",
+        "optimize": "Find the fastest schedule of a model, check it, and save an executable.",
+        "run": "Run an executable on given or random inputs, and time it.",
+        "memory": "Order the operators of a model for the least peak memory.",
+        "explain": "Say what bounds an executable, block by block, and what would help.",
+        "bench": "Optimise models and time them beside peers on as many threads.",
+        "doctor": "Look at this installation and machine, and say what to do about what is wrong.",
+        "tune": "Find faster kernels for a model on this machine, and keep them in a log.",
+        "bundle": "Compile a model here, to search, verify and measure it on a machine without a "
+        "compiler.",
+    }
+)
+
+
+def load_command(name: str) -> TyperCommand:
+    """A command with its options, from the file of its name."""
+    from tvm_ios.cli.help_pages import command_with_page
+
+    return command_with_page(getattr(import_module(f"tvm_ios.cli.{name}"), name))
+
+
+class Commands(TyperGroup):
+    """The program's commands, of which names and summaries are known at first."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: _NamedCommand(name, help=text) for name, text in SUMMARIES.items()}
+
+
+class _NamedCommand(TyperCommand):
+    """A command that becomes the real one when its arguments are parsed."""
+
+    def make_context(self, info_name: str | None, *arguments: Any, **options: Any) -> Any:
+        assert self.name is not None
+        return load_command(self.name).make_context(info_name, *arguments, **options)

@@ -1,0 +1,44 @@
+"""The costs of a device that is described, not measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.costs.costs import Costs
+from tvm_ios.devices.device import Device
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.progress import Progress
+from tvm_ios.rammer.rprogram import RProgram
+from tvm_ios.rammer.wavefront import co_schedule
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage
+
+
+def described_costs(device: Device) -> Costs:
+    """What a device's figures say, of rTasks too."""
+    cost = AnalyticCost(device)
+    return Costs(device.name, device.name, cost, rtasks=_DescribedRTasks(cost))
+
+
+@dataclass(frozen=True)
+class _DescribedRTasks:
+    """rTasks whose times are estimates; see :class:`tvm_ios.costs.costs.RTaskCosts`."""
+
+    cost: AnalyticCost
+    measuring: None = None
+
+    @property
+    def execution_units(self) -> int:
+        return self.cost.device.processors
+
+    def prepare(self, progress: Progress) -> None:
+        """Nothing: each figure follows from the device's."""
+
+    def kernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
+        return self.cost.rkernels(graph, unit)
+
+    def program(self, graph: OpGraph, stage: Stage) -> RProgram:
+        kernels = partial(self.cost.rkernels, graph)
+        return co_schedule(graph, stage.units, kernels, self.execution_units)

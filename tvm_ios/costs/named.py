@@ -1,0 +1,40 @@
+"""Costs that people name: a device's, or those of a cost model of another package."""
+
+from __future__ import annotations
+
+from tvm_ios.costs.costs import Costs, costs_of_model
+from tvm_ios.costs.described import described_costs
+from tvm_ios.costs.model import CostModel
+from tvm_ios.devices.device import device_names, load_device
+from tvm_ios.extensions import extensions, load_extension
+
+#: The entry points of other packages' cost models.
+GROUP = "tvm_ios.costs"
+
+#: What is measured on this machine, where the module is that :func:`costs_named` has not.
+MEASURED = "measured"
+
+
+def cost_names() -> tuple[str, ...]:
+    """All costs that have a name."""
+    return tuple(dict.fromkeys((MEASURED, *device_names(), *extensions(GROUP))))
+
+
+def costs_named(name: str) -> Costs:
+    """The costs of a device, or of a cost model that another package adds.
+
+    Parameters
+    ----------
+    name
+        One of :func:`cost_names` but ``measured``, or the path of a device's ``.json`` file.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device.
+    ExtensionError
+        If the package that adds it is broken.
+    """
+    if name in extensions(GROUP) and name not in device_names():
+        return costs_of_model(load_extension(GROUP, name, CostModel))
+    return described_costs(load_device(name))

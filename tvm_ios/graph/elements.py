@@ -1,0 +1,95 @@
+"""What an operator graph is made of: tensors and operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from tvm_ios.errors import UserError
+
+#: Attribute values are plain data, so that graphs can be hashed and written as JSON.
+AttrValue = int | float | str | bool | tuple["AttrValue", ...]
+
+_DTYPE_BYTES = {
+    **dict.fromkeys(("bool", "int8", "uint8"), 1),
+    **dict.fromkeys(("bfloat16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("float64", "int64", "uint64"), 8),
+}
+
+
+class GraphError(UserError):
+    """A graph that breaks a rule, with one sentence that names what and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A value of the graph.
+
+    Attributes
+    ----------
+    name
+        Decoration: importers invent names, so no fingerprint depends on it.
+    shape
+        Static extents, in the model's own layout (images are NCHW).
+    dtype
+        A NumPy type name.
+    constant
+        True for a weight: known when the program is built.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    constant: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * _DTYPE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A node of the graph: one operator, or one unit of several.
+
+    Attributes
+    ----------
+    name
+        Decoration, unique in the graph; schedules for people use it.
+    kind
+        What it computes, e.g. ``"conv2d"``; a unit's kind joins those of its members with
+        ``"+"``.
+    inputs, outputs
+        Tensor numbers. Constants are inputs too.
+    attrs
+        Attributes in canonical form. A unit of one anchor carries the anchor's.
+    flops
+        Floating-point operations (a multiply-add is two).
+    members
+        For a unit, the operators that it holds, as numbers in the graph it was formed from.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: Mapping[str, AttrValue] = field(default_factory=lambda: MappingProxyType({}))
+    flops: int = 0
+    members: tuple[int, ...] = ()
+
+
+def known_dtype(dtype: Any) -> str:
+    """The type of a tensor as it stands in a file.
+
+    Raises
+    ------
+    GraphError
+        If it is none of those that tensors have.
+    """
+    if dtype not in _DTYPE_BYTES:
+        raise GraphError(f"{dtype!r} is no type of a tensor: use {', '.join(_DTYPE_BYTES)}")
+    return dtype

@@ -1,0 +1,143 @@
+"""The shapes of a model's inputs: what it declares and what the user fixes, made numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tvm_ios.errors import UserError
+
+#: Shapes of inputs, by name.
+Shapes = Mapping[str, Sequence[int]]
+
+#: A number, the name of a dimension that the model leaves open, or None for one without a name.
+Extent = int | str | None
+
+
+class InputShapeError(UserError):
+    """Shapes that are missing, or that the inputs of the model cannot have."""
+
+
+def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Read ``input:1,3,224,224``; what stands before the last colon is the input's name.
+
+    Raises
+    ------
+    InputShapeError
+        If one is not of this form, or names an input again.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, colon, numbers = text.rpartition(":")
+        if not colon or not name:
+            raise InputShapeError(f"{text!r} is no shape: write NAME:1,3,224,224")
+        if name in shapes:
+            raise InputShapeError(f"the shape of input {name!r} is given twice")
+        try:
+            shapes[name] = tuple(int(number) for number in numbers.split(",")) if numbers else ()
+        except ValueError:
+            raise InputShapeError(
+                f"{text!r} is no shape: write whole numbers, as in {name}:1,3,224,224"
+            ) from None
+        _require_positive(name, shapes[name])
+    return shapes
+
+
+def resolve_shapes(
+    declared: Mapping[str, Sequence[Extent] | None], given: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[int, ...]]:
+    """The static shape of every input; a name of a dimension is one number wherever it stands.
+
+    Parameters
+    ----------
+    declared
+        For each input its dimensions; None if the model does not even say how many.
+    given
+        For some inputs the shape that they are to have.
+
+    Raises
+    ------
+    InputShapeError
+        If an input is unknown, the number of dimensions differs, a given number contradicts the
+        model or another one, or a dimension is still open; the last says what to give.
+    """
+    known: dict[str, tuple[int, str]] = {}
+    for name, shape in given.items():
+        if name not in declared:
+            names = ", ".join(declared) or "none"
+            raise InputShapeError(f"there is no input {name!r} to give a shape; there are: {names}")
+        _require_positive(name, shape)
+        extents = declared[name]
+        if extents is None:
+            continue
+        if len(shape) != len(extents):
+            raise InputShapeError(
+                f"input {name!r} has {len(extents)} dimensions ({_text(extents)}), "
+                f"not {len(shape)} ({_text(shape)})"
+            )
+        for axis, (extent, number) in enumerate(zip(extents, shape, strict=True)):
+            if isinstance(extent, int) and extent > 0 and extent != number:
+                raise InputShapeError(
+                    f"dimension {axis} of input {name!r} is {extent} in the model, not {number}"
+                )
+            if isinstance(extent, str):
+                before, where = known.setdefault(extent, (number, name))
+                if before != number:
+                    raise InputShapeError(
+                        f"the dimension {extent!r} is {before} by the shape of {where!r} and "
+                        f"{number} by that of {name!r}: give one number"
+                    )
+    numbers = {symbol: number for symbol, (number, _) in known.items()}
+    return {
+        name: _static(name, extents, given.get(name), numbers) for name, extents in declared.items()
+    }
+
+
+def _static(
+    name: str,
+    extents: Sequence[Extent] | None,
+    given: Sequence[int] | None,
+    numbers: Mapping[str, int],
+) -> tuple[int, ...]:
+    if given is not None:
+        return tuple(given)
+    if extents is None:
+        raise InputShapeError(
+            f"input {name!r} has no shape: give --shape {name}: with its numbers, "
+            f"as in {name}:1,3,224,224"
+        )
+    found = [numbers.get(e, e) if isinstance(e, str) else e for e in extents]
+    for axis, extent in enumerate(found):
+        if not isinstance(extent, int) or extent < 1:
+            label = f" ({extent!r})" if isinstance(extent, str) else ""
+            raise InputShapeError(
+                f"input {name!r} has the dynamic dimension {axis}{label}: {_advice(name, found)}"
+            )
+    return tuple(extent for extent in found if isinstance(extent, int))
+
+
+def _advice(name: str, extents: Sequence[Extent]) -> str:
+    """What to give; an open first dimension is nearly always the batch."""
+    words = [
+        str(extent)
+        if isinstance(extent, int) and extent > 0
+        else "1"
+        if axis == 0
+        else extent
+        if isinstance(extent, str) and extent.isidentifier()
+        else f"N{axis}"
+        for axis, extent in enumerate(extents)
+    ]
+    rest = [word for word in words if not word.isdigit()]
+    numbers = f" with a number for {' and '.join(dict.fromkeys(rest))}" if rest else ""
+    return f"give --shape {name}:{','.join(words)}{numbers}"
+
+
+def _require_positive(name: str, shape: Sequence[int]) -> None:
+    if any(extent < 1 for extent in shape):
+        raise InputShapeError(
+            f"the shape {_text(shape)} of input {name!r} holds a number below one"
+        )
+
+
+def _text(extents: Sequence[Extent]) -> str:
+    return ",".join("?" if extent is None else str(extent) for extent in extents)

@@ -1,0 +1,48 @@
+"""Which units a search may merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.ios.block import Block, block_key, cut_into_blocks
+from tvm_ios.ios.endings import Pruning, enumerate_endings
+
+
+def merge_candidates(
+    graph: OpGraph, blocks: Sequence[int], pruning: Pruning
+) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+    """Units that a search may merge.
+
+    Parameters
+    ----------
+    graph
+        Of units.
+    blocks
+        Bit sets of units in the order of execution.
+    pruning
+        Of the search's endings.
+
+    Returns
+    -------
+    dict
+        For the units of each candidate, in the first of equal blocks, the units that stand for
+        them in each of these blocks.
+    """
+    equal_blocks: dict[str, list[Block]] = {}
+    for block in cut_into_blocks(graph, blocks):
+        equal_blocks.setdefault(block_key(graph, block), []).append(block)
+    candidates: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for first, *others in equal_blocks.values():
+        space = enumerate_endings(first.predecessors, pruning)
+        alone = (space.groups_count == space.ending_sizes) & (space.ending_sizes > 1)
+        for index in np.flatnonzero(alone):
+            local = sorted(unit for group in space.groups[index] for unit in group)
+            units = tuple(first.units[unit] for unit in local)
+            if mergeable(graph, units):
+                twins = (tuple(block.units[unit] for unit in local) for block in others)
+                candidates[units] = [units, *twins]
+    return candidates

@@ -1,0 +1,133 @@
+"""Costs by a device here: measured when they are asked for, or read from a log of it."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from tvm_ios.costs.composed import ComposedCost
+from tvm_ios.costs.costs import Costs, ProgramCosts
+from tvm_ios.costs.log import LogError, MeasurementLog
+from tvm_ios.costs.recorded import RecordedCost
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.measured_rtasks import (
+    MeasuredRPrograms,
+    MeasuredRTasks,
+    can_co_schedule,
+    placed_unit,
+)
+from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+
+
+def measured_costs(
+    timer: StageTimer,
+    progress: Progress = silent,
+    *,
+    choose_forms: bool = False,
+    places_tiles: bool = True,
+    programs: ProgramCosts | None = None,
+) -> Costs:
+    """The costs that a timer measures.
+
+    Parameters
+    ----------
+    timer
+        Of the graph, on the device.
+    progress
+        Called with (what, done, total) while the forms of units are timed.
+    choose_forms
+        Whether units may have several forms, of which schedules name the fastest.
+    places_tiles
+        Whether a program can run the rKernels, and the places of rTasks, that a schedule names.
+    programs
+        Builds and times whole programs, where they can run.
+    """
+    measuring = _StageMeasuring(timer)
+
+    def completed(schedule: Schedule) -> Schedule:
+        if choose_forms:
+            # Which form of a unit is the faster one is known when both were timed.
+            measuring.bounds(progress)
+            schedule = timer.forms.with_libraries(schedule)
+        return timer.timed(schedule)
+
+    rtasks = MeasuredRTasks(timer, MeasuredRPrograms(timer)) if places_tiles else None
+    return Costs("measured", timer.device.name, timer, measuring, rtasks, programs, completed)
+
+
+def recorded_costs(
+    timer: StageTimer,
+    log: MeasurementLog,
+    progress: Progress = silent,
+    *,
+    choose_forms: bool = False,
+    places_tiles: bool = True,
+) -> Costs:
+    """The costs that a log holds; nothing is measured, and what it lacks cannot be used.
+
+    Parameters
+    ----------
+    timer
+        Compiles the units, whose code the log's keys are of.
+    log
+        Of the same machine, or one like it.
+    progress
+        Called with (what, done, total) while units are compiled.
+    choose_forms, places_tiles
+        As of :func:`measured_costs`.
+
+    Raises
+    ------
+    LogError
+        If it does not hold every unit.
+    """
+    graph = timer.graph
+    timer.compile_units(progress)
+    reading = timer.reading(log)
+    reading.recall_units()
+    stages = RecordedCost(log.measurements, reading.stage_key)
+    unknown = [
+        op.name
+        for unit, op in enumerate(graph.operators)
+        if math.isinf(stages.stage_latency(graph, Stage(Strategy.CONCURRENT, ((unit,),))))
+    ]
+    if unknown:
+        raise LogError(
+            f"the log {log.path} has no measurement of {len(unknown)} of the {len(graph)} "
+            f"units, {unknown[0]!r} is the first: measure the model with --cost measured"
+        )
+
+    def completed(schedule: Schedule) -> Schedule:
+        schedule = reading.timed(schedule)
+        return timer.forms.with_libraries(schedule) if choose_forms else schedule
+
+    rtasks = MeasuredRTasks(reading) if places_tiles else None
+    return Costs(str(log.path), log.header.device, stages, rtasks=rtasks, completed=completed)
+
+
+class _StageMeasuring:
+    """See :class:`tvm_ios.costs.costs.StageMeasuring`."""
+
+    def __init__(self, timer: StageTimer) -> None:
+        self._timer = timer
+        self._bounds: ComposedCost | None = None
+
+    def bounds(self, progress: Progress) -> ComposedCost:
+        if self._bounds is None:
+            timer = self._timer
+            timer.compile_units(progress)
+            timer.measure_units(progress)
+            self._bounds = ComposedCost(
+                timer.unit_latencies,
+                timer.unit_key,
+                timer.lanes,
+                rkernels=timer.rkernels,
+                placed=None if timer.kernels.fuser is None else partial(placed_unit, timer),
+                can_co_schedule=partial(can_co_schedule, timer),
+            )
+        return self._bounds
+
+    def stage_key(self, graph: OpGraph, stage: Stage) -> str:
+        return self._timer.stage_key(graph, stage)

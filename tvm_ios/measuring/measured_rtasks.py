@@ -1,0 +1,98 @@
+"""The times of rTasks, profiled on a device: on lanes, or as parts of one kernel of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.progress import Progress
+from tvm_ios.rammer.rprogram import RProgram
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Stage
+
+
+@dataclass(frozen=True)
+class MeasuredRTasks:
+    """See :class:`tvm_ios.costs.costs.RTaskCosts`.
+
+    Attributes
+    ----------
+    timer
+        Profiles rKernels, or has them from a log.
+    measuring
+        None where rPrograms are simulated: a log has hardly ever those that are compared.
+    """
+
+    timer: StageTimer
+    measuring: MeasuredRPrograms | None = None
+
+    @property
+    def execution_units(self) -> int:
+        """Lanes, or vEUs that any kernels leave."""
+        timer, fuser = self.timer, self.timer.kernels.fuser
+        if fuser is None:
+            return timer.lanes
+        units = range(len(timer.graph))
+        return fuser.execution_units(
+            timer.rkernels.code(u, kernel.name) for u in units for kernel in timer.rkernels(u)
+        )
+
+    def prepare(self, progress: Progress) -> None:
+        """Compile and profile the rKernels of every unit."""
+        self.timer.compile_units(progress)
+        self.timer.rkernels.measure(progress)
+
+    def kernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
+        """The ways to compute a unit."""
+        return self.timer.rkernels(unit)
+
+    def program(self, graph: OpGraph, stage: Stage) -> RProgram:
+        """What a co-scheduled stage runs."""
+        return self.timer.rprogram(stage)
+
+
+@dataclass(frozen=True)
+class MeasuredRPrograms:
+    """See :class:`tvm_ios.costs.costs.RProgramMeasuring`."""
+
+    timer: StageTimer
+
+    def require_any(self) -> None:
+        """Refuse where there is no compiler."""
+        fuser = self.timer.kernels.fuser
+        if fuser is not None and not fuser.compiles:
+            raise UnfusedError(
+                "the policy rammer compiles kernels as it goes and there is no CUDA compiler "
+                "here: install nvidia-cuda-nvrtc"
+            )
+
+    def can_run(self, program: RProgram) -> bool:
+        """Whether an rProgram can be built here, in the form that it has."""
+        fuser, chosen = self.timer.kernels.fuser, program.kernels
+        return fuser is None or fuser.can_fuse(
+            {unit: self.timer.rkernels.code(unit, kernel.name) for unit, kernel in chosen.items()}
+        )
+
+    def seconds(self, program: RProgram) -> float:
+        """Of an rProgram."""
+        return self.timer.rprogram_latency(program)
+
+
+def can_co_schedule(timer: StageTimer, units: Sequence[int]) -> bool:
+    """Whether a co-scheduled stage of some units, in their usual form, can be built here."""
+    fuser = timer.kernels.fuser
+    return fuser is None or fuser.can_fuse({u: timer.forms.generated((u,)).code for u in units})
+
+
+def placed_unit(timer: StageTimer, unit: int) -> tuple[float, float]:
+    """Seconds that a unit takes of a co-scheduled stage on a GPU at least: see ``placed`` of
+    :class:`tvm_ios.costs.composed.ComposedCost`."""
+    fuser, kernels = timer.kernels.fuser, timer.rkernels(unit)
+    assert fuser is not None
+    return (
+        min(fuser.share(kernel, timer.rkernels.code(unit, kernel.name)) for kernel in kernels),
+        min(kernel.seconds for kernel in kernels),
+    )

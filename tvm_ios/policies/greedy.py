@@ -1,0 +1,49 @@
+"""The policy ``greedy``: whatever can run now runs now (IOS, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.ios.block import cut_into_blocks
+from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+
+
+def greedy_schedule(graph: OpGraph, blocks: Sequence[int] | None = None) -> Schedule:
+    """All units that can run now form one stage, again and again.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    blocks
+        Bit sets of units in the order of execution, which no stage crosses; None for the whole
+        graph as one.
+
+    Raises
+    ------
+    SearchError
+        If the blocks do not fit the graph.
+    """
+    masks = (graph.all_operators,) if blocks is None else tuple(blocks)
+    cut_into_blocks(graph, masks)
+    stages: list[Stage] = []
+    done = 0
+    for mask in masks:
+        left = mask
+        while left:
+            ready = tuple(u for u in bits(left) if not graph.predecessors[u] & ~done)
+            stages.append(Stage(Strategy.CONCURRENT, tuple((unit,) for unit in ready)))
+            for unit in ready:
+                done |= 1 << unit
+            left &= ~done
+    return Schedule(graph.fingerprint, tuple(stages), policy="greedy", batch=graph.batch)
+
+
+def find(request: Request) -> Found:
+    """The greedy schedule of the whole graph."""
+    return Found(greedy_schedule(request.problem.units))
+
+
+GREEDY = Policy("greedy", "all units that can run now side by side, again and again", find)

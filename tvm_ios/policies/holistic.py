@@ -1,0 +1,64 @@
+"""The policy ``holistic``: the best of all policies, block by block, by measured programs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tvm_ios.costs.costs import Offer
+from tvm_ios.policies.graphturbo import Programs, Watch
+from tvm_ios.policies.mixing import Candidate, by_sub_graph, mix, with_merges
+from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.policies.registry import policy_named
+from tvm_ios.schedule.schedule import Schedule
+
+#: What it chooses from, block by block, beside instances.
+_OTHERS = ("sequential", "greedy", "ios-both", "rammer", "ios-holistic")
+
+#: The one of these whose merged convolutions are tried inside instances.
+_MERGES = "ios-both"
+
+
+def find(request: Request) -> Found:
+    """The best of all policies between any two places where they have done the same units."""
+    watch = Watch(request.limits.budget.time_limit)
+    programs = Programs(request)
+    others = {
+        name: request.found(name).schedule
+        for name in _OTHERS
+        if policy_named(name).needs <= request.costs.offers
+    }
+    instances = request.found("graphturbo")
+    schedules = [*others.values(), *instances.tried, *map(by_sub_graph, instances.tried)]
+    for split in instances.tried:
+        merged = with_merges(split, others[_MERGES])
+        if not watch.spent() and programs.builds(merged):
+            schedules.append(merged)
+    distinct = list({programs.timed(s).content: s for s in schedules}.values())
+    measured = _profiled(request, programs, distinct)
+    mixed = mix(request.problem.units, measured, request.policy)
+    # Profiles cost each program something else: what came out best as a whole competes too.
+    whole = [
+        min(measured, key=lambda candidate: sum(candidate.seconds)).schedule,
+        measured[0].schedule,
+        instances.schedule,
+    ]
+    if programs.builds(mixed):
+        whole.append(mixed)
+    found = programs.answer(programs.fastest(whole), distinct, watch)
+    reasons = dict.fromkeys((*instances.left_out, *found.left_out))
+    return Found(found.schedule, found.statistics, tuple(reasons), found.tried)
+
+
+HOLISTIC = Policy(
+    "holistic",
+    "the best of all policies, block by block",
+    find,
+    needs=frozenset({Offer.STAGES, Offer.PROGRAMS}),
+)
+
+
+def _profiled(request: Request, programs: Programs, schedules: list[Schedule]) -> list[Candidate]:
+    timed = list(map(programs.timed, schedules))
+    report = partial(request.progress, f"{request.policy}: profiling blocks")
+    seconds = programs.costs.profile(timed, report)
+    return [Candidate(*pair) for pair in zip(timed, seconds, strict=True)]

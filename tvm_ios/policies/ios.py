@@ -1,0 +1,124 @@
+"""The policies of IOS: a dynamic program over stages, and what each may do with one (section 4.2).
+
+``ios-holistic`` searches over Rammer's co-scheduling (section 3.3 there) as a third strategy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from tvm_ios.costs.costs import Offer
+from tvm_ios.ios.lazy import lazy_search
+from tvm_ios.ios.memory_front import FrontPoint, descend, pareto_front
+from tvm_ios.ios.network import search_graph
+from tvm_ios.ios.statistics import SearchStatistics
+from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.rammer.wavefront import with_placements
+from tvm_ios.schedule.schedule import Schedule, Strategy
+
+
+def ios_policy(name: str, summary: str, *strategies: Strategy) -> Policy:
+    """The policy that searches over some strategies.
+
+    Whatever these are, a single unit is always a legal concurrent stage.
+    """
+    allowed = frozenset(strategies)
+    placing = {Offer.RTASKS} if Strategy.CO_SCHEDULE in allowed else set[Offer]()
+    return Policy(
+        name,
+        summary,
+        partial(_find, allowed),
+        needs=frozenset({Offer.STAGES} | placing),
+        strategies=allowed,
+        keeps_memory_budget=True,
+        front=partial(_front, allowed),
+    )
+
+
+def _find(strategies: frozenset[Strategy], request: Request) -> Found:
+    """The fastest schedule: of all stages, or of measured ones by measuring few."""
+    costs, units = request.costs, request.problem.units
+    search = _search_all if costs.measuring is None else _search_measuring
+    if Strategy.CO_SCHEDULE not in strategies:
+        return Found(*search(strategies, request))
+    rtasks = costs.rtasks
+    assert rtasks is not None, "the policy needs them"
+    rtasks.prepare(request.progress)
+    schedule, statistics = search(strategies, request)
+    programs, kernels = partial(rtasks.program, units), partial(rtasks.kernels, units)
+    return Found(with_placements(schedule, programs, kernels), statistics)
+
+
+def _search_all(
+    strategies: frozenset[Strategy], request: Request
+) -> tuple[Schedule, SearchStatistics]:
+    problem, limits = request.problem, request.limits
+    assert request.costs.stages is not None, "the policy needs them"
+    return search_graph(
+        problem.units,
+        problem.blocks,
+        request.costs.stages,
+        strategies,
+        limits.pruning,
+        problem.mergeable,
+        reuse=limits.reuse,
+        progress=partial(request.progress, "searching blocks"),
+        memory_budget=limits.memory_budget,
+    )
+
+
+def _search_measuring(
+    strategies: frozenset[Strategy], request: Request
+) -> tuple[Schedule, SearchStatistics]:
+    problem, limits, costs = request.problem, request.limits, request.costs
+    assert costs.measuring is not None
+    assert costs.stages is not None, "the policy needs them"
+    return lazy_search(
+        problem.units,
+        problem.blocks,
+        costs.measuring.bounds(request.progress),
+        partial(costs.stages.stage_latency, problem.units),
+        costs.measuring.stage_key,
+        strategies,
+        limits.pruning,
+        problem.mergeable,
+        budget=limits.budget,
+        progress=lambda done, left: request.progress(
+            f"{request.policy}: measuring stages", done, done + left
+        ),
+        memory_budget=limits.memory_budget,
+    )
+
+
+def _front(strategies: frozenset[Strategy], request: Request) -> tuple[FrontPoint, ...]:
+    """All trades of latency for memory; stages that need no measuring are priced once."""
+    problem, costs = request.problem, request.costs
+    if costs.measuring is None and costs.stages is not None:
+        return pareto_front(
+            problem.units,
+            problem.blocks,
+            costs.stages,
+            strategies,
+            request.limits.pruning,
+            problem.mergeable,
+            progress=partial(request.progress, "searching blocks"),
+        )
+
+    def within(budget: int) -> Schedule:
+        limits = replace(request.limits, memory_budget=budget)
+        return _find(strategies, replace(request, limits=limits)).schedule
+
+    return descend(problem.units, within)
+
+
+IOS_MERGE = ios_policy("ios-merge", "IOS's search over merged convolutions", Strategy.MERGE)
+IOS_PARALLEL = ios_policy(
+    "ios-parallel", "IOS's search over groups side by side", Strategy.CONCURRENT
+)
+IOS_BOTH = ios_policy(
+    "ios-both", "IOS's search over both of these", Strategy.CONCURRENT, Strategy.MERGE
+)
+IOS_HOLISTIC = ios_policy("ios-holistic", "IOS's search over these and co-scheduling", *Strategy)
+
+IOS_POLICIES = {p.name: p for p in (IOS_MERGE, IOS_PARALLEL, IOS_BOTH, IOS_HOLISTIC)}

@@ -1,0 +1,50 @@
+"""The policy ``rammer``: rTasks of waves, placed on execution units (Rammer, section 3)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tvm_ios.costs.costs import Offer
+from tvm_ios.ios.statistics import SearchStatistics
+from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.rammer.rprogram import simulate
+from tvm_ios.rammer.rprogram_profile import RProgramProfile
+from tvm_ios.rammer.wavefront import rammer_schedule, wavefront_programs
+
+
+def find(request: Request) -> Found:
+    """Rammer's schedule; its rPrograms are measured if they can be, else simulated."""
+    units, rtasks = request.problem.units, request.costs.rtasks
+    assert rtasks is not None, "the policy needs them"
+    measuring, measured = rtasks.measuring, None
+    if measuring is not None:
+        # Before minutes of profiling.
+        measuring.require_any()
+    rtasks.prepare(request.progress)
+    if measuring is not None:
+        measured = RProgramProfile(
+            measuring.seconds,
+            request.limits.budget,
+            lambda done: request.progress(f"{request.policy}: measuring rPrograms", done, done),
+            measuring.can_run,
+        )
+    profile, kernels = measured or simulate, partial(rtasks.kernels, units)
+    programs = wavefront_programs(units, kernels, rtasks.execution_units, profile)
+    schedule = rammer_schedule(units, programs, profile(programs), kernels)
+    if measured is None:
+        return Found(schedule)
+    statistics = SearchStatistics(
+        seconds=measured.seconds,
+        candidates=measured.measured,
+        stages_measured=measured.measured,
+        complete=measured.complete,
+    )
+    return Found(schedule, statistics)
+
+
+RAMMER = Policy(
+    "rammer",
+    "Rammer's rTasks of independent units, placed on lanes",
+    find,
+    needs=frozenset({Offer.RTASKS}),
+)

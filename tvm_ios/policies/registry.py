@@ -1,0 +1,84 @@
+"""The registry of policies: ours, and those that other packages add as ``tvm_ios.policies``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from tvm_ios.errors import SearchError
+from tvm_ios.extensions import ExtensionError, extensions, load_extension
+
+if TYPE_CHECKING:
+    from tvm_ios.costs.costs import Offer
+    from tvm_ios.policies.policy import Policy
+
+#: The entry points of other packages' policies.
+GROUP = "tvm_ios.policies"
+
+#: Where each policy of ours is: it is imported when it is asked for.
+OURS = {
+    "sequential": "sequential:SEQUENTIAL",
+    "greedy": "greedy:GREEDY",
+    "ios-merge": "ios:IOS_MERGE",
+    "ios-parallel": "ios:IOS_PARALLEL",
+    "ios-both": "ios:IOS_BOTH",
+    "rammer": "rammer:RAMMER",
+    "ios-holistic": "ios:IOS_HOLISTIC",
+    "graphturbo": "graphturbo:GRAPHTURBO",
+    "holistic": "holistic:HOLISTIC",
+    "memory": "memory:MEMORY",
+}
+
+
+def policy_names() -> tuple[str, ...]:
+    """All policies, ours first."""
+    return tuple(dict.fromkeys((*OURS, *extensions(GROUP))))
+
+
+def policy_named(name: str) -> Policy:
+    """A policy by its name.
+
+    Raises
+    ------
+    SearchError
+        If there is none.
+    ExtensionError
+        If the package that adds it is broken.
+    """
+    if name in OURS:
+        module, _, attribute = OURS[name].partition(":")
+        return getattr(importlib.import_module(f"tvm_ios.policies.{module}"), attribute)
+    if name in extensions(GROUP):
+        from tvm_ios.policies.policy import Policy
+
+        return load_extension(GROUP, name, Policy)
+    raise SearchError(
+        f"there is no policy {name!r} to search with: use {', '.join(policy_names())}"
+    )
+
+
+def tried_policies(offers: Collection[Offer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The policies that are tried where none is named.
+
+    Parameters
+    ----------
+    offers
+        What costs know of.
+
+    Returns
+    -------
+    tuple of str, tuple of str
+        Their names, and a sentence for each that a broken package adds.
+    """
+    names: list[str] = []
+    broken: list[str] = []
+    for name in policy_names():
+        try:
+            policy = policy_named(name)
+        except ExtensionError as error:
+            broken.append(str(error))
+        else:
+            if policy.tried and policy.needs <= frozenset(offers):
+                names.append(name)
+    return tuple(names), tuple(broken)

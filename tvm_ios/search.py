@@ -1,0 +1,179 @@
+"""The search: what a policy finds for a problem, by costs, within limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvm_ios.costs.costs import Costs, Offer
+from tvm_ios.errors import SearchError
+from tvm_ios.ios.memory_front import FrontPoint, descend
+from tvm_ios.policies.policy import Found, Limits, Policy, Problem, Request
+from tvm_ios.policies.registry import OURS, policy_named
+from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.schedule import Schedule
+
+#: Where costs are to be had that offer what a policy needs.
+_SOURCES = {
+    Offer.STAGES: "any costs tell that",
+    Offer.RTASKS: "give --cost measured, of a Relax module, or the cost of a device",
+    Offer.PROGRAMS: "give --cost measured, on this machine's CPU",
+}
+
+
+def search(
+    problem: Problem,
+    policy: str | Policy,
+    costs: Costs,
+    limits: Limits | None = None,
+    progress: Progress = silent,
+) -> Found:
+    """Find the schedule of a policy.
+
+    Parameters
+    ----------
+    problem
+        What to schedule.
+    policy
+        One of :func:`tvm_ios.policies.registry.policy_names`, or one of your own.
+    costs
+        What is known of a device.
+    limits
+        How far to search.
+    progress
+        Called with (what, done, total).
+
+    Raises
+    ------
+    SearchError
+        If the policy is unknown, or does not fit the costs or the limits.
+    MemoryBudgetError
+        If no schedule fits into the memory budget.
+    """
+    return Search(problem, costs, limits or Limits(), progress).find(policy)
+
+
+class Search:
+    """Searches of one problem by the same costs: each policy's schedule is found once.
+
+    Parameters
+    ----------
+    problem, costs, limits, progress
+        As of :func:`search`.
+
+    Attributes
+    ----------
+    out_of_time
+        Whether a search was ended by its time limit.
+    """
+
+    def __init__(
+        self, problem: Problem, costs: Costs, limits: Limits, progress: Progress = silent
+    ) -> None:
+        self.problem = problem
+        self.costs = costs
+        self.limits = limits
+        self.out_of_time = False
+        self._progress = progress
+        self._found: dict[tuple[str, int | None], Found] = {}
+
+    def find(
+        self, policy: str | Policy, memory_budget: int | None = None, *, priced: bool = False
+    ) -> Found:
+        """What a policy finds.
+
+        Parameters
+        ----------
+        policy
+            Its name, or one of your own.
+        memory_budget
+            Instead of that of the limits.
+        priced
+            Whether stages have their seconds in the schedules of policies that need none, too.
+
+        Raises
+        ------
+        SearchError, MemoryBudgetError
+            As :func:`search`.
+        """
+        policy = policy_named(policy) if isinstance(policy, str) else policy
+        limits = self._limits(memory_budget)
+        require_fit(policy, self.costs, limits)
+        key = (policy.name, limits.memory_budget)
+        if key not in self._found:
+            self._found[key] = self._search(policy, limits)
+        found = self._found[key]
+        if not priced or found.schedule.latencies or Offer.PROGRAMS in policy.needs:
+            return found
+        return replace(found, schedule=self._priced(found.schedule))
+
+    def front(self, policy: str | Policy) -> tuple[FrontPoint, ...]:
+        """The trades of latency for memory, the fastest first.
+
+        Raises
+        ------
+        SearchError
+            As :func:`search`, or if the policy keeps to no memory budget.
+        """
+        policy = policy_named(policy) if isinstance(policy, str) else policy
+        _require_memory_budget(policy)
+        require_fit(policy, self.costs, self.limits)
+        if policy.front is None:
+            return descend(self.problem.units, lambda most: self.find(policy, most).schedule)
+        points = policy.front(self._request(policy, self.limits))
+        return tuple(replace(p, schedule=self._noted(policy, p.schedule)) for p in points)
+
+    def _limits(self, memory_budget: int | None) -> Limits:
+        if memory_budget is None:
+            return self.limits
+        return replace(self.limits, memory_budget=memory_budget)
+
+    def _search(self, policy: Policy, limits: Limits) -> Found:
+        found = policy.find(self._request(policy, limits))
+        counted = found.statistics
+        if limits.budget.time_limit is not None and counted is not None:
+            self.out_of_time |= not counted.complete
+        completed = self.costs.completed(found.schedule)
+        return replace(found, schedule=self._noted(policy, completed))
+
+    def _request(self, policy: Policy, limits: Limits) -> Request:
+        return Request(policy.name, self.problem, self.costs, limits, self._progress, self.find)
+
+    def _noted(self, policy: Policy, schedule: Schedule) -> Schedule:
+        return replace(schedule, policy=policy.name, device=self.costs.device)
+
+    def _priced(self, schedule: Schedule) -> Schedule:
+        if self.costs.measuring is not None:
+            # Groups share the lanes by the latencies of their units.
+            self.costs.measuring.bounds(self._progress)
+        units, model = self.problem.units, self.costs.stages
+        if model is None:
+            return schedule
+        latencies = tuple(model.stage_latency(units, stage) for stage in schedule.stages)
+        return replace(schedule, latencies=latencies)
+
+
+def require_fit(policy: Policy, costs: Costs, limits: Limits) -> None:
+    """Refuse a policy that needs what costs do not offer, or ignores a limit.
+
+    Raises
+    ------
+    SearchError
+        If it does; one sentence says what is missing, and where it is to be had.
+    """
+    missing = sorted(policy.needs - costs.offers, key=list(Offer).index)
+    if missing:
+        others = "sequential" if Offer.STAGES in missing else "ios-both"
+        raise SearchError(
+            f"the policy {policy.name!r} needs to know {missing[0].value}, which the cost "
+            f"{costs.name!r} does not say: {_SOURCES[missing[0]]}, or choose {others}"
+        )
+    if limits.memory_budget is not None:
+        _require_memory_budget(policy)
+
+
+def _require_memory_budget(policy: Policy) -> None:
+    if not policy.keeps_memory_budget:
+        fitting = [name for name in OURS if policy_named(name).keeps_memory_budget]
+        raise SearchError(
+            f"the policy {policy.name!r} does not keep to a memory budget: use {', '.join(fitting)}"
+        )
