@@ -6,9 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
-from runtime_ext.bundle.place import Place, RunningSession
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.programs import bundled_program
+from runtime_ext.execution.session import Session
 from runtime_ext.fresh_process import run_fresh_process
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import hold_contest
@@ -22,7 +24,7 @@ from tvm_ios.schedule.schedule import Schedule
 
 def compare_policies(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     timer: StageTimer,
     schedules: Mapping[str, Schedule],
     files: Mapping[str, Path],
@@ -33,7 +35,7 @@ def compare_policies(
 
     Parameters
     ----------
-    bundle, place, timer
+    bundle, backend, timer
         Whose.
     schedules, files
         Of each policy, and where it is saved.
@@ -49,8 +51,8 @@ def compare_policies(
     """
     lowered = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
 
-    def open_session(policy: str) -> RunningSession:
-        return bundled_program(bundle, timer, lowered[policy]).session(place)
+    def open_session(policy: str) -> Session:
+        return backend.session(bundled_program(bundle, backend, timer, lowered[policy]))
 
     def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
         command = [sys.executable, str(bundle.folder / "run.py"), "--contest", *options]
@@ -60,11 +62,14 @@ def compare_policies(
 
 
 def time_saved(
-    bundle: Bundle, place: Place, timer: StageTimer, schedules: Mapping[str, Path]
+    bundle: Bundle,
+    backend: Backend[BundledKernels],
+    timer: StageTimer,
+    schedules: Mapping[str, Path],
 ) -> dict[str, list[float]]:
     """Samples of some saved schedules in this process, which is one of the fresh ones."""
     sessions = {
-        name: bundled_program(bundle, timer, Schedule.load(path)).session(place)
+        name: backend.session(bundled_program(bundle, backend, timer, Schedule.load(path)))
         for name, path in schedules.items()
     }
     for session in sessions.values():

@@ -11,10 +11,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from runtime_ext.backend import Backend
 from runtime_ext.bundle.compare import reference_of
 from runtime_ext.bundle.contents import Bundle
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.network import BundledNetwork
-from runtime_ext.bundle.place import Place
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.peers.registry import start_peers
 from tvm_ios.contest import rules
@@ -31,7 +32,7 @@ from tvm_ios.schedule.schedule import Schedule
 
 def compare_peers(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     timer: StageTimer,
     schedules: Mapping[str, Path],
     names: Sequence[str],
@@ -41,7 +42,7 @@ def compare_peers(
 
     Parameters
     ----------
-    bundle, place, timer
+    bundle, backend, timer
         Whose.
     schedules
         Files by name, that of the ratios first; of one for another batch the units' numbers count.
@@ -61,7 +62,7 @@ def compare_peers(
     for name, path in schedules.items():
         try:
             schedule = for_this_batch(Schedule.load(path), bundle.graph)
-            session = bundled_program(bundle, timer, schedule).session(place)
+            session = backend.session(bundled_program(bundle, backend, timer, schedule))
             errors[name] = verified(name, session, reference_of(bundle))[1]
             runners[name] = session.run
         except UserError as error:
@@ -69,7 +70,7 @@ def compare_peers(
     if not runners:
         raise UserError(f"none of our schedules can run here: {skipped or 'give --schedules'}")
     first = next(iter(runners))
-    network = BundledNetwork(bundle, place.device.lanes)
+    network = BundledNetwork(bundle, backend.device.lanes)
     peers, outputs, failed = start_peers(names, network, progress)
     runners |= {name: peer.run for name, peer in peers.items()}
     errors |= {n: output_errors(o, bundle.reference_outputs)[1] for n, o in outputs.items()}

@@ -1,4 +1,4 @@
-"""The Python files that a bundle's runner needs, found by their imports; and those of peers."""
+"""The Python files that a bundle's runner needs, found by their imports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from runtime_ext.peers import registry
+from runtime_ext.peers.registry import peer_modules
+from tvm_ios.policies.registry import policy_modules
 
 #: The folder in which our packages lie.
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("tvm_ios", "runtime_ext")
+
+
+def copy_runner(folder: Path) -> None:
+    """Copy what ``run.py`` of a bundle needs: its main, and policies and peers, loaded by name."""
+    for module in ("runtime_ext.bundle.runner", *policy_modules(), *peer_modules()):
+        copy_sources(module, folder)
 
 
 def copy_sources(module: str, folder: Path) -> None:
@@ -39,9 +46,6 @@ def _needed(module: str) -> set[Path]:
             continue
         found.add(path)
         waiting += modules_of(path)
-        if name == registry.__name__:
-            # Peers are loaded by name.
-            waiting += {peer.module for peer in registry.OURS.values()}
         if "." in name:
             waiting.append(name.rpartition(".")[0])
     return found

@@ -20,7 +20,7 @@ _ONNXRUNTIME = partial(Peer, library="onnxruntime", install="tvm-ios[bench]")
 _TORCH = partial(Peer, library="torch", install="tvm-ios[torch]")
 _GPU = ("cuda",)
 
-#: Those that come with tvm-ios; their modules travel with bundles.
+#: Those that come with tvm-ios.
 OURS: Mapping[str, Peer] = {
     peer.name: peer
     for peer in (
@@ -47,6 +47,11 @@ def peer_names(device: str | None = None) -> tuple[str, ...]:
     """The peers that there are, ours first; those of ours that cannot run on a device left out."""
     ours = (name for name, peer in OURS.items() if device is None or device in peer.devices)
     return tuple(dict.fromkeys((*ours, *(name for name in extensions(GROUP) if name not in OURS))))
+
+
+def peer_modules() -> tuple[str, ...]:
+    """The modules of ours, which travel with bundles."""
+    return tuple(dict.fromkeys(peer.module for peer in OURS.values()))
 
 
 def peer_named(name: str) -> Peer:

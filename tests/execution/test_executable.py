@@ -18,9 +18,10 @@ from tvm.script import tirx as T
 
 from runtime_ext.execution import package
 from runtime_ext.execution.executable import Executable, load
-from runtime_ext.execution.package import ExecutableError, seal
+from runtime_ext.execution.package import seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import host_flags, missing_features, required_features
+from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.program.arena.planner import plan_memory
@@ -289,7 +290,7 @@ def _unwait(program: Any) -> None:
     ("change", "message"),
     [
         (_unwait, "both use buffer .* and no wait orders them|which nothing has written before"),
-        (lambda p: p["lanes"][0][0].__setitem__(4, 9), "tile 9 of kernel 'scale_add'"),
+        (lambda p: p["lanes"][0][0].__setitem__(4, 9), "tiles 0 to 9 of kernel 'scale_add'"),
         (lambda p: p["lanes"][1].insert(0, ["wait", 1, 1]), "the waits form a cycle"),
         (lambda p: p["lanes"][0].append(["wait", 7, 1]), "lane 7, which does not exist"),
         (lambda p: p["lanes"][0].append(["wait", 0.5, 1]), "a count should be"),

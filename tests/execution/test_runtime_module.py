@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,10 +23,10 @@ from tvm.script import tirx as T
 
 from runtime_ext.execution import runtime_module
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.executor import ForkError
-from runtime_ext.execution.package import ExecutableError, seal
-from runtime_ext.execution.ports import Port, SessionError
+from runtime_ext.execution.package import seal
+from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
+from runtime_ext.native_errors import ExecutableError, ForkError, SessionError
 from tests.cpp_compiler import compiler
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan
@@ -323,7 +324,7 @@ def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
         ("program.json", lambda p: p["lanes"][0].append(["wait", 7, 1]), "lane 7 of 2"),
         ("program.json", lambda p: p["lanes"][0].append(["wait", 0.5, 1]), "a count should be"),
         ("program.json", lambda p: p["lanes"][0].append(["launch", 0, [0]]), "a list of 3 values"),
-        ("program.json", lambda p: p["lanes"][0][0].__setitem__(4, 9), "ends at tile 9 of kernel"),
+        ("program.json", lambda p: p["lanes"][0][0].__setitem__(4, 9), "tiles 0 to 9 of kernel"),
         ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 1]), "gives 2 buffers"),
         ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 2, 0]), "writes the input"),
         ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 2, 99]), "does not exist"),
@@ -371,7 +372,9 @@ def test_kernels_with_unknown_symbols_are_refused_before_they_run(saved: Path) -
     refused(saved, "cannot be loaded: .*undefined symbol: .*no_such_symbol")
 
 
-def test_no_folder_no_executable_and_tars_are_told(executable: Executable, tmp_path: Path) -> None:
+def test_no_folder_no_executable_and_tars_are_told(
+    executable: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused(tmp_path / "nothing", "there is no executable")
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", "is not an executable: it lacks meta.json")
@@ -379,12 +382,12 @@ def test_no_folder_no_executable_and_tars_are_told(executable: Executable, tmp_p
     with pytest.raises(ExecutableError, match=r"x\.tar is a tar file; unpack it into a folder"):
         tvm_ffi.get_global_func("tvm_ios.load_executable")(str(tmp_path / "x.tar"))
     # What loads it from Python leaves no folder behind.
-    before = set(os.listdir(os.environ.get("TMPDIR", "/tmp")))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     module = runtime_module.load_module(tmp_path / "x.tar")
     gc.collect()
     module.run(image=IMAGE, steps=STEPS)
-    new = set(os.listdir(os.environ.get("TMPDIR", "/tmp"))) - before
-    assert not [name for name in new if "tvm" in name and "ios" in name]
+    assert not os.listdir(tmp_path / "temporary")
 
 
 def test_a_session_in_use_and_a_forked_child_are_refused(saved: Path) -> None:

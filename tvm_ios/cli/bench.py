@@ -114,7 +114,7 @@ def bench(
     options = search_options(
         lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
     )
-    from runtime_ext.machine.description import describe_machine
+    from runtime_ext.cpu.machine_description import describe_machine
     from tvm_ios.bench.bench import bench as run
     from tvm_ios.bench.document import BenchDocument
     from tvm_ios.bench.material import log_digest

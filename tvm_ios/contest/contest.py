@@ -20,7 +20,7 @@ from tvm_ios.contest.verdict import (
     policy_results,
 )
 from tvm_ios.files.array_files import Array
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
