@@ -143,8 +143,7 @@ def test_a_missing_library(
     monkeypatch.setattr(importlib.util, "find_spec", find_others)
     outcome = tvm_ios("bench", "no such model", "--against", runner)
     assert outcome.sentence == (
-        f"the runner {runner} needs {library}, which is not installed: "
-        f"pip install 'tvm-ios[{extra}]'"
+        f"the peer {runner} needs {library}, which is not installed: pip install 'tvm-ios[{extra}]'"
     )
 
 
@@ -153,7 +152,7 @@ def test_a_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     outcome = tvm_ios("bench", "inception_block", "--against", "torch-compile")
     assert outcome.sentence == (
-        "the runner torch-compile needs the program g++, which is not on the PATH"
+        "the peer torch-compile needs the program g++, which is not on the PATH"
     )
 
 
