@@ -82,7 +82,9 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
             parts=search.units.parts,
             placements=placements,
         )
-        functions = {symbol: search.units.kernels.function(symbol) for symbol in lowered.kernels}
+        functions = {
+            symbol: search.units.backend.compiler.function(symbol) for symbol in lowered.kernels
+        }
         executors.append(NativeExecutor(lowered, functions, random_buffers(lowered)))
     fine, barrier = paired_samples(executors, pairs)
     for executor in executors:

@@ -61,7 +61,7 @@ def measure(
             apply_schedule(search.prepared, search.timer.timed(made)),
             lanes=lanes,
             name=loaded.name,
-            compiler=search.units.kernels,
+            compiler=search.units.backend.compiler,
         )
         for policy, made in schedules.items()
     }

@@ -58,7 +58,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
             apply_schedule(prepared, search.timer.timed(schedule)),
             lanes=count,
             name=loaded.name,
-            compiler=search.units.kernels,
+            compiler=search.units.backend.compiler,
         )
 
     models = {policy: built(policy, lanes) for policy in POLICIES}

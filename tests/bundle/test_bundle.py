@@ -127,17 +127,17 @@ sys.path.insert(0, str(folder / "packages"))
 import runtime_ext.cpu.device
 from runtime_ext.bundle.compare import verified
 from runtime_ext.bundle.contents import read_bundle
-from runtime_ext.bundle.place import open_place
+from runtime_ext.bundle.backend import open_bundle
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.bundle.search import bundle_search, limits_of
 
 runtime_ext.cpu.device.time_program = lambda *_: [1e-3]
 bundle = read_bundle(folder)
-place = open_place(bundle, None, output)
-search = bundle_search(bundle, place, output, limits_of(bundle, None, None), lambda *_: None)
+backend = open_bundle(bundle, None, output)
+search = bundle_search(bundle, backend, output, limits_of(bundle, None, None), lambda *_: None)
 schedule = search.search.find("ios-merge").schedule
 schedule.save(output / "merged.json", bundle.graph)
-session = bundled_program(bundle, search.timer, schedule).session(place)
+session = backend.session(bundled_program(bundle, backend, search.timer, schedule))
 print(verified(bundle, "ios-merge", session)[1])
 """
 

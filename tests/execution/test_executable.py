@@ -18,9 +18,10 @@ from tvm.script import tirx as T
 
 from runtime_ext.execution import package
 from runtime_ext.execution.executable import Executable, load
-from runtime_ext.execution.package import ExecutableError, seal
+from runtime_ext.execution.package import seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import host_flags, missing_features, required_features
+from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.program.arena.planner import plan_memory

@@ -23,10 +23,10 @@ from tvm.script import tirx as T
 
 from runtime_ext.execution import runtime_module
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.executor import ForkError
-from runtime_ext.execution.package import ExecutableError, seal
-from runtime_ext.execution.ports import Port, SessionError
+from runtime_ext.execution.package import seal
+from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
+from runtime_ext.native_errors import ExecutableError, ForkError, SessionError
 from tests.cpp_compiler import compiler
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from runtime_ext.execution.native_library import load_native_library
+from runtime_ext.native_library import load_native_library
 
 NATIVE = load_native_library()
 

@@ -15,14 +15,15 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes import IOSSchedule, SearchOptions
-from relay_passes.prepare import Prepared, apply_schedule, prepare
+from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.prepared import Prepared
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
-from runtime_ext.units.generic import NoKernelError
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime

@@ -14,7 +14,8 @@ from tvm import relax
 
 from relay_passes import IOSSchedule, schedule_of
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import Prepared, apply_schedule, prepare
+from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.prepared import Prepared
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
@@ -104,7 +105,7 @@ def test_measured_policies_compute_the_same(
     schedule.validate(prepared.units)
     assert schedule.policy == policy
     assert took is not None
-    assert took.stages_measured > 0
+    assert took.stages_measured
     assert len(schedule.latencies) == len(schedule.stages)
     if policy == "rammer":
         assert {stage.strategy for stage in schedule.stages} == {Strategy.CO_SCHEDULE}
@@ -273,5 +274,5 @@ def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRM
         def stage_latency(self, graph: object, stage: Stage) -> float:
             return 1.0
 
-    with pytest.raises(SearchError, match="'unknowing' does not know how long rTasks take"):
+    with pytest.raises(SearchError, match=r"'rammer'.*rTasks.*'unknowing'"):
         IOSSchedule("rammer", Unknowing())(module)

@@ -16,9 +16,9 @@ from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.contest import machine_outputs, virtual_machine
+from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_baseline import compile_baseline
-from runtime_ext.units.generic import NoKernelError
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.ios.lazy import Budget

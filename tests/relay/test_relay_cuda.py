@@ -20,8 +20,8 @@ from tvm.script import tir as T
 
 from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.prepare import apply_schedule, for_target, prepare
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.nvidia.nvrtc import has_compiler
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.nvrtc import has_compiler
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.session import Session

@@ -105,7 +105,7 @@ def optimize(
     watch.lap("build")
     with temporary_folder() as folder:
         baseline = baseline or folder / "tvm.so"
-        on_cpu = module.units.executor == "native"
+        on_cpu = module.units.backend.executor == "native"
         report("building TVM's own", 0, 1)
         loaded.dialect.compile_baseline(loaded.module, options, baseline)
         report("building TVM's own", 1, 1)

@@ -107,7 +107,7 @@ def bench(
         lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
     )
     from runtime_ext.contest import Rules
-    from runtime_ext.machine.description import describe_machine
+    from runtime_ext.cpu.machine_description import describe_machine
     from runtime_ext.peers import RUNNERS, opponents
     from tvm_ios.bench.bench import bench as run
     from tvm_ios.bench.document import BenchDocument

@@ -150,8 +150,9 @@ def optimize(
 
 def _without_gpu(options: SearchOptions) -> str | None:
     """The description to schedule by where no GPU of the target is; None where one is."""
-    from runtime_ext.backend import cuda_arch
-    from runtime_ext.cuda.nvidia.driver import CudaError, open_device
+    from runtime_ext.cuda.nvidia.driver import open_device
+    from runtime_ext.native_errors import CudaError
+    from runtime_ext.target_architecture import cuda_arch
     from tvm_ios.devices.device import described_gpu
 
     arch = cuda_arch(options.target)

@@ -17,10 +17,14 @@ from typing import Any
 import tvm_ffi
 from tvm_ffi.error import register_error
 
-from runtime_ext.cuda.nvidia.driver import CudaError
-from runtime_ext.execution.executor import BusyError, ForkError, KernelError
-from runtime_ext.execution.package import ExecutableError
-from runtime_ext.execution.ports import SessionError
+from runtime_ext.native_errors import (
+    BusyError,
+    CudaError,
+    ExecutableError,
+    ForkError,
+    KernelError,
+    SessionError,
+)
 
 # The library raises them by name.
 for _error in (BusyError, CudaError, ExecutableError, ForkError, KernelError, SessionError):
@@ -61,7 +65,7 @@ def native_library_path() -> Path:
     override = os.environ.get("TVM_IOS_NATIVE_LIB")
     if override:
         return Path(override).absolute()
-    folders = [Path(__file__).parents[1]]
+    folders = [Path(__file__).parent]
     with suppress(metadata.PackageNotFoundError):
         folders.append(Path(str(metadata.distribution("tvm-ios").locate_file("runtime_ext"))))
     for folder in folders:
