@@ -14,6 +14,7 @@ from tvm_ios.graph.op_graph import AttrValue, GraphError, Operator, OpGraph, Ten
 from tvm_ios.graph.operators import operator_flops
 from tvm_ios.onnx.canonical import Canonical
 from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.node_names import name_by_type
 from tvm_ios.onnx.operators import canonical
 from tvm_ios.onnx.simplify import simplify
 
@@ -36,6 +37,7 @@ def graph_from_onnx(model: Any, *, already_simplified: bool = False) -> OpGraph:
     if not already_simplified:
         model = simplify(model)
     source: Any = ir.serde.deserialize_model(model)
+    name_by_type(source.graph)
     reader = _Reader(source.opset_imports.get("", 0))
     inputs = tuple(reader.data(value) for value in source.graph.inputs)
     for node in source.graph:
@@ -97,18 +99,17 @@ class _Reader:
                 made = node.outputs[0]
                 tensor = Tensor(f"{made.name}.{step.kind}", _shape(made), _dtype(made))
                 outputs = (self._append(tensor),)
-            self._operator(node, step, position, inputs, outputs)
+            self._operator(node.name, step, position, inputs, outputs)
             sources = outputs
 
     def _operator(
         self,
-        node: Any,
+        base: str,
         step: Canonical,
         position: int,
         inputs: Sequence[int],
         outputs: Sequence[int],
     ) -> None:
-        base = node.name or node.outputs[0].name
         attrs: Mapping[str, AttrValue] = MappingProxyType(dict(step.attrs))
         read = [self.tensors[i] for i in inputs]
         made = [self.tensors[i] for i in outputs]

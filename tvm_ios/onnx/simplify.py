@@ -32,6 +32,7 @@ from tvm_ios.onnx.gemm import canonical_gemms, matmul_bias_to_gemm
 from tvm_ios.onnx.layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx.layer_norm import fuse_layer_norms
 from tvm_ios.onnx.misread import write_plainly
+from tvm_ios.onnx.node_names import name_by_type
 from tvm_ios.onnx.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.pass_through import remove_if_nothing
 from tvm_ios.onnx.recurrent import unroll_recurrent
@@ -96,7 +97,6 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
 
 def steps() -> tuple[Step, ...]:
     """What is done to a model whose inputs are static, in order."""
-    name_all = passes.NameFixPass()
     infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
     return (
@@ -104,15 +104,15 @@ def steps() -> tuple[Step, ...]:
         lift_constants,
         _fold_constants,
         lift_constants,
-        name_all,
+        _name_all,
         # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
         _each(write_plainly, unroll_recurrent, expand_einsum),
-        name_all,
+        _name_all,
         infer_shapes,
         # Paddings: as numbers, and inside the convolutions that they stand before.
         _each(explicit_pads),
         _fuse_pads,
-        name_all,
+        _name_all,
         # Operators that pass their input on.
         _each(remove_if_nothing),
         # Other spellings of operators that have kernels.
@@ -131,7 +131,7 @@ def steps() -> tuple[Step, ...]:
         _on_graph(fold_affine),
         # What nothing reads.
         passes.RemoveUnusedNodesPass(),
-        name_all,
+        _name_all,
         _on_graph(drop_unused_initializers),
         # Folding can have broken the order of value_info, and shapes past a rewrite are unknown.
         infer_shapes,
@@ -165,6 +165,11 @@ def _fold_constants(model: Any) -> None:
         output_size_limit=_NO_LIMIT,
         should_fold=_is_worth_folding,
     )
+
+
+def _name_all(work: Any) -> None:
+    name_by_type(work.graph)
+    passes.NameFixPass()(work)
 
 
 def _is_worth_folding(node: Any) -> bool | None:
