@@ -15,7 +15,8 @@ from runtime_ext.bundle.peers import compare_peers, for_this_batch
 from runtime_ext.bundle.search import bundle_search, limits_of
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object
-from tvm_ios.graph.op_graph import OpGraph, Tensor
+from tvm_ios.graph.elements import Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import ScheduleError

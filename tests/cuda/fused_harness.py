@@ -21,7 +21,8 @@ from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from tests.cpp_compiler import compile_cpp
 from tvm_ios.devices.device import DeviceDescription
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.persistent import PersistentProgram
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule.placement import Placement, Share

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios import zoo
-from tvm_ios.graph.op_graph import GraphError, OpGraph, bits
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.graphturbo.footprint import exits, part_of, whole_part
 from tvm_ios.graphturbo.grouping import SubGraph, group
