@@ -16,7 +16,7 @@ from runtime_ext.bundle.search import bundle_search, limits_of
 from runtime_ext.peers.registry import peer_named
 from tvm_ios.contest.outputs import output_errors
 from tvm_ios.errors import UserError
-from tvm_ios.graph.op_graph import Tensor
+from tvm_ios.graph.elements import Tensor
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import ScheduleError
