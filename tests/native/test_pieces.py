@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from runtime_ext.execution.native_executor import load_native_library
 from runtime_ext.machine.cpu_features import _LINUX_NAME
+from tests.refusals import refused
 
 NATIVE = load_native_library()
 
@@ -69,7 +70,7 @@ def test_json_that_would_overflow_the_stack_is_refused() -> None:
         '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}",
         '{"a":' * 100_000 + "1" + "}" * 100_000,
     ):
-        with pytest.raises(RuntimeError, match="nested too deep"):
+        with refused(RuntimeError, "nested"):
             NATIVE["sorted_json"](deep.encode())
     text = json.dumps({"a": "[" * 1000 + '\\"' + "{" * 1000})
     assert NATIVE["sorted_json"](text.encode()) == text

@@ -30,6 +30,7 @@ from runtime_ext.tuning.tuning_folder import compact, open_log, recorded
 from runtime_ext.tuning.tuning_log import TuningLog
 from runtime_ext.units.unit import UnitSource, plan_unit
 from tests.kernels.kernel_harness import host_target, make_unit
+from tests.refusals import refused
 from tvm_ios.errors import UserError
 
 pytest.importorskip("xgboost")
@@ -188,5 +189,5 @@ def test_without_xgboost(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(UserError, match=r"pip install 'tvm-ios\[tune\]'"):
+    with refused(UserError, "xgboost", "pip install 'tvm-ios[tune]'"):
         CostModel(1, partial(features_of, UNIT))
