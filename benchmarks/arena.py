@@ -13,7 +13,6 @@ from typing import Any
 
 from report import model_of, read_figures, update_result
 from rich.table import Table
-from tvm_ios.policies.baselines import baseline_schedule
 
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
@@ -22,22 +21,24 @@ from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
+from tvm_ios.models.source import ModelSource
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.planner import plan_memory
 
 FILES = ("light_inception_v1", "light_inception_v2", "light_densenet121", "light_shufflenet")
-POLICIES = ("sequential", "greedy")
+POLICIES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 
 
 def plan_network(model: str, lanes: int) -> list[dict[str, Any]]:
     seed = 0 if model.endswith(".onnx") else None
-    loaded = load_model(model, random_weights=seed)
+    loaded = load_model(ModelSource(model, random_weights=seed))
     prepared = prepare(loaded.module, loaded.name)
     compiler = KernelCompiler(host_target(lanes), lanes, cache_folder() / "kernels")
     rows = []
-    for policy in POLICIES:
-        schedule = baseline_schedule(policy, prepared.units)
-        assert schedule is not None
+    for policy, schedule_of in POLICIES.items():
+        schedule = schedule_of(prepared.units)
         program = build(apply_schedule(prepared, schedule), lanes=lanes, compiler=compiler).program
         begin = time.perf_counter()
         made = plan_memory(program)

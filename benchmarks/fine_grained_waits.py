@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from report import read_figures, write_result
 from rich.progress import track
 from rich.table import Table
 
 from relay_passes.load import load_model
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import prepare
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.machine.this_machine import available_lanes
@@ -52,7 +53,7 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
         loaded = load_model(str(path))
     prepared = prepare(loaded.module, loaded.name)
     graph = prepared.units
-    search = MeasuredSearch(prepared, MeasuringOptions(lanes=lanes))
+    search = MeasuredModule(RelaxUnits(prepared, SearchOptions(lanes=lanes)))
     timer = search.timer
     timer.compile_units()
     timer.measure_units()
@@ -78,10 +79,12 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
             code,
             lanes=lanes,
             barriers=barriers,
-            parts=search.memory.parts,
+            parts=search.units.parts,
             placements=placements,
         )
-        functions = {symbol: search.compiler.function(symbol) for symbol in lowered.kernels}
+        functions = {
+            symbol: search.units.backend.compiler.function(symbol) for symbol in lowered.kernels
+        }
         executors.append(NativeExecutor(lowered, functions, random_buffers(lowered)))
     fine, barrier = paired_samples(executors, pairs)
     for executor in executors:

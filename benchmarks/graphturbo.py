@@ -24,7 +24,7 @@ from tvm_ios import zoo
 from tvm_ios.cli.output import console, progress_bars
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.graphturbo.cluster.binding import Scope
+from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants, simulate_variants, tune_batch
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.graphturbo.grouping import group

@@ -35,10 +35,11 @@ OTHERS = ("onnxruntime", "tvm")
 def measure(
     network: str, batch: int, lanes: int, others: list[str], time_limit: float, seconds: float
 ) -> dict[str, Any]:
-    from relay_passes.measured import MeasuredSearch, MeasuringOptions
-
     from relay_passes.load import load_model
+    from relay_passes.measured_module import MeasuredModule
     from relay_passes.prepare import apply_schedule, prepare
+    from relay_passes.relax.target_units import RelaxUnits
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build
     from runtime_ext.contest import Rules
     from runtime_ext.peers import EXECUTABLE, opponents
@@ -47,18 +48,20 @@ def measure(
     from tvm_ios.contest.verdict import ratio_of
     from tvm_ios.files.atomic import temporary_folder
     from tvm_ios.ios.lazy import Budget
+    from tvm_ios.models.source import ModelSource
+    from tvm_ios.policies.policy import Limits
 
-    loaded = load_model(network, batch=batch)
+    loaded = load_model(ModelSource(network, batch=batch))
     budget = Budget(max_measurements=200, time_limit=time_limit)
-    options = MeasuringOptions(lanes=lanes, budget=budget)
-    search = MeasuredSearch(prepare(loaded.module, loaded.name), options)
-    schedules = {policy: search.schedule(policy)[0] for policy in OURS}
+    options = SearchOptions(lanes=lanes, limits=Limits(budget=budget))
+    search = MeasuredModule(RelaxUnits(prepare(loaded.module, loaded.name), options))
+    schedules = {policy: search.search.find(policy).schedule for policy in OURS}
     models = {
         policy: build(
             apply_schedule(search.prepared, search.timer.timed(made)),
             lanes=lanes,
             name=loaded.name,
-            compiler=search.compiler,
+            compiler=search.units.backend.compiler,
         )
         for policy, made in schedules.items()
     }

@@ -26,6 +26,7 @@ from rich.table import Table
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
 from tvm_ios.models.load import load_onnx
+from tvm_ios.models.source import ModelSource
 
 NETWORKS = [n for n in zoo.names() if not zoo.describe(n).summary.endswith("for tests")]
 FILES = (*LIGHT, "light_bvlc_alexnet", "light_zfnet512", "light_vgg19")
@@ -48,7 +49,7 @@ def optimize(model: str, folder: str, lanes: str) -> dict[str, Any]:
 
 def error_to_onnxruntime(model: str, folder: str) -> float:
     """Largest difference of the executable's outputs to ONNX Runtime's, relative to the largest."""
-    proto = load_onnx(model, SEED)
+    proto = load_onnx(ModelSource(model, SEED))
     runtime = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )

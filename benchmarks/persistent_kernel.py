@@ -19,7 +19,7 @@ from relay_passes.prepare import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.persistent.co_schedule import co_scheduled
 from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
-from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.units.in_place import arrange
 from tvm_ios.cli.output import console
@@ -106,7 +106,7 @@ def search(
     device: Device,
 ) -> RProgram:
     """The rProgram, with estimated times, on as many vEUs as the kernels that it names leave."""
-    fuser = StageFuser(compiler, device)
+    fuser = GpuStageFuser(compiler, device)
     veus = fuser.execution_units(form.code for u in units for form in forms[str(u)].values())
 
     def rkernels(unit: int) -> tuple[RKernel, ...]:

@@ -47,10 +47,14 @@ def logits_of(name: str) -> Any:
     from tvm.relay.build_module import bind_params_by_name
 
     from relay_passes.load import load_model
+    from tvm_ios.models.source import ModelSource
 
     if name in FILES:
         path = model_of(name)
-        main, params = load_model(path, random_weights=SEED, dialect="relay").module["main"], {}
+        main, params = (
+            load_model(ModelSource(path, random_weights=SEED, dialect="relay")).module["main"],
+            {},
+        )
     else:
         module, params = getattr(testing, name).get_workload(**TESTING[name])
         main, rng = module["main"], np.random.default_rng(SEED)
@@ -69,21 +73,20 @@ def logits_of(name: str) -> Any:
 
 def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
 
-    from relay_passes.relay.measured import MeasuredRelaySearch
-    from tvm_ios.policies.baselines import sequential_schedule
-
-    from relay_passes import MeasuringOptions
+    from relay_passes import SearchOptions
+    from relay_passes.measured_module import MeasuredModule
     from relay_passes.prepare import prepare
+    from relay_passes.relay.target_units import RelayUnits
     from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
     from tvm_ios.contest.verdict import kept_policy, output_errors, ratio_of
+    from tvm_ios.policies.sequential import sequential_schedule
 
     module = logits_of(name)
     prepared = prepare(module, name)
-    search = MeasuredRelaySearch(prepared, MeasuringOptions(lanes=lanes, database=log))
-    found, _ = search.schedule("ios-both")
+    search = MeasuredModule(RelayUnits(prepared, SearchOptions(lanes=lanes, database=log)))
     schedules = {
         "sequential": sequential_schedule(prepared.units),
-        "ios-both": search.timer.timed(found),
+        "ios-both": search.search.find("ios-both").schedule,
         "forced": forced(prepared.units),
     }
     built = {policy: search.build(schedule) for policy, schedule in schedules.items()}

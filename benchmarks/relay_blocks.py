@@ -88,13 +88,12 @@ def layouts(module: Any) -> tuple[dict[str, int], int]:
 
 
 def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
-    from tvm_ios.policies.baselines import sequential_schedule
-
-    from relay_passes import MeasuringOptions
+    from relay_passes import SearchOptions
     from relay_passes.prepare import apply_schedule, for_target, prepare
     from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
     from runtime_ext.relay.build import build
     from tvm_ios.contest.verdict import output_errors, ratio_of
+    from tvm_ios.policies.sequential import sequential_schedule
 
     module = logits_of(name)
     prepared = prepare(module, name)
@@ -102,7 +101,7 @@ def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
         logs = {"chosen": log, "own": folder / "own.log"}
         records = in_own_blocks(log, lanes, logs["own"])
         baseline = folder / "tvm.so"
-        options = {n: MeasuringOptions(lanes=lanes, database=path) for n, path in logs.items()}
+        options = {n: SearchOptions(lanes=lanes, database=path) for n, path in logs.items()}
         prepared.dialect.compile_baseline(module, options["chosen"], baseline)
         found: dict[str, Any] = {}
         errors: list[float] = []

@@ -28,7 +28,7 @@ def tune(
     """Tune a network, or go on with it, and say what came of it."""
     from relay import logits_of
 
-    from relay_passes import MeasuringOptions
+    from relay_passes import SearchOptions
     from tvm_ios.api.tune import tune_module
     from tvm_ios.cli.output import progress_bars
 
@@ -37,7 +37,7 @@ def tune(
             logits_of(name),
             folder / f"{name}.log",
             name=name,
-            options=MeasuringOptions(lanes=lanes),
+            options=SearchOptions(lanes=lanes),
             trials=trials,
             time_limit=seconds,
             all_blocks=all_blocks,

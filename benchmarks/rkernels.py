@@ -11,27 +11,26 @@ import argparse
 from collections import Counter
 from typing import Any
 
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from report import write_result
 from rich.table import Table
 
 from relay_passes.load import load_model
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import prepare
-from runtime_ext.cpu.vector_unit import VectorUnit
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.machine.this_machine import available_lanes
-from runtime_ext.units.unit import plan_unit
+from runtime_ext.units.plans import plan_unit
 from tvm_ios.cli.output import console
 from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient
 
 NETWORKS = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
 
 
-def contractions(search: MeasuredSearch) -> dict[int, int]:
+def contractions(search: MeasuredModule[RelaxUnits]) -> dict[int, int]:
     """The first of each kind of units with a contraction, and how many of the kind there are."""
     timer, graph = search.timer, search.prepared.units
-    vectors = VectorUnit.of(search.compiler.target)
     keys = [timer.unit_key(graph, unit) for unit in range(len(graph))]
     counts = Counter(keys)
     return {
@@ -39,14 +38,16 @@ def contractions(search: MeasuredSearch) -> dict[int, int]:
         for key, count in counts.items()
         if any(
             isinstance(kernel.spec, Contraction)
-            for kernel in plan_unit(search.source((keys.index(key),)), vectors).kernels
+            for kernel in plan_unit(
+                search.units.source((keys.index(key),)), search.units.backend.compiler.space
+            ).kernels
         )
     }
 
 
 def measure(network: str, lanes: int) -> dict[str, Any]:
     prepared = prepare(load_model(network).module, network)
-    search = MeasuredSearch(prepared, MeasuringOptions(lanes=lanes))
+    search = MeasuredModule(RelaxUnits(prepared, SearchOptions(lanes=lanes)))
     search.timer.compile_units()
     search.timer.rkernels.measure()
     units = [

@@ -10,15 +10,13 @@ from report import write_result
 from rich.table import Table
 
 from tvm_ios.cli.output import console
-from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.costs.described import described_costs
 from tvm_ios.devices.device import load_device
-from tvm_ios.graph.blocks import cut_blocks
-from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.counts import count_block
-from tvm_ios.ios.endings import Pruning
-from tvm_ios.ios.network import search_graph
 from tvm_ios.models.bare_graph import load_bare_graph
 from tvm_ios.models.load import load_blocks, load_graph
+from tvm_ios.policies.policy import Limits, Problem
+from tvm_ios.search import search
 
 #: The published block graphs, where they lie beside the checkout.
 PUBLISHED = Path(__file__).parents[2] / "shared/data/ios-graphs"
@@ -29,19 +27,17 @@ def main() -> None:
     figures = []
     for model in ("squeezenet", "inception_v3", "nasnet_a", "randwire"):
         graph = load_graph(model)
-        blocks = cut_blocks(graph)
         for reuse in (True, False):
-            cost = AnalyticCost(load_device("v100"))
-            schedule, took = search_graph(
-                graph, blocks, cost, "ios-both", Pruning(3, 8), mergeable, reuse=reuse
-            )
+            costs = described_costs(load_device("v100"))
+            found = search(Problem.of(graph, 40), "ios-both", costs, Limits(reuse=reuse))
+            assert found.statistics is not None
             figures.append(
                 {
                     "what": f"search, r=3 s=8, {'equal blocks once' if reuse else 'every block'}",
                     "model": model,
-                    "seconds": took.seconds,
-                    "transitions": took.transitions,
-                    "stages": len(schedule.stages),
+                    "seconds": found.statistics.seconds,
+                    "transitions": found.statistics.transitions,
+                    "stages": len(found.schedule.stages),
                 }
             )
     for model in ("squeezenet", "inception_v3", "nasnet_a", "randwire"):

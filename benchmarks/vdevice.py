@@ -37,11 +37,11 @@ PROFILES = 40
 
 def measure(network: str, lanes: int) -> dict[str, Any]:
     """Everything about one network; in a process whose TVM runs on so many threads."""
-    from relay_passes.measured import MeasuredSearch
-    from relay_passes.measuring_options import MeasuringOptions
-
     from relay_passes.load import load_model
+    from relay_passes.measured_module import MeasuredModule
     from relay_passes.prepare import apply_schedule, prepare
+    from relay_passes.relax.target_units import RelaxUnits
+    from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build
     from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
     from runtime_ext.peers.tvm_baseline import compile_baseline
@@ -49,16 +49,16 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
 
     loaded = load_model(network)
     prepared = prepare(loaded.module, loaded.name)
-    options = MeasuringOptions(lanes=lanes)
-    search = MeasuredSearch(prepared, options)
+    options = SearchOptions(lanes=lanes)
+    search = MeasuredModule(RelaxUnits(prepared, options))
 
     def built(policy: str, count: int) -> Any:
-        schedule, _ = search.schedule(policy)
+        schedule = search.search.find(policy).schedule
         return build(
             apply_schedule(prepared, search.timer.timed(schedule)),
             lanes=count,
             name=loaded.name,
-            compiler=search.compiler,
+            compiler=search.units.backend.compiler,
         )
 
     models = {policy: built(policy, lanes) for policy in POLICIES}
@@ -137,13 +137,14 @@ def predict(search: Any, prepared: Any, lanes: int) -> dict[str, float]:
     IOS's are the optima under composed costs, which let co-scheduled stages do as well as their
     bound; Rammer's are simulated.
     """
-    from tvm_ios.policies.baselines import baseline_schedule
-
     from tvm_ios.costs.composed import ComposedCost
+    from tvm_ios.costs.costs import costs_of_model
     from tvm_ios.graph.merge_rule import mergeable
     from tvm_ios.ios.network import search_graph
+    from tvm_ios.policies.registry import policy_named
     from tvm_ios.rammer.rprogram import simulate
     from tvm_ios.rammer.wavefront import wavefront_programs
+    from tvm_ios.search import Search
 
     graph, timer = prepared.units, search.timer
     latencies = {
@@ -164,10 +165,13 @@ def predict(search: Any, prepared: Any, lanes: int) -> dict[str, float]:
             programs = wavefront_programs(graph, timer.rkernels, lanes)
             found[policy] = sum(simulate(programs)) * 1e3
             continue
-        made = baseline_schedule(policy, graph, cost)
-        if made is None:
-            blocks, pruning = search.blocks, search.options.pruning
-            made, _ = search_graph(graph, blocks, cost, policy, pruning, mergeable)
+        strategies, limits = policy_named(policy).strategies, search.options.limits
+        if strategies:
+            blocks = search.problem.blocks
+            made, _ = search_graph(graph, blocks, cost, strategies, limits.pruning, mergeable)
+        else:
+            known = Search(search.problem, costs_of_model(cost), limits)
+            made = known.find(policy, priced=True).schedule
         found[policy] = made.latency * 1e3
     return found
 

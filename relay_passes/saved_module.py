@@ -16,9 +16,9 @@ import tvm
 
 from relay_passes.dialect import Dialect, named_dialect
 from runtime_ext.ir_form import SCHEDULE
-from tvm_ios.errors import UserError
-from tvm_ios.models.load import Shapes, read_json
-from tvm_ios.onnx.file import ModelError
+from tvm_ios.errors import ModelError, UserError
+from tvm_ios.graph.input_shapes import Shapes
+from tvm_ios.models.source import read_json
 
 _LONGEST_SECONDS = 600
 _REFUSED = 3

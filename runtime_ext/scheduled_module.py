@@ -19,7 +19,7 @@ from runtime_ext.ir_form import (
     ModuleError,
     output_names,
 )
-from runtime_ext.units.tir_calls import with_tir
+from runtime_ext.kernels.tir_calls import with_tir
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy

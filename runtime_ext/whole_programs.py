@@ -6,12 +6,11 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 
 from runtime_ext.contest import Rules, hold_contest
+from runtime_ext.cpu.hierarchy import cpu_hierarchy
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.session import Session
-from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.explain.timeline import read_timeline
 from tvm_ios.graph.op_graph import OpGraph
@@ -58,7 +57,7 @@ class WholePrograms:
         self._built: dict[Schedule, BuiltModel] = {}
         self._refused: dict[Schedule, str] = {}
 
-    @cached_property
+    @property
     def hierarchy(self) -> MemoryHierarchy:
         """The caches of the lanes."""
         return cpu_hierarchy(self.lanes)

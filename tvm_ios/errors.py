@@ -1,10 +1,14 @@
-"""What every stated failure has in common."""
+"""What every stated failure has in common, and the failures that several rooms state."""
 
 from __future__ import annotations
 
 
 class UserError(ValueError):
     """A failure that a user can act on: one sentence that names the thing and the way out."""
+
+
+class ModelError(UserError):
+    """A model that cannot be read."""
 
 
 class SearchError(UserError):

@@ -145,7 +145,7 @@ def _pack(archive: Path, content: dict[str, Path]) -> None:
 def _copy_code(suite: Path) -> None:
     """Our code of now, for all bundles and for the tests, and the tests themselves."""
     from runtime_ext.bundle.sources import copy_sources, modules_of
-    from runtime_ext.execution.native_executor import native_library_path
+    from runtime_ext.native_library import native_library_path
 
     packages, checks = suite / PACKAGES, suite / CHECKS
     for folder in (packages, checks):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import random
@@ -148,14 +147,10 @@ def seal(change: Callable[[Any], object], name: str = "meta.json") -> Callable[[
     """Change a file of the executable, and make its checksums right again."""
 
     def damage() -> None:
-        from runtime_ext.execution.package import meta_checksum
+        from runtime_ext.execution import package
 
         edit(f"out/{name}", change)()
-        meta = json.loads(Path("out/meta.json").read_text())
-        if name != "meta.json":
-            meta["files"][name] = hashlib.sha256(Path(f"out/{name}").read_bytes()).hexdigest()
-        meta["checksum"] = meta_checksum(meta)
-        Path("out/meta.json").write_text(json.dumps(meta))
+        package.seal(Path("out"))
 
     return damage
 

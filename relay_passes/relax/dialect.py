@@ -29,9 +29,9 @@ def _target_units(prepared: Prepared, options: SearchOptions) -> RelaxUnits:
 
 
 def _compile_baseline(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
-    from runtime_ext.backend import cuda_arch
     from runtime_ext.machine.this_machine import host_target
     from runtime_ext.peers.tvm_baseline import compile_baseline
+    from runtime_ext.target_architecture import cuda_arch
 
     target, tuned = options.resolved_target, options.database
     if cuda_arch(target) is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from relay_passes.prepare import Prepared, apply_schedule
 from relay_passes.search_options import SearchOptions
-from runtime_ext.backend import backend
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
-from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.targets import target_backend
+from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.units.in_place import arrange
-from runtime_ext.units.tir_calls import with_tir
 from runtime_ext.units.unit import UnitSource
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import Schedule
@@ -20,7 +20,8 @@ class RelaxUnits:
 
     def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
         self.prepared = prepared
-        self.backend = backend(
+        self.options = options
+        self.backend = target_backend(
             options.resolved_target,
             options.lanes,
             options.cache / "kernels",
@@ -28,12 +29,7 @@ class RelaxUnits:
             precision=options.precision,
             cudnn=options.cudnn,
         )
-        self.kernels = self.backend.compiler
-        self.target = self.kernels.target
-        self.device = self.backend.device
-        self.executor: str = self.backend.executor
         self.choose_forms = options.database is not None or self.backend.cudnn
-        self._lanes = options.lanes
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self._memory = arrange(prepared.units, functions)
         self.parts = self._memory.parts
@@ -49,12 +45,12 @@ class RelaxUnits:
         """What a schedule makes of the module."""
         return build(
             apply_schedule(self.prepared, schedule),
-            lanes=self._lanes,
+            lanes=self.options.lanes,
             name=self.prepared.units.name,
-            compiler=self.kernels,
+            compiler=self.backend.compiler,
             progress=progress,
         )
 
     def log_use(self) -> LogUse | None:
         """Of the kernels compiled so far."""
-        return self.kernels.log_use()
+        return self.backend.compiler.log_use()

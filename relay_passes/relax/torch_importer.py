@@ -21,8 +21,8 @@ from relay_passes.dialect import DialectError
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.fix_inputs import fix_inputs
 from runtime_ext.ir_form import OUTPUT_NAMES
+from tvm_ios.errors import ModelError
 from tvm_ios.models.torch_archive import read_torch_archive
-from tvm_ios.onnx.file import ModelError
 
 #: Past the end of any axis.
 _FAR = 2**31 - 1

@@ -39,10 +39,10 @@ def _target_units(prepared: Prepared, options: SearchOptions) -> RelayUnits:
 
 
 def _compile_baseline(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
-    from runtime_ext.backend import cuda_arch
     from runtime_ext.relay.baseline import compile_baseline
     from runtime_ext.relay.library import host_target
     from runtime_ext.relay.tuning_log import read_autotvm_log
+    from runtime_ext.target_architecture import cuda_arch
 
     target = tvm.target.Target(options.target or host_target(options.lanes))
     tuned = options.database

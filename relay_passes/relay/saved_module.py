@@ -12,8 +12,7 @@ from tvm import relay
 from relay_passes.dialect import DialectError
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.expressions import with_main
-from tvm_ios.graph.input_shapes import Extent, resolve_shapes
-from tvm_ios.models.load import Shapes
+from tvm_ios.graph.input_shapes import Extent, Shapes, resolve_shapes
 
 
 def import_saved(module: tvm.IRModule, path: Path, shapes: Shapes) -> tvm.IRModule:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
-from runtime_ext.bundle.place import Place, RunningSession
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.contest import Rules, hold_contest
+from runtime_ext.execution.session import Session
 from tvm_ios.contest.paired import PairedRatio
 from tvm_ios.contest.verdict import (
     PolicyResult,
@@ -24,7 +26,7 @@ from tvm_ios.contest.verdict import (
     policy_results,
 )
 from tvm_ios.errors import UserError
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
@@ -35,7 +37,7 @@ _ELSEWHERE = Rules(rounds=40, seconds=6.0, warm_up=1)
 
 def compare_policies(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     timer: StageTimer,
     schedules: Mapping[str, Schedule],
     progress: Progress,
@@ -56,13 +58,13 @@ def compare_policies(
     measured_as = first_with_equal_schedule(lowered)
     different = list(dict.fromkeys(measured_as.values()))
     skipped: dict[str, str] = {}
-    sessions: dict[str, RunningSession] = {}
+    sessions: dict[str, Session] = {}
     errors: dict[str, tuple[float, float]] = {}
     try:
         for done, policy in enumerate(different):
             progress("building and verifying", done, len(different))
             try:
-                session = bundled_program(bundle, timer, lowered[policy]).session(place)
+                session = backend.session(bundled_program(bundle, backend, timer, lowered[policy]))
             except UnfusedError as error:
                 skipped |= {p: str(error) for p, first in measured_as.items() if first == policy}
                 continue
@@ -113,11 +115,14 @@ def confirm(
 
 
 def contest(
-    bundle: Bundle, place: Place, timer: StageTimer, schedules: Mapping[str, Path]
+    bundle: Bundle,
+    backend: Backend[BundledKernels],
+    timer: StageTimer,
+    schedules: Mapping[str, Path],
 ) -> dict[str, list[float]]:
     """Samples of some saved schedules, in this process."""
     sessions = {
-        name: bundled_program(bundle, timer, Schedule.load(path)).session(place)
+        name: backend.session(bundled_program(bundle, backend, timer, Schedule.load(path)))
         for name, path in schedules.items()
     }
     for session in sessions.values():
@@ -128,7 +133,7 @@ def contest(
     return samples
 
 
-def verified(bundle: Bundle, policy: str, session: RunningSession) -> tuple[float, float]:
+def verified(bundle: Bundle, policy: str, session: Session) -> tuple[float, float]:
     """Largest absolute and relative error of one run; refuses what is not rounding."""
     session.run(**bundle.reference_inputs)
     found = [session.get_output(place) for place in range(len(bundle.outputs))]

@@ -16,6 +16,8 @@ from runtime_ext.bundle.weights import Weights, load_weights
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays
 from tvm_ios.files.json_text import json_object, natural, naturals
+from tvm_ios.graph.merge_rule import plan_merge
+from tvm_ios.graph.merged_weights import merged_weights
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Part
 
@@ -80,6 +82,15 @@ class Bundle:
     def reference_inputs(self) -> dict[str, Array]:
         """By the model's names."""
         return {name: self.weights[key] for name, key in self.inputs.items()}
+
+    def function_weights(self, units: tuple[int, ...]) -> list[Array]:
+        """The values of the parameters after the data of a unit's function, or of merged ones'."""
+        weights = [[self.weights[key] for key in self.constants[unit]] for unit in units]
+        if len(units) == 1:
+            return weights[0]
+        plan = plan_merge(self.graph, units)
+        assert plan is not None, "the bundle has their merged code"
+        return list(merged_weights(plan, weights))
 
     @property
     def reference_outputs(self) -> list[Array]:

@@ -11,10 +11,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from runtime_ext.backend import Backend
 from runtime_ext.bundle.compare import verified
 from runtime_ext.bundle.contents import OPERATORS, Bundle
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.onnx_peer import OPTIONS, onnx_runner
-from runtime_ext.bundle.place import Place
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.bundle.tvm_peer import tvm_runner
 from runtime_ext.contest import Rules, hold_contest
@@ -34,7 +35,7 @@ _RULES = Rules(rounds=60, seconds=15.0, minimum=6, warm_up=3)
 
 def compare_peers(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     timer: StageTimer,
     schedules: Mapping[str, Path],
     names: Sequence[str],
@@ -44,7 +45,7 @@ def compare_peers(
 
     Parameters
     ----------
-    bundle, place, timer
+    bundle, backend, timer
         Whose.
     schedules
         Files by name, that of the ratios first; of one for another batch the units' numbers count.
@@ -59,7 +60,7 @@ def compare_peers(
     for name, path in schedules.items():
         try:
             schedule = for_this_batch(Schedule.load(path), bundle.graph)
-            session = bundled_program(bundle, timer, schedule).session(place)
+            session = backend.session(bundled_program(bundle, backend, timer, schedule))
             errors[name] = verified(bundle, name, session)
             runners[name] = session.run
         except UserError as error:
@@ -70,7 +71,7 @@ def compare_peers(
     for done, name in enumerate(names):
         progress("preparing peers", done, len(names))
         try:
-            run, outputs = _peer(bundle, name, place.device.lanes)
+            run, outputs = _peer(bundle, name, backend.device.lanes)
             errors[name] = output_errors(outputs(), bundle.reference_outputs)
             runners[name] = run
         except ImportError as error:

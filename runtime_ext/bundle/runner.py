@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from runtime_ext.backend import Backend
+from runtime_ext.bundle.backend import machine_facts, open_bundle
 from runtime_ext.bundle.compare import compare_policies, confirm, contest, results_json
 from runtime_ext.bundle.contents import RESULTS, Bundle, read_bundle
-from runtime_ext.bundle.place import Place, open_place
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies
 from runtime_ext.kernels.library_convolution import CUDNN
 from tvm_ios import interrupts
@@ -60,16 +62,16 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     bundle = read_bundle(folder)
     output = wanted.output or folder / RESULTS
     make_folder(output)
-    place = open_place(bundle, wanted.lanes, output / "compiled", cudnn=wanted.cudnn)
+    backend = open_bundle(bundle, wanted.lanes, output / "compiled", cudnn=wanted.cudnn)
     limits = limits_of(bundle, wanted.max_measurements, wanted.time_limit)
     again = not _of_saved(wanted)
     report = _Progress()
-    measured = bundle_search(bundle, place, output, limits, report, again=again)
+    measured = bundle_search(bundle, backend, output, limits, report, again=again)
     search, timer = measured.search, measured.timer
     if wanted.contest:
         files = {name: Path(path) for name, path in json.loads(wanted.contest).items()}
         search.find("sequential", priced=True)
-        return contest(bundle, place, timer, files)
+        return contest(bundle, backend, timer, files)
     if wanted.peers or wanted.warps:
         # Groups share the lanes by the latencies of their units, which the log has.
         search.find("sequential", priced=True)
@@ -79,22 +81,22 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
             from runtime_ext.bundle.peers import compare_peers
 
             peers = wanted.peers.split(",")
-            made = compare_peers(bundle, place, timer, files, peers, report)
+            made = compare_peers(bundle, backend, timer, files, peers, report)
         else:
             from runtime_ext.bundle.warps import profile_warps
 
-            made = profile_warps(bundle, place, timer, files, report)
+            made = profile_warps(bundle, backend, timer, files, report)
         name = "peers.json" if wanted.peers else "warps.json"
         write_atomically(output / name, json.dumps(made, indent=1).encode())
         return made
     policies = tuple(wanted.policy.split(",")) if wanted.policy else bundle.about["policies"]
     found, skipped = search_policies(search, policies, output)
     schedules = {policy: made.schedule for policy, made in found.items()}
-    results, unbuilt = compare_policies(bundle, place, timer, schedules, report)
+    results, unbuilt = compare_policies(bundle, backend, timer, schedules, report)
     files = {policy: output / f"schedule-{policy}.json" for policy in found}
-    options = ["--lanes", str(place.device.lanes), *([] if wanted.cudnn else ["--no-cudnn"])]
+    options = ["--lanes", str(backend.device.lanes), *([] if wanted.cudnn else ["--no-cudnn"])]
     kept, confirmed = confirm(bundle, files, results, output / "log.jsonl", options, report)
-    made = _results(bundle, place, found, results, kept, confirmed)
+    made = _results(bundle, backend, found, results, kept, confirmed)
     made["search"]["stages_measured"] = timer.stages_measured
     made["skipped"] = {**skipped, **unbuilt}
     made["unfused"] = timer.unfused
@@ -112,7 +114,7 @@ def _of_saved(wanted: argparse.Namespace) -> bool:
 
 def _results(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     found: Mapping[str, Found],
     results: Sequence[PolicyResult],
     kept: str,
@@ -123,13 +125,13 @@ def _results(
     return {
         "model": about["model"],
         "batch": bundle.graph.batch,
-        "device": place.device.name,
-        "lanes": place.device.lanes,
+        "device": backend.device.name,
+        "lanes": backend.device.lanes,
         "target": about["target"],
         "made_with": about["versions"],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        **place.facts,
+        **machine_facts(bundle, backend),
         "policies": results_json(results),
         "library_units": {name: _library_units(made.schedule) for name, made in found.items()},
         "kept": kept,

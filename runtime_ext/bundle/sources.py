@@ -11,6 +11,8 @@ from pathlib import Path
 #: The folder in which our packages lie.
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("tvm_ios", "runtime_ext")
+#: A file that imports the modules of its folder by their names.
+_REGISTRY = "registry.py"
 
 
 def copy_sources(module: str, folder: Path) -> None:
@@ -37,6 +39,9 @@ def _needed(module: str) -> set[Path]:
             continue
         found.add(path)
         waiting += modules_of(path)
+        if path.name == _REGISTRY:
+            package = name.rpartition(".")[0]
+            waiting += [f"{package}.{other.stem}" for other in path.parent.glob("*.py")]
         if "." in name:
             waiting.append(name.rpartition(".")[0])
     return found

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from math import ceil, gcd
-from typing import TYPE_CHECKING
 
+from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Blocking, Contraction
-
-if TYPE_CHECKING:
-    from runtime_ext.cpu.vector_unit import VectorUnit
 
 #: Cycles from a multiply-add to one that needs its result, times multiply-adds a cycle.
 _IN_FLIGHT = 8

@@ -17,6 +17,7 @@ from runtime_ext.cpu.pooling import pooling
 from runtime_ext.cpu.product import product
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
+from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
     Contraction,
@@ -30,7 +31,6 @@ from runtime_ext.kernels.spec import (
     Product,
     Spec,
 )
-from runtime_ext.units.generic import Generic, Scheduled, lower_generic
 
 #: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {

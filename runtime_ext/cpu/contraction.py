@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.blocking import UNROLLED
-from runtime_ext.cpu.rows import Run, column, kernel_rows, row_runs
+from runtime_ext.cpu.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.tile_code import TileCode
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, equal, load, low_lanes, widths
@@ -35,7 +35,7 @@ class _Part:
 class TilePlan:
     """How tile numbers map to the grid."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[TileRun, ...]
     parts: tuple[_Part, ...]
     blocks: int
     rows: int
@@ -125,7 +125,7 @@ class _Writer:
                     self._run(place, run)
             begin += run.tiles
 
-    def _shared(self, place: _Place, run: Run, first: Index) -> None:
+    def _shared(self, place: _Place, run: TileRun, first: Index) -> None:
         """What of a run lies in a strip that begins at this register tile, counted from the run."""
         code, last = self.code, first + self.plan.strip
         begin = code.bind("begin", tirx.min(tirx.max(first, 0), run.tiles))
@@ -133,14 +133,14 @@ class _Writer:
         with code.loop("x", begin, end) as x:
             self._pixels(place, code.bind("x0", x * run.pixels + run.begin), run)
 
-    def _run(self, place: _Place, run: Run) -> None:
+    def _run(self, place: _Place, run: TileRun) -> None:
         if run.tiles == 1:
             self._pixels(place, run.begin, run)
             return
         with self.code.loop("x", 0, run.tiles) as x:
             self._pixels(place, self.code.bind("x0", x * run.pixels + run.begin), run)
 
-    def _pixels(self, place: _Place, x0: Index, run: Run) -> None:
+    def _pixels(self, place: _Place, x0: Index, run: TileRun) -> None:
         """A register tile: accumulate over the window and the input channels, then store."""
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
@@ -156,7 +156,7 @@ class _Writer:
         self._store(place, x0, run, accumulators)
 
     def _kernel_row(
-        self, place: _Place, x0: Index, run: Run, ky: Index, accumulators: list[Any]
+        self, place: _Place, x0: Index, run: TileRun, ky: Index, accumulators: list[Any]
     ) -> None:
         spec, code = self.spec, self.code
         window, width = spec.window, spec.blocking.vectors * self.unit.lanes
@@ -222,7 +222,7 @@ class _Writer:
         limit = max(1, 32 // accumulators)
         return max(u for u in range(1, limit + 1) if self.spec.channels % u == 0)
 
-    def _store(self, place: _Place, x0: Index, run: Run, accumulators: list[Any]) -> None:
+    def _store(self, place: _Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
         """Apply the epilogue to the accumulators, part by part, the last block cut short."""
         width = self.spec.blocking.vectors * self.unit.lanes
         blocks = self.plan.blocks
@@ -247,7 +247,7 @@ class _Writer:
         self,
         place: _Place,
         x0: Index,
-        run: Run,
+        run: TileRun,
         accumulators: list[Any],
         part: _Part,
         local: Index,

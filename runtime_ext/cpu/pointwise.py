@@ -9,9 +9,8 @@ from runtime_ext.cpu.tile_code import TileCode
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Pointwise, Statement
 from runtime_ext.kernels.statements import store_statement
+from runtime_ext.kernels.tile_work import is_long_run, work_a_tile
 
-#: Elements a tile: long against a call, short enough to balance lanes; and to balance many.
-_ELEMENTS, _FINER = 4096, 1024
 #: Vectors a loop step.
 _UNROLL = 4
 
@@ -31,19 +30,6 @@ def pointwise(spec: Pointwise, unit: VectorUnit, finer: bool = False) -> tuple[A
         for statement in spec.statements:
             _channels(code, statement, unit, grid, 0, statement.count)
     return code.kernel()
-
-
-def work_a_tile(spec: Pointwise, finer: bool) -> int:
-    """Pixels of a row, or elements of a long run."""
-    elements = _FINER if finer else _ELEMENTS
-    if is_long_run(spec):
-        return min(elements, spec.statements[0].count)
-    return max(1, min(spec.grid[2], elements // sum(s.count for s in spec.statements)))
-
-
-def is_long_run(spec: Pointwise) -> bool:
-    """Whether one statement covers all."""
-    return spec.grid == (1, 1, 1) and len(spec.statements) == 1
 
 
 def _long_run(code: TileCode, statement: Statement, piece: int, unit: VectorUnit) -> None:

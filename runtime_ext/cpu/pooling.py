@@ -6,18 +6,15 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.rows import Run, column, kernel_rows, row_runs
+from runtime_ext.cpu.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.tile_code import TileCode
 from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.tile_work import channels_a_tile
 
-#: Bytes of input rows that stay in the first-level cache from one row of results to the next.
-_RESIDENT = 32 * 1024
-#: Channels of a cache line, which no chunk should share.
-_LINE = 16
 _LOWEST = -3.4028234663852886e38
 
 
@@ -37,14 +34,6 @@ def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, 
         writer = _Writer(spec, unit, code, image, row)
         code.blocks(part, spec.channels, chunk, writer.channels)
     return code.kernel()
-
-
-def channels_a_tile(spec: Pooling, finer: bool) -> int:
-    """As many as stay in the cache, or a third of them, in whole cache lines."""
-    row_bytes = spec.window.input[1] * _LINE * 4
-    lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
-    lines = min(lines, -(-spec.channels // _LINE))
-    return min(spec.channels, (-(-lines // 3) if finer else lines) * _LINE)
 
 
 class _Writer:
@@ -75,7 +64,7 @@ class _Writer:
                 x0 = self.code.bind("x0", x * run.pixels + run.begin)
                 self._pixels(x0, run, channel, lanes)
 
-    def _pixels(self, x0: Index, run: Run, channel: Index, lanes: int) -> None:
+    def _pixels(self, x0: Index, run: TileRun, channel: Index, lanes: int) -> None:
         spec, code = self.spec, self.code
         accumulators = code.accumulators(run.pixels, lanes)
         start = _LOWEST if spec.kind == "max" else 0.0
@@ -107,7 +96,7 @@ class _Writer:
         self,
         ky: Index,
         x0: Index,
-        run: Run,
+        run: TileRun,
         channel: Index,
         lanes: int,
         accumulators: list[Any],

@@ -12,7 +12,7 @@ from runtime_ext.kernels.spec import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TileRun:
     """Consecutive tiles that need the same code.
 
     Attributes
@@ -34,9 +34,9 @@ class Run:
 
 
 @lru_cache(1024)
-def row_runs(window: Window, pixels: int) -> tuple[Run, ...]:
+def row_runs(window: Window, pixels: int) -> tuple[TileRun, ...]:
     """Tiles of a row from left to right, equal neighbours joined; only the last is shorter."""
-    runs: list[Run] = []
+    runs: list[TileRun] = []
     width = window.output[1]
     for begin in range(0, width, pixels):
         size = min(pixels, width - begin)
@@ -48,9 +48,9 @@ def row_runs(window: Window, pixels: int) -> tuple[Run, ...]:
         )
         last = runs[-1] if runs else None
         if last is not None and (last.pixels, last.valid) == (size, valid):
-            runs[-1] = Run(last.begin, last.tiles + 1, size, valid)
+            runs[-1] = TileRun(last.begin, last.tiles + 1, size, valid)
         else:
-            runs.append(Run(begin, 1, size, valid))
+            runs.append(TileRun(begin, 1, size, valid))
     return tuple(runs)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.kernels.code import Code
-from runtime_ext.kernels.spec import Shape
+from runtime_ext.kernels.spec import PhysicalShape
 from runtime_ext.kernels.statements import divide
 
 
@@ -27,7 +27,7 @@ class TileCode(Code):
         The kernel's parameters, before the first and the last tile.
     """
 
-    def __init__(self, shapes: Sequence[Shape]) -> None:
+    def __init__(self, shapes: Sequence[PhysicalShape]) -> None:
         super().__init__()
         self.buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(shapes)]
         self._begin, self._end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")

@@ -7,8 +7,6 @@ from typing import Any
 
 from tvm.target.codegen import target_has_features
 
-from runtime_ext.cpu.blocking import choose_blocking
-from runtime_ext.kernels.spec import Blocking, Contraction
 from tvm_ios.errors import UserError
 
 
@@ -26,10 +24,6 @@ class VectorUnit:
 
     lanes: int
     registers: int
-
-    def blocking(self, spec: Contraction) -> Blocking:
-        """The register tile of a contraction that has none yet."""
-        return choose_blocking(spec, self)
 
     @staticmethod
     def of(target: Any) -> VectorUnit:

@@ -1,14 +1,13 @@
 """The event graph of a program: which launch waits for which event, on streams (plain data).
 
-A lane becomes a stream, so the launches of one lane keep their order by themselves. Between
-streams an event is needed exactly where the program's happens-before order says something that
-neither the stream nor another awaited event says already. A run *forks* from one stream, the
-origin, and *joins* it again, so that one capture or one event covers it all.
+A lane becomes a stream, so the launches of one lane keep their order by themselves, and a wait of
+the program becomes a wait for an event: lowering writes no wait that another one implies. A run
+*forks* from one stream, the origin, and *joins* it again, so that one capture or one event covers
+it all. The C++ executor (``runtime_ext/native/cuda.cc``) has the same rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -74,56 +73,44 @@ class EventGraph:
 
 
 def event_graph(program: Program) -> EventGraph:
-    """The event graph of a program, with as few events as its happens-before order allows."""
-    # Launches by (lane, launches finished), and for each lane what is known at its k-th end.
-    history: list[list[Sequence[int]]] = [[(0,) * len(program.lanes)] for _ in program.lanes]
-    awaited: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    depth: dict[tuple[int, int], int] = {}
+    """The event graph of a program."""
+    awaits = _awaits(program)
+    # A launch is known by its lane and by how many launches the lane has finished with it.
     launches: dict[tuple[int, int], Launch] = {}
-    for lane, finished, known, launch in ordered_launches(program):
+    depth: dict[tuple[int, int], int] = {}
+    for lane, finished, _, launch in ordered_launches(program):
         place = (lane, finished)
-        news = _news(history, history[lane][-1], known, lane)
-        before = [*news, *([(lane, finished - 1)] if finished > 1 else [])]
+        before = [*awaits[place], *([(lane, finished - 1)] if finished > 1 else [])]
         depth[place] = 1 + max((depth[other] for other in before), default=0)
-        awaited[place], launches[place] = news, launch
-        history[lane].append([n + (other == lane) for other, n in enumerate(known)])
+        launches[place] = launch
     order = sorted(launches, key=lambda place: (depth[place], place))
     number = {place: n for n, place in enumerate(order)}
     origin = order[0][0] if order else 0
-    ends = [len(past) - 1 for past in history]
-    return EventGraph(
-        nodes=tuple(
-            Node(
-                lane=lane,
-                number=finished - 1,
-                launch=launches[lane, finished],
-                awaits=tuple(number[other] for other in awaited[lane, finished]),
-                forks=lane != origin and finished == 1 and not awaited[lane, finished],
-            )
-            for lane, finished in order
-        ),
-        origin=origin,
-        joins=tuple(number[o] for o in _news(history, history[origin][-1], ends, origin)),
+    nodes = tuple(
+        Node(
+            lane=lane,
+            number=finished - 1,
+            launch=launches[lane, finished],
+            awaits=tuple(number[other] for other in awaits[lane, finished]),
+            forks=lane != origin and finished == 1 and not awaits[lane, finished],
+        )
+        for lane, finished in order
     )
+    # Whatever ends a lane is waited for by a launch of another one, or by the origin.
+    ends = {node.lane: n for n, node in enumerate(nodes) if node.lane != origin}
+    awaited = {other for node in nodes for other in node.awaits}
+    return EventGraph(nodes, origin, joins=tuple(n for n in ends.values() if n not in awaited))
 
 
-def _news(
-    history: Sequence[Sequence[Sequence[int]]],
-    before: Sequence[int],
-    after: Sequence[int],
-    lane: int,
-) -> list[tuple[int, int]]:
-    """The launches, as (lane, finished), whose ends make what a lane knows grow so.
-
-    None of them is implied by another one.
-    """
-    news = [
-        (other, after[other])
-        for other in range(len(after))
-        if other != lane and after[other] > before[other]
-    ]
-    return [
-        (other, count)
-        for other, count in news
-        if not any(third != other and history[third][then][other] >= count for third, then in news)
-    ]
+def _awaits(program: Program) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """For each launch those of other lanes that the waits before it name."""
+    awaits: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for lane, items in enumerate(program.lanes):
+        finished, awaited = 0, list[tuple[int, int]]()
+        for item in items:
+            if isinstance(item, Launch):
+                finished += 1
+                awaits[lane, finished], awaited = awaited, []
+            elif item.lane != lane and item.launches > 0:
+                awaited.append((item.lane, item.launches))
+    return awaits

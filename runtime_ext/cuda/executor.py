@@ -4,6 +4,13 @@ The same calls issue a run eagerly and into a capture: fork and join are events,
 which only takes a stream, such as that of a library, can be captured too. The first run is
 eager and waits after every launch: CUDA loads code lazily, which a capture forbids, and if a
 kernel fails its unit is known.
+
+The C++ library has another one (``runtime_ext/native/cuda.cc``), for executables that run without
+Python. Python has its own because bundles measure and run on machines with NVIDIA's driver and
+neither TVM nor tvm-ffi, which the library is linked with; and because it does more: it calls cuDNN,
+captures several runs into one graph to time them, issues launches without a graph, and takes any
+device. What runs for a user of Python is then also what was measured. Both follow the same rule for
+events (:mod:`runtime_ext.cuda.event_graph`) and are tested on a stand-in for the driver.
 """
 
 from __future__ import annotations
@@ -19,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
-from runtime_ext.cuda.launchable import Launchable, Work
+from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork
 from runtime_ext.cuda.nvidia.cudnn_convolution import BoundConvolution, CudnnLanes
-from runtime_ext.cuda.nvidia.driver import CudaError, Device, call, driver, open_device
+from runtime_ext.cuda.nvidia.driver import OpenDevice, call, driver, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.resources import Held, Module, event, shared_module, stream
-from runtime_ext.execution.executor import BusyError, KernelError, Span
+from runtime_ext.execution.executor import Span
+from runtime_ext.native_errors import BusyError, CudaError, KernelError
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, ProgramError
 
@@ -58,10 +66,10 @@ class CudaExecutor:
     def __init__(
         self,
         program: Program,
-        kernels: Mapping[str, Work],
+        kernels: Mapping[str, LaunchedWork],
         addresses: Sequence[int],
         *,
-        device: Device,
+        device: OpenDevice,
         captured: bool = True,
     ) -> None:
         self.device = device
@@ -232,7 +240,7 @@ class CudaExecutor:
 
 def run_on_device(
     program: Program,
-    kernels: Mapping[str, Work],
+    kernels: Mapping[str, LaunchedWork],
     constants: Mapping[str, np.ndarray[Any, Any]],
     plan: MemoryPlan | None,
     device: int,
@@ -281,7 +289,7 @@ class _Call:
 def _calls(
     program: Program,
     graph: EventGraph,
-    kernels: Mapping[str, Work],
+    kernels: Mapping[str, LaunchedWork],
     addresses: Sequence[int],
     modules: Mapping[str, Module],
     lanes: CudnnLanes,
@@ -311,7 +319,7 @@ def _calls(
     return calls
 
 
-def _require_resident(device: Device, kernel: Work, module: Module) -> None:
+def _require_resident(device: OpenDevice, kernel: LaunchedWork, module: Module) -> None:
     """Refuse a kernel whose blocks wait for each other if not all of them can run at once.
 
     A part of a GPU, or a smaller one of the same architecture, would wait for ever.
@@ -334,7 +342,7 @@ def _require_resident(device: Device, kernel: Work, module: Module) -> None:
 class _Timed:
     """Events before and after every launch of a run, which may be captured into a graph."""
 
-    def __init__(self, device: Device, count: int, *, in_graph: bool) -> None:
+    def __init__(self, device: OpenDevice, count: int, *, in_graph: bool) -> None:
         self._in_graph = in_graph
         self.origin = event(device, timing=True)
         self.before = [event(device, timing=True) for _ in range(count)]

@@ -36,7 +36,7 @@ def _tvm() -> str:
 
 
 def _executor() -> str:
-    from runtime_ext.execution.native_executor import load_native_library
+    from runtime_ext.native_library import load_native_library
 
     return f"loads (interface {load_native_library()['interface_version']()})"
 

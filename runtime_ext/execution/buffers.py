@@ -85,13 +85,27 @@ def share_constant(array: np.ndarray[Any, Any], key: str | None = None) -> np.nd
         return array
     key = key or content_key(array)
     with _lock:
-        known = _shared.get(key)
-        if known is None:
-            known = allocate(BufferType(array.shape, str(array.dtype)))
-            np.copyto(known, array)
-            _shared[key] = known
-            _by_identity[id(known)] = known
-        return known
+        shared = _shared.get(key)
+        if shared is None:
+            shared = allocate(BufferType(array.shape, str(array.dtype)))
+            np.copyto(shared, array)
+            _share(key, shared)
+        return shared
+
+
+def adopt_constant(array: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any]:
+    """As :func:`share_constant`, but an aligned array that nobody shares yet is not copied."""
+    with _lock:
+        shared = _shared.get(key)
+        if shared is None:
+            shared = array
+            _share(key, shared)
+        return shared
+
+
+def _share(key: str, array: np.ndarray[Any, Any]) -> None:
+    _shared[key] = array
+    _by_identity[id(array)] = array
 
 
 def content_key(array: np.ndarray[Any, Any]) -> str:

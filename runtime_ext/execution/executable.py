@@ -2,15 +2,19 @@
 
 It holds ``program.json``, ``memory.json`` (where its buffers lie in one arena), ``kernels.so``
 (for a GPU ``kernels.safetensors``), ``params.safetensors`` (constants as the kernels want them,
-each content once), ``schedule.json`` and ``meta.json`` (versions, target, inputs and outputs,
-checksums). Loading checks all of it; what is for a GPU can be loaded, but not run, without one.
-``model.tvm_ios`` is the file by whose name TVM's runtime loads the folder as a module
-(``runtime_ext/native/executable.cc``).
+each content once), ``schedule.json``, ``meta.json`` (versions, target, inputs and outputs) and
+``SHA256SUMS``. ``model.tvm_ios`` is the file by whose name TVM's runtime loads the folder as a
+module.
+
+The C++ loader (``runtime_ext/native/executable.cc``) reads and checks all of it, from here too;
+what is added here are the proofs that the program is free of races and its memory plan safe. What
+is for a GPU can be loaded, but not run, without one.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -21,20 +25,14 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-import tvm_ffi
-from safetensors import SafetensorError, safe_open
 
-from runtime_ext.cuda.launchable import read_kernels
-from runtime_ext.execution.buffers import content_key, share_constant
-from runtime_ext.execution.package import (
-    ExecutableError,
-    open_package,
-    require_files,
-    write_package,
-)
+from runtime_ext.cuda.machine_code.launchable import read_kernels
+from runtime_ext.execution.buffers import adopt_constant, content_key
+from runtime_ext.execution.package import META, open_folder, write_package
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import ExecutorName, Session
-from runtime_ext.machine.cpu_features import missing_features
+from runtime_ext.native_errors import ExecutableError
+from runtime_ext.native_library import load_native_library
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object, naturals
 from tvm_ios.program.arena.check import check_arena
@@ -46,14 +44,7 @@ from tvm_ios.schedule.schedule import Schedule
 #: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
 PACKAGES = ("apache-tvm", "apache-tvm-ffi")
 #: TVM's runtime chooses the loader of a module by what follows the last dot.
-MODULE_FILE = "model.tvm_ios"
-_FILES = (
-    "program.json",
-    "memory.json",
-    "params.safetensors",
-    "schedule.json",
-    MODULE_FILE,
-)
+_MODULE_FILE = "model.tvm_ios"
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,7 @@ class Executable:
         Where its intermediate buffers and scratch lie.
     kernels
         The shared library that has the program's kernels; for a GPU the file that
-        :func:`runtime_ext.cuda.launchable.write_kernels` wrote.
+        :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote.
     constants
         For each constant buffer, by name, its content as the kernels want it.
     inputs, outputs
@@ -126,7 +117,7 @@ class Executable:
             (folder / "memory.json").write_text(json.dumps(plan))
             (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
             shutil.copyfile(self.kernels, folder / _kernel_file(self.arch))
-            (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
+            (folder / _MODULE_FILE).write_text("The executable in this folder, as a module.\n")
 
         meta = {
             "versions": {name: metadata.version(name) for name in self.packages},
@@ -153,12 +144,9 @@ class Executable:
             # Importing tvm loads the runtime that the library needs.
             import tvm  # noqa: F401
 
-        try:
-            library: Any = tvm_ffi.load_module(str(self.kernels))
-            return {symbol: library[symbol] for symbol in self.program.kernels}
-        except (RuntimeError, AttributeError, KeyError) as error:
-            reason = str(error).partition("\n")[0]
-            raise ExecutableError(f"{self.kernels} cannot be loaded: {reason}") from error
+        symbols = self.program.kernels
+        kernels = load_native_library()["load_kernels"](os.fspath(self.kernels), list(symbols))
+        return dict(zip(symbols, kernels, strict=True))
 
     def session(
         self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
@@ -209,28 +197,28 @@ def load(path: Path | str) -> Executable:
         Naming the first thing that does not fit: format, checksum, version, CPU.
     """
     path = Path(path)
-    package = open_package(path, _FILES)
-    meta, folder = package.meta, package.folder
+    folder, keeper = open_folder(path)
+    constants = load_native_library()["open_executable"](os.fspath(folder), os.fspath(path))
+    folder = folder if folder.is_dir() else folder.parent
     try:
+        meta = json_object((folder / META).read_bytes())
         arch = None if meta.get("arch") is None else str(meta["arch"])
-        require_files(path, package, [_kernel_file(arch)])
         if arch is None:
-            _check_versions(path, meta["versions"])
-            _check_machine(path, meta["machine"], tuple(meta["features"]), meta["target"])
+            _check_tvm(path, meta["versions"])
         program = Program.from_json(json_object((folder / "program.json").read_bytes()))
         check_races(program)
         plan = MemoryPlan.from_json(json_object((folder / "memory.json").read_bytes()), program)
         check_arena(program, plan)
         schedule = json_object((folder / "schedule.json").read_bytes())
         Schedule.from_json(schedule)
-        for name in _constant_names(program):
-            if name not in meta["constants"]:
-                raise ExecutableError(f"{path} lacks the constant {name!r}; save it again")
         return Executable(
             program=program,
             plan=plan,
             kernels=folder / _kernel_file(arch),
-            constants=_constants(folder / "params.safetensors", meta["constants"]),
+            constants={
+                name: adopt_constant(np.from_dlpack(content), meta["constants"][name])
+                for name, content in constants.items()
+            },
             inputs=tuple(map(_port, meta["inputs"])),
             outputs=tuple(map(_port, meta["outputs"])),
             schedule=schedule,
@@ -240,11 +228,11 @@ def load(path: Path | str) -> Executable:
             notes=meta["notes"],
             arch=arch,
             packages=tuple(name for name in PACKAGES if name in meta["versions"]),
-            _keeper=package.keeper,
+            _keeper=keeper,
         )
     except ExecutableError:
         raise
-    except (UserError, SafetensorError) as error:
+    except UserError as error:
         raise ExecutableError(f"{path} cannot be used: {error}") from error
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, OSError) as error:
         raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
@@ -254,41 +242,26 @@ def _kernel_file(arch: str | None) -> str:
     return "kernels.so" if arch is None else "kernels.safetensors"
 
 
-def _check_versions(path: Path, versions: Mapping[str, str]) -> None:
-    for name in PACKAGES[-1:] if PACKAGES[0] not in versions else PACKAGES:
-        here, there = metadata.version(name), versions[name]
-        # Patch releases keep the binary interface of kernels.
-        if here.split(".")[:2] != there.split(".")[:2]:
-            raise ExecutableError(
-                f"{path} was made with {name} {there} and here is {here}; "
-                "install that version or save it again with this one"
-            )
-
-
-def _check_machine(path: Path, machine: str, features: tuple[str, ...], target: str) -> None:
-    if machine != platform.machine():
+def _check_tvm(path: Path, versions: Mapping[str, str]) -> None:
+    """Kernels may call TVM's runtime; of tvm-ffi the loader knows the version."""
+    name = PACKAGES[0]
+    if name not in versions:
+        return
+    try:
+        here = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        here = "none"
+    there = versions[name]
+    # Patch releases keep the binary interface of kernels.
+    if here.split(".")[:2] != there.split(".")[:2]:
         raise ExecutableError(
-            f"{path} was made for {machine} and this machine is {platform.machine()}; "
-            "optimize the model here"
-        )
-    missing = missing_features(features)
-    if missing:
-        raise ExecutableError(
-            f"{path} was made for {target} and this CPU lacks {', '.join(missing)}; "
-            "optimize the model for this machine"
+            f"{path} was made with {name} {there} and here is {here}; "
+            "install that version or save it again with this one"
         )
 
 
 def _constant_names(program: Program) -> list[str]:
     return [buffer.name for buffer in program.buffers if buffer.role is Role.CONSTANT]
-
-
-def _constants(file: Path, keys: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    with safe_open(file, framework="numpy") as stored:
-        for key in dict.fromkeys(keys.values()):
-            arrays[key] = share_constant(stored.get_tensor(key), key)
-    return {name: arrays[key] for name, key in keys.items()}
 
 
 def _port_json(port: Port) -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""A sealed package: a folder of files, or a tar of it, with checksums, written whole or not."""
+"""A sealed package: a folder of files, or a tar of it, with checksums, written whole or not.
+
+``SHA256SUMS`` has the checksum of every other file's bytes, as ``sha256sum -c`` reads it. What is
+read is checked by the C++ loader (``runtime_ext/native/executable.cc``), which reads packages of
+version 3 too: these have the checksums in ``meta.json``.
+"""
 
 from __future__ import annotations
 
@@ -10,45 +15,23 @@ import os
 import shutil
 import tarfile
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.errors import UserError
+from runtime_ext.native_errors import ExecutableError
 from tvm_ios.files.atomic import make_folder, temporary_folder
-from tvm_ios.files.json_text import JsonError, json_object
+from tvm_ios.files.json_text import json_object
 
 FORMAT = "tvm-ios executable"
-VERSION = 3
-_META = "meta.json"
+VERSION = 4
+META = "meta.json"
+#: In no package of version 3.
+_SUMS = "SHA256SUMS"
 #: From <fcntl.h> and <linux/fs.h>.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-
-
-class ExecutableError(UserError):
-    """An executable that cannot be written or used here: one sentence with the reason."""
-
-
-@dataclass(frozen=True)
-class Package:
-    """An opened package whose files are as they were written.
-
-    Attributes
-    ----------
-    folder
-        Where its files lie.
-    meta
-        What was written with them.
-    keeper
-        Holds the folder of an unpacked tar; when it goes, the folder goes.
-    """
-
-    folder: Path
-    meta: Mapping[str, Any]
-    keeper: object = None
 
 
 def require_writable(path: Path) -> None:
@@ -94,7 +77,9 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
             folder = room / "new"
             folder.mkdir()
             fill(folder)
-            _seal(folder, meta)
+            whole = {"format": FORMAT, "version": VERSION, **meta}
+            (folder / META).write_text(json.dumps(whole, indent=1))
+            seal(folder)
             if path.suffix == ".tar":
                 packed = room / "new.tar"
                 with tarfile.open(packed, "w") as tar:
@@ -108,54 +93,35 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
         raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def open_package(path: Path, names: Collection[str]) -> Package:
-    """Open a package and check that every byte is as written.
+def open_folder(path: Path) -> tuple[Path, object]:
+    """The folder of a package, and what keeps it: that of a tar goes when its keeper does.
 
     Parameters
     ----------
     path
-        Of the package.
-    names
-        The files that it must hold; others are left alone.
+        A folder, a tar, or the file by whose name TVM's runtime finds the loader of a folder.
 
     Raises
     ------
     ExecutableError
-        Naming the first thing that does not fit.
+        If it is a file that is no whole tar, or that holds what no package does.
     """
-    if not path.exists():
-        raise ExecutableError(f"there is no executable {path}")
-    keeper: _Keeper | None = None
-    folder = path
+    if not path.is_file() or path.suffix == ".tvm_ios":
+        return path, None
     try:
-        if not path.is_dir():
-            keeper = _Keeper()
-            folder = keeper.folder
-            _unpack(path, folder)
-        package = Package(folder, _read_meta(path, folder), keeper)
+        keeper = _Keeper()
+        _unpack(path, keeper.folder)
     except OSError as error:
         raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
-    require_files(path, package, names)
-    return package
+    return keeper.folder, keeper
 
 
-def require_files(path: Path, package: Package, names: Collection[str]) -> None:
-    """Check that a package holds some files and that every byte of them is as written.
-
-    Raises
-    ------
-    ExecutableError
-        Naming the first file that does not fit.
-    """
-    digests = package.meta["files"]
-    try:
-        for name in names:
-            if name not in digests or not (package.folder / name).is_file():
-                raise ExecutableError(f"{path} lacks {name}; save it again")
-            if _digest(package.folder / name) != digests[name]:
-                raise ExecutableError(f"{name} of {path} is damaged; save it again")
-    except OSError as error:
-        raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
+def seal(folder: Path) -> None:
+    """Write the checksums of a folder's files as they are now, and sync all of them."""
+    files = sorted(file for file in folder.iterdir() if file.name != _SUMS)
+    (folder / _SUMS).write_text("".join(f"{_digest(file)}  {file.name}\n" for file in files))
+    for file in (*files, folder / _SUMS):
+        _sync(file)
 
 
 class _Keeper:
@@ -165,44 +131,6 @@ class _Keeper:
         stack = ExitStack()
         self.folder = stack.enter_context(temporary_folder())
         weakref.finalize(self, stack.close)
-
-
-def meta_checksum(meta: Mapping[str, Any]) -> str:
-    """SHA-256 of the meta data without its own checksum."""
-    rest = {key: value for key, value in meta.items() if key != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
-def _seal(folder: Path, meta: Mapping[str, Any]) -> None:
-    files = sorted(folder.iterdir())
-    whole: dict[str, Any] = {"format": FORMAT, "version": VERSION, **meta}
-    whole["files"] = {file.name: _digest(file) for file in files}
-    # Through JSON once, so that the checksum is of what a reader gets (lists for tuples).
-    whole = json.loads(json.dumps(whole))
-    whole["checksum"] = meta_checksum(whole)
-    (folder / _META).write_text(json.dumps(whole, indent=1))
-    for file in (*files, folder / _META):
-        _sync(file)
-
-
-def _read_meta(path: Path, folder: Path) -> dict[str, Any]:
-    try:
-        meta = json_object((folder / _META).read_bytes())
-    except FileNotFoundError:
-        raise ExecutableError(f"{path} is not an executable: it lacks {_META}") from None
-    except JsonError as error:
-        raise ExecutableError(f"{_META} of {path} is damaged; save it again") from error
-    if meta.get("format") != FORMAT:
-        raise ExecutableError(f"{path} is not a {FORMAT}")
-    if meta.get("version") != VERSION:
-        raise ExecutableError(
-            f"{path} is of format version {meta.get('version')} and this tvm-ios reads "
-            f"{VERSION}; save it again with this one"
-        )
-    files = meta.get("files")
-    if meta.get("checksum") != meta_checksum(meta) or not isinstance(files, dict):
-        raise ExecutableError(f"{_META} of {path} is damaged; save it again")
-    return meta
 
 
 def _unpack(path: Path, folder: Path) -> None:
@@ -230,12 +158,11 @@ def _replaceable(path: Path) -> bool:
     """Whether nothing is lost that we have not written: our own package, or an empty folder."""
     try:
         if path.is_dir():
-            found = {file.name for file in path.iterdir()}
-            meta = json_object((path / _META).read_bytes()) if found else {}
-            ours = not found or (meta["format"] == FORMAT and found <= {*meta["files"], _META})
+            files = {file.name for file in path.iterdir()}
+            ours = not files or files <= _sealed_files(path)
             return path.suffix != ".tar" and ours
         with tarfile.open(path, "r:") as tar:
-            member = tar.extractfile(_META)
+            member = tar.extractfile(META)
             return (
                 path.suffix == ".tar"
                 and member is not None
@@ -243,6 +170,17 @@ def _replaceable(path: Path) -> bool:
             )
     except (OSError, KeyError, ValueError, TypeError, EOFError, tarfile.TarError):
         return False
+
+
+def _sealed_files(folder: Path) -> set[str]:
+    """The names of a package's files; empty of another folder."""
+    meta = json_object((folder / META).read_bytes())
+    if meta["format"] != FORMAT:
+        return set()
+    if meta["version"] < VERSION:
+        return {*meta["files"], META}
+    lines = (folder / _SUMS).read_text().splitlines()
+    return {line.partition("  ")[2] for line in lines} | {_SUMS}
 
 
 def _swap_in(folder: Path, path: Path, aside: Path) -> None:

@@ -14,18 +14,10 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from tvm_ffi.error import register_error
 
-from runtime_ext.cuda.nvidia.driver import CudaError
+from runtime_ext.execution.package import open_folder
+from runtime_ext.native_library import load_native_library
 
-# Importing it also registers the errors of the executor by name.
-from runtime_ext.execution.native_executor import load_native_library
-from runtime_ext.execution.package import ExecutableError, open_package
-from runtime_ext.execution.ports import SessionError
-
-register_error("ExecutableError", ExecutableError)
-register_error("SessionError", SessionError)
-register_error("CudaError", CudaError)
 load_native_library()
 
 
@@ -115,13 +107,10 @@ def load_module(path: Path | str) -> ScheduledModule:
     ExecutableError
         Naming the first thing that does not fit.
     """
-    load = tvm_ffi.get_global_func("tvm_ios.load_executable")
-    path = Path(path)
-    if path.suffix != ".tar" or not path.is_file():
-        return ScheduledModule(load(os.fspath(path)))
-    # The kernels stay mapped and all else is in memory when the package's folder goes.
-    package = open_package(path, ())
-    return ScheduledModule(load(os.fspath(package.folder)))
+    # The kernels stay mapped and all else is in memory when the folder of a tar goes.
+    folder, _keeper = open_folder(Path(path))
+    load = tvm_ffi.get_global_func("tvm_ios.load_unpacked_executable")
+    return ScheduledModule(load(os.fspath(folder), os.fspath(path)))
 
 
 def _tensor(value: Any) -> tvm_ffi.Tensor:

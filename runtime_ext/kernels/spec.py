@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from runtime_ext.kernels.expression import Access, Expr
 
 #: Physical shape of a float32 buffer.
-Shape = tuple[int, ...]
+PhysicalShape = tuple[int, ...]
 #: Tiles that a contraction aims at where rows are few: they balance some lanes.
 USUAL_TILES = 96
 
@@ -54,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """How the work of a contraction is cut.
+    """How the work of a contraction is cut on a CPU.
 
     Attributes
     ----------
@@ -77,6 +77,39 @@ class Blocking:
 
 
 @dataclass(frozen=True, slots=True)
+class GemmTile:
+    """How the work of a contraction is cut on a GPU: blocks of rows (pixels) by columns (channels).
+
+    Attributes
+    ----------
+    rows, columns, depth
+        Of a block, and how much of the reduction it holds in shared memory at once.
+    thread_rows, thread_columns
+        Of one of its threads.
+    splits
+        Blocks that share the reduction of one tile.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+    splits: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+
+
+#: How a device cuts a contraction.
+ContractionCut = Blocking | GemmTile
+#: In the place of a cut of a contraction that no device has cut yet.
+UNCUT = Blocking(1, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Contraction:
     """A convolution, or a matrix product as the convolution of a single row of pixels.
 
@@ -94,9 +127,11 @@ class Contraction:
     parts
         Output channels that are packed together: those of each group, or of each output of a
         split. Each part is padded to whole blocks.
+    blocking
+        How the device cuts it; :data:`UNCUT` until it is known which.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     window: Window
     channels: int
@@ -105,7 +140,7 @@ class Contraction:
     prologue: Expr
     weight: int
     parts: tuple[int, ...]
-    blocking: Blocking
+    blocking: ContractionCut
     statements: tuple[Statement, ...]
 
 
@@ -125,7 +160,7 @@ class Product:
         The second matrix; its third stride is along the depth, its last, 1, along the columns.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     columns: int
     depth: int
@@ -147,7 +182,7 @@ class Pooling:
         [channel]``; None for pooling.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     kind: str
     batch: int
     window: Window
@@ -162,7 +197,7 @@ class Pooling:
 class Mean:
     """The mean of all pixels, channel by channel; the grid is ``(batch, 1, 1, channels)``."""
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     pixels: tuple[int, int]
     channels: int
@@ -185,7 +220,7 @@ class Normalisation:
         Of a layer norm.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     kind: str
     grid: tuple[int, int, int]
     count: int
@@ -209,7 +244,7 @@ class Interpolation:
         exist, or else the nearest of them.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     pixels: tuple[int, int]
     channels: int
@@ -224,7 +259,7 @@ class Interpolation:
 class Pointwise:
     """Expressions of what is stored at the same place: element-wise operators, copies."""
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     statements: tuple[Statement, ...]
 
@@ -243,7 +278,7 @@ class Interleave:
         Channels of a group.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     values: tuple[Expr, ...]
     target: Access
@@ -261,7 +296,7 @@ class Finer:
     kernel: Pooling | Pointwise
 
     @property
-    def buffers(self) -> tuple[Shape, ...]:
+    def buffers(self) -> tuple[PhysicalShape, ...]:
         """Physical shapes of the function's buffers."""
         return self.kernel.buffers
 

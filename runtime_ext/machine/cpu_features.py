@@ -1,45 +1,16 @@
-"""Which instructions a target's code uses, and which this machine has."""
+"""Which instructions a target's code uses, and which this machine has.
+
+The features that decide are listed in ``runtime_ext/native/cpu_features.cc`` alone: the C++ loader
+asks for them too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
-
-#: LLVM's names of the x86 features that decide whether code runs, and Linux's.
-_LINUX_NAME = {
-    "sse3": "pni",
-    "ssse3": "ssse3",
-    "sse4.1": "sse4_1",
-    "sse4.2": "sse4_2",
-    "popcnt": "popcnt",
-    "lzcnt": "abm",
-    "movbe": "movbe",
-    "f16c": "f16c",
-    "fma": "fma",
-    "avx": "avx",
-    "avx2": "avx2",
-    "bmi": "bmi1",
-    "bmi2": "bmi2",
-    "avxvnni": "avx_vnni",
-    "avx512f": "avx512f",
-    "avx512bw": "avx512bw",
-    "avx512cd": "avx512cd",
-    "avx512dq": "avx512dq",
-    "avx512vl": "avx512vl",
-    "avx512ifma": "avx512ifma",
-    "avx512vbmi": "avx512vbmi",
-    "avx512vbmi2": "avx512_vbmi2",
-    "avx512vnni": "avx512_vnni",
-    "avx512bitalg": "avx512_bitalg",
-    "avx512vpopcntdq": "avx512_vpopcntdq",
-    "avx512bf16": "avx512_bf16",
-    "avx512fp16": "avx512_fp16",
-    "amx-tile": "amx_tile",
-    "amx-int8": "amx_int8",
-    "amx-bf16": "amx_bf16",
-}
 
 
 def required_features(target: Any) -> tuple[str, ...]:
@@ -53,27 +24,20 @@ def required_features(target: Any) -> tuple[str, ...]:
     import tvm
     from tvm.target.codegen import llvm_get_cpu_features
 
+    from runtime_ext.native_library import load_native_library
+
     if not isinstance(target, tvm.target.Target):
         target = tvm.target.Target(target)
     named: Any = llvm_get_cpu_features(target)
-    return tuple(sorted(_LINUX_NAME.keys() & {str(name) for name in named}))
+    known = map(str, load_native_library()["known_features"]())
+    return tuple(sorted({str(name) for name in named} & set(known)))
 
 
-def missing_features(required: tuple[str, ...]) -> tuple[str, ...]:
-    """Which of some features, in LLVM's names, this machine does not have.
+def missing_features(required: Sequence[str]) -> tuple[str, ...]:
+    """Which of some features, in LLVM's names, this machine does not have, as far as is known."""
+    from runtime_ext.native_library import load_native_library
 
-    Raises
-    ------
-    UserError
-        If a name is unknown, or the machine does not tell its features.
-    """
-    if not required:
-        return ()
-    for name in required:
-        if name not in _LINUX_NAME:
-            raise UserError(f"CPU feature {name!r} is not one that can be looked for")
-    present = host_flags()
-    return tuple(name for name in required if _LINUX_NAME[name] not in present)
+    return tuple(map(str, load_native_library()["missing_features"](list(required))))
 
 
 def host_flags() -> frozenset[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,8 @@ def cpu_quota(
 ) -> float | None:
     """CPUs' worth of time that control groups allow, or None without a limit.
 
-    The least limit of this process's group and of those around it, of version 1 or 2.
+    The least limit of this process's group and of those around it, of version 1 or 2, as the
+    executor reads it.
 
     Parameters
     ----------
@@ -43,49 +44,10 @@ def cpu_quota(
     membership
         Which groups this process is in.
     """
-    version_2, version_1 = {groups}, {groups / "cpu"}
-    with suppress(OSError):
-        for line in membership.read_text().splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            if not controllers:
-                version_2 |= _group_and_those_around(groups, path)
-            elif "cpu" in controllers.split(","):
-                version_1 |= _group_and_those_around(groups / "cpu", path)
-    limits = [*map(_limit_of_version_2, version_2), *map(_limit_of_version_1, version_1)]
-    return min((limit for limit in limits if limit is not None), default=None)
+    from runtime_ext.native_library import load_native_library
 
-
-def _group_and_those_around(root: Path, path: str) -> set[Path]:
-    """Where a group's files may be.
-
-    A container sees its own group as the root but may read its path outside of it, so some of
-    the folders may not be there.
-    """
-    found, folder = {root}, root
-    for part in Path(path.lstrip("/")).parts:
-        if part == "..":
-            break
-        folder /= part
-        found.add(folder)
-    return found
-
-
-def _limit_of_version_2(group: Path) -> float | None:
-    try:
-        quota, period = (group / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
-
-
-def _limit_of_version_1(group: Path) -> float | None:
-    try:
-        microseconds = int((group / "cpu.cfs_quota_us").read_text())
-        period = int((group / "cpu.cfs_period_us").read_text())
-        return microseconds / period if microseconds > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
+    quota = load_native_library()["cpu_quota"](str(groups), str(membership))
+    return None if math.isinf(quota) else quota
 
 
 @cache

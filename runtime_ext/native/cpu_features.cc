@@ -6,8 +6,11 @@
 
 namespace tvm_ios {
 
-std::string LinuxNameOfFeature(const std::string& llvm_name) {
-  static const std::map<std::string, std::string> kNames = {
+namespace {
+
+// LLVM's names of x86 features, and Linux's.
+const std::map<std::string, std::string>& LinuxNames() {
+  static const auto* const names = new std::map<std::string, std::string>{
       {"sse3", "pni"},
       {"ssse3", "ssse3"},
       {"sse4.1", "sse4_1"},
@@ -39,8 +42,27 @@ std::string LinuxNameOfFeature(const std::string& llvm_name) {
       {"amx-int8", "amx_int8"},
       {"amx-bf16", "amx_bf16"},
   };
-  const auto found = kNames.find(llvm_name);
-  return found == kNames.end() ? std::string() : found->second;
+  return *names;
+}
+
+}  // namespace
+
+std::vector<std::string> KnownFeatures() {
+  std::vector<std::string> known;
+  for (const auto& [name, linux_name] : LinuxNames()) known.push_back(name);
+  return known;
+}
+
+std::vector<std::string> MissingFeatures(const std::vector<std::string>& required) {
+  const std::set<std::string> present = HostFlags();
+  std::vector<std::string> missing;
+  for (const std::string& name : required) {
+    const auto linux_name = LinuxNames().find(name);
+    if (linux_name == LinuxNames().end() || present.count(linux_name->second) == 0) {
+      missing.push_back(name);
+    }
+  }
+  return missing;
 }
 
 std::set<std::string> HostFlags() {

@@ -4,12 +4,15 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 namespace tvm_ios {
 
-// Linux's name of a CPU feature that LLVM names so; empty if the name is unknown. The same as
-// in runtime_ext/machine/cpu_features.py.
-std::string LinuxNameOfFeature(const std::string& llvm_name);
+// The CPU features that decide whether code runs, in LLVM's names: the only list of them.
+std::vector<std::string> KnownFeatures();
+
+// Which of some features, in LLVM's names, this machine does not have; what is not known is missing.
+std::vector<std::string> MissingFeatures(const std::vector<std::string>& required);
 
 // The flags in /proc/cpuinfo; empty if there are none.
 std::set<std::string> HostFlags();

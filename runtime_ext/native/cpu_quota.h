@@ -10,7 +10,7 @@ namespace tvm_ios {
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
 // CPUs' worth of time: the least limit of the process's own group and of those around it, of
-// version 1 or 2; kNoQuota without any. The same as cpu_quota of runtime_ext/machine/this_machine.py.
+// version 1 or 2; kNoQuota without any.
 double CpuQuota(const std::string& groups = "/sys/fs/cgroup",
                 const std::string& membership = "/proc/self/cgroup");
 

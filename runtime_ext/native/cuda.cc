@@ -1,14 +1,15 @@
 // Buffers on a GPU, and an executor of streams: a run is one launch of a captured graph.
 //
 // As runtime_ext/cuda/executor.py does it: fork and join are events, and the first run is eager and
-// waits after every launch. Events between streams are those of the program's waits, which lowering
-// has made as few as they can be.
+// waits after every launch. Events between streams are those of the program's waits, of which
+// lowering writes no more than are needed; runtime_ext/cuda/event_graph.py has the same rule.
 #include <unistd.h>
 
 #include <map>
 #include <mutex>
 
 #include "cuda_driver.h"
+#include "cuda_kernels.h"
 #include "device.h"
 
 namespace tvm_ios {
@@ -129,7 +130,8 @@ class Cuda final : public Device {
  public:
   explicit Cuda(const Executable& executable)
       : gpu_(Require(executable)),
-        kernels_(executable.cuda_kernels),
+        kernels_(ReadCudaKernels(MappedFile(executable.kernel_file).bytes(), executable.arch,
+                                 executable.program.kernels)),
         buffers_(gpu_, executable),
         begin_(NewEvent(kNoTiming)) {
     std::map<const std::string*, Handle> loaded;
@@ -275,7 +277,8 @@ class Cuda final : public Device {
                      " would wait for ever: the waits form a cycle");
       }
       launches_.push_back(made[lane].size());
-      if (lane != origin_ && !made[lane].empty()) {
+      // Whatever ends a lane is waited for by a launch of another one, or by the origin.
+      if (lane != origin_ && !made[lane].empty() && !awaited[made[lane].back()]) {
         joins_.push_back(made[lane].back());
         awaited[made[lane].back()] = true;
       }

@@ -25,11 +25,12 @@ class Device {
   virtual void Close() = 0;
 };
 
-// Threads of this machine.
+// Threads of this machine. Throws an ffi::Error of kind ExecutableError if the kernels cannot be
+// loaded.
 std::unique_ptr<Device> MakeHost(const Executable& executable);
 
 // Streams of the first GPU. Throws an ffi::Error of kind ExecutableError if there is none that the
-// kernels run on, and a Misfit if the program is none for a GPU.
+// kernels run on, and a Misfit if the program is none for a GPU or the kernels are none.
 std::unique_ptr<Device> MakeCuda(const Executable& executable);
 
 }  // namespace tvm_ios

@@ -4,7 +4,8 @@
 #include <sys/utsname.h>
 
 #include <filesystem>
-#include <system_error>
+#include <sstream>
+#include <utility>
 
 #include "cpu_features.h"
 #include "params_file.h"
@@ -16,9 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The version of package.py's format that is read here.
-constexpr std::int64_t kVersion = 3;
+// What package.py writes, and what it wrote before.
+constexpr std::int64_t kVersion = 4;
+constexpr std::int64_t kVersionBefore = 3;
 constexpr const char* kFormat = "tvm-ios executable";
+constexpr const char* kMeta = "meta.json";
+constexpr const char* kSums = "SHA256SUMS";
 
 [[noreturn]] void Refuse(const std::string& sentence) {
   throw ffi::Error("ExecutableError", sentence, "");
@@ -27,30 +31,24 @@ constexpr const char* kFormat = "tvm-ios executable";
 // The folder of an executable, and what its meta.json says of it.
 class Folder {
  public:
-  explicit Folder(const std::string& path) : folder_(path) {
-    if (!fs::exists(folder_)) Refuse("there is no executable " + path);
+  Folder(const std::string& path, std::string name) : folder_(path), name_(std::move(name)) {
+    if (!fs::exists(folder_)) Refuse("there is no executable " + name_);
     if (fs::is_regular_file(folder_) && folder_.extension() == ".tar") {
-      Refuse(path + " is a tar file; unpack it into a folder first, with tar -xf");
+      Refuse(name_ + " is a tar file; unpack it into a folder first, with tar -xf");
     }
     // Not by the loader's file alone: a folder may have any name.
     if (!fs::is_directory(folder_)) folder_ = fs::absolute(folder_).parent_path();
-    if (!fs::exists(folder_ / "meta.json")) {
-      Refuse(name() + " is not an executable: it lacks meta.json");
-    }
+    if (!fs::exists(folder_ / kMeta)) Refuse(name_ + " is not an executable: it lacks meta.json");
+    if (fs::exists(folder_ / kSums)) ReadSums();
     ReadMeta();
-    for (const char* needed :
-         {"program.json", "memory.json", KernelFile(), "params.safetensors"}) {
-      if (files_.count(needed) == 0) Refuse(name() + " lacks " + needed + "; save it again");
+    for (const char* needed : {"program.json", "memory.json", "params.safetensors",
+                               "schedule.json", "model.tvm_ios", KernelFile()}) {
+      if (sums_.count(needed) == 0) Lacks(needed);
     }
-    for (const auto& [file, digest] : files_) {
-      if (fs::path(file).filename() != file || !fs::is_regular_file(folder_ / file)) {
-        Refuse(name() + " lacks " + file + "; save it again");
-      }
-      if (Sha256(MappedFile(At(file)).bytes()) != digest) Damaged(file);
-    }
+    for (const auto& [file, sum] : sums_) Verify(file, sum);
   }
 
-  std::string name() const { return folder_.string(); }
+  const std::string& name() const { return name_; }
   std::string At(const std::string& file) const { return (folder_ / file).string(); }
   const JsonObject& meta() const { return meta_; }
   // The CUDA architecture of the kernels; empty if they are for a CPU.
@@ -62,40 +60,58 @@ class Folder {
 
  private:
   [[noreturn]] void Damaged(const std::string& file) const {
-    Refuse(file + " of " + name() + " is damaged; save it again");
+    Refuse(file + " of " + name_ + " is damaged; save it again");
+  }
+  [[noreturn]] void Lacks(const std::string& file) const {
+    Refuse(name_ + " lacks " + file + "; save it again");
+  }
+
+  void Verify(const std::string& file, const std::string& sum) const {
+    if (fs::path(file).filename() != file || !fs::is_regular_file(folder_ / file)) Lacks(file);
+    if (Sha256(MappedFile(At(file)).bytes()) != sum) Damaged(file);
+  }
+
+  // Lines as sha256sum writes them: digits, two spaces, a file's name. What meta.json says is
+  // believed only when it is known to be as it was written.
+  void ReadSums() {
+    std::istringstream lines{std::string(MappedFile(At(kSums)).bytes())};
+    for (std::string line; std::getline(lines, line);) {
+      if (line.size() <= 66 || line.compare(64, 2, "  ") != 0) Damaged(kSums);
+      sums_[line.substr(66)] = line.substr(0, 64);
+    }
+    if (sums_.count(kMeta) == 0) Damaged(kSums);
+    Verify(kMeta, sums_[kMeta]);
   }
 
   void ReadMeta() {
-    std::string checksum;
     try {
-      meta_ = Json("meta.json");
-      if (Text(Field(meta_, "format")) != kFormat) Refuse(name() + " is not a " + kFormat);
+      meta_ = Json(kMeta);
+      if (Text(Field(meta_, "format")) != kFormat) Refuse(name_ + " is not a " + kFormat);
       const std::int64_t version = Natural(Field(meta_, "version"));
-      if (version != kVersion) {
-        Refuse(name() + " is of format version " + std::to_string(version) +
+      if (version == kVersionBefore) {
+        // It has the other files' checksums in meta.json, and one of meta.json's own that is of a
+        // text which only Python writes; this one is left out.
+        for (const auto& [file, sum] : Object(Field(meta_, "files"))) sums_[Text(file)] = Text(sum);
+      } else if (version != kVersion) {
+        Refuse(name_ + " is of format version " + std::to_string(version) +
                " and this tvm-ios reads " + std::to_string(kVersion) +
                "; save it again with this one");
+      } else if (sums_.empty()) {
+        Lacks(kSums);
       }
-      checksum = Text(Field(meta_, "checksum"));
       const auto arch = meta_.Get(ffi::String("arch"));
       if (arch && *arch != nullptr) arch_ = Text(*arch);
-      for (const auto& [file, digest] : Object(Field(meta_, "files"))) {
-        files_.emplace(Text(file), Text(digest));
-      }
     } catch (const Misfit&) {
-      Damaged("meta.json");
+      Damaged(kMeta);
     }
-    JsonObject rest;
-    for (const auto& [key, value] : meta_) {
-      if (Text(key) != "checksum") rest.Set(key, value);
-    }
-    if (Sha256(SortedJson(rest)) != checksum) Damaged("meta.json");
   }
 
   fs::path folder_;
+  std::string name_;
   JsonObject meta_;
   std::string arch_;
-  std::map<std::string, std::string> files_;
+  // By file.
+  std::map<std::string, std::string> sums_;
 };
 
 void RequireVersion(const Folder& folder) {
@@ -121,49 +137,14 @@ void RequireMachine(const Folder& folder) {
     Refuse(folder.name() + " was made for " + machine + " and this machine is " + here.machine +
            "; optimize the model here");
   }
-  const std::set<std::string> present = HostFlags();
   std::string missing;
-  for (const ffi::Any& item : List(Field(folder.meta(), "features"))) {
-    const std::string feature = LinuxNameOfFeature(Text(item));
-    if (feature.empty()) {
-      Refuse("CPU feature '" + Text(item) + "' is not one that can be looked for");
-    }
-    if (present.count(feature) == 0) missing += (missing.empty() ? "" : ", ") + Text(item);
+  for (const std::string& name : MissingFeatures(Texts(Field(folder.meta(), "features")))) {
+    missing += (missing.empty() ? "" : ", ") + name;
   }
   if (!missing.empty()) {
     Refuse(folder.name() + " was made for " + Text(Field(folder.meta(), "target")) +
            " and this CPU lacks " + missing + "; optimize the model for this machine");
   }
-}
-
-ffi::Array<ffi::Function> LoadKernels(const Folder& folder, const Program& program) {
-  const std::string path = fs::absolute(folder.At("kernels.so")).string();
-  // The kernels take symbols of tvm-ffi from the global scope, where a plugin's libraries are not.
-  Dl_info about;
-  if (dladdr(reinterpret_cast<const void*>(&TVMFFIGetVersion), &about) != 0) {
-    dlopen(about.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
-  }
-  // The loader of tvm-ffi binds lazily: a symbol that is nowhere would end the process in a run.
-  void* const bound = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (bound == nullptr) Refuse(path + " cannot be loaded: " + dlerror());
-  const ffi::Module library = ffi::Module::LoadFromFile(path);
-  // Kernels call TVM's runtime through pointers that loading fills in where that runtime is.
-  for (const char* name : {"__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace",
-                           "__TVMBackendParallelLaunch", "__TVMBackendParallelBarrier"}) {
-    void* const* const pointer = static_cast<void* const*>(dlsym(bound, name));
-    if (pointer != nullptr && *pointer == nullptr) {
-      Refuse(path +
-             " cannot be loaded: its kernels need libtvm_runtime.so, so load or link that too");
-    }
-  }
-  dlclose(bound);
-  ffi::Array<ffi::Function> kernels;
-  for (const std::string& symbol : program.kernels) {
-    const auto kernel = library->GetFunction(symbol);
-    if (!kernel.has_value()) Refuse(path + " cannot be loaded: it has no kernel " + symbol);
-    kernels.push_back(*kernel);
-  }
-  return kernels;
 }
 
 std::map<std::size_t, Constant> LoadConstants(const Folder& folder, const Program& program) {
@@ -220,32 +201,53 @@ std::vector<Port> ReadPorts(const ffi::Any& value, const Program& program) {
 
 }  // namespace
 
-Executable OpenExecutable(const std::string& path) {
-  try {
-    const Folder folder(path);
-    Executable made;
-    made.arch = folder.arch();
-    if (made.arch.empty()) {
-      RequireVersion(folder);
-      RequireMachine(folder);
-    }
-    made.program = ReadProgram(folder.Json("program.json"));
-    made.memory = ReadMemoryPlan(folder.Json("memory.json"), made.program);
-    made.inputs = ReadPorts(Field(folder.meta(), "inputs"), made.program);
-    made.outputs = ReadPorts(Field(folder.meta(), "outputs"), made.program);
-    made.constants = LoadConstants(folder, made.program);
-    if (made.arch.empty()) {
-      made.kernels = LoadKernels(folder, made.program);
-    } else {
-      const MappedFile file(folder.At(folder.KernelFile()));
-      made.cuda_kernels = ReadCudaKernels(file.bytes(), made.arch, made.program.kernels);
-    }
-    return made;
-  } catch (const Misfit& misfit) {
-    Refuse(path + " cannot be used: " + misfit.what() + "; save it again");
-  } catch (const std::system_error& error) {
-    Refuse("cannot read " + path + ": " + error.code().message());
+Executable OpenExecutable(const std::string& path, const std::string& name) {
+  const Folder folder(path, name);
+  Executable executable;
+  executable.arch = folder.arch();
+  executable.kernel_file = folder.At(folder.KernelFile());
+  if (executable.arch.empty()) {
+    RequireVersion(folder);
+    RequireMachine(folder);
   }
+  executable.program = ReadProgram(folder.Json("program.json"));
+  const Program& program = executable.program;
+  executable.memory = ReadMemoryPlan(folder.Json("memory.json"), program);
+  executable.inputs = ReadPorts(Field(folder.meta(), "inputs"), program);
+  executable.outputs = ReadPorts(Field(folder.meta(), "outputs"), program);
+  executable.constants = LoadConstants(folder, program);
+  return executable;
+}
+
+ffi::Array<ffi::Function> LoadKernels(const std::string& file,
+                                      const std::vector<std::string>& symbols) {
+  const std::string path = fs::absolute(file).string();
+  // The kernels take symbols of tvm-ffi from the global scope, where a plugin's libraries are not.
+  Dl_info about;
+  if (dladdr(reinterpret_cast<const void*>(&TVMFFIGetVersion), &about) != 0) {
+    dlopen(about.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+  }
+  // The loader of tvm-ffi binds lazily: a symbol that is nowhere would end the process in a run.
+  void* const bound = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (bound == nullptr) Refuse(path + " cannot be loaded: " + dlerror());
+  const ffi::Module library = ffi::Module::LoadFromFile(path);
+  // Kernels call TVM's runtime through pointers that loading fills in where that runtime is.
+  for (const char* name : {"__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace",
+                           "__TVMBackendParallelLaunch", "__TVMBackendParallelBarrier"}) {
+    void* const* const pointer = static_cast<void* const*>(dlsym(bound, name));
+    if (pointer != nullptr && *pointer == nullptr) {
+      Refuse(path +
+             " cannot be loaded: its kernels need libtvm_runtime.so, so load or link that too");
+    }
+  }
+  dlclose(bound);
+  ffi::Array<ffi::Function> kernels;
+  for (const std::string& symbol : symbols) {
+    const auto kernel = library->GetFunction(symbol);
+    if (!kernel.has_value()) Refuse(path + " cannot be loaded: it has no kernel " + symbol);
+    kernels.push_back(*kernel);
+  }
+  return kernels;
 }
 
 }  // namespace tvm_ios

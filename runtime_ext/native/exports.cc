@@ -1,4 +1,4 @@
-// What Python sees of the executor.
+// What Python sees of the executor and of the loader.
 #include <tvm/ffi/tvm_ffi.h>
 
 #include <memory>
@@ -6,6 +6,7 @@
 
 #include "cpu_features.h"
 #include "cpu_quota.h"
+#include "executable.h"
 #include "executor.h"
 #include "json_text.h"
 #include "sha256.h"
@@ -13,7 +14,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 2;
+constexpr std::int64_t kInterface = 3;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -32,13 +33,22 @@ class ExecutorRef : public ffi::ObjectRef {
   TVM_FFI_DEFINE_OBJECT_REF_METHODS_NOTNULLABLE(ExecutorRef, ffi::ObjectRef, ExecutorObj);
 };
 
+ffi::Array<ffi::String> Strings(const std::vector<std::string>& texts) {
+  ffi::Array<ffi::String> strings;
+  for (const std::string& text : texts) strings.push_back(text);
+  return strings;
+}
+std::vector<std::string> Texts(const ffi::Array<ffi::String>& strings) {
+  return std::vector<std::string>(strings.begin(), strings.end());
+}
+
 std::int64_t Interface() { return kInterface; }
 
 ExecutorRef Create(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
                    ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
                    ffi::Array<ffi::Array<std::int64_t>> lanes, ffi::Optional<bool> pin,
                    double spin_seconds) {
-  auto plan = std::make_unique<Plan>(functions, symbols, units, buffers, lanes);
+  auto plan = std::make_unique<Plan>(functions, Texts(symbols), Texts(units), buffers, lanes);
   ExecutorOptions options;
   if (pin.has_value()) options.pin = *pin;
   options.spin = std::chrono::nanoseconds(static_cast<std::int64_t>(spin_seconds * 1e9));
@@ -71,16 +81,42 @@ void Close(ExecutorRef self) { self->executor->Close(); }
 
 double Quota(ffi::String groups, ffi::String membership) { return CpuQuota(groups, membership); }
 
-// What only tests ask for: pieces that have to agree with the Python of the same name.
-ffi::String Digest(ffi::Bytes bytes) { return Sha256({bytes.data(), bytes.size()}); }
-ffi::String Sorted(ffi::Bytes json) {
-  return SortedJson(ParseObject({json.data(), json.size()}));
+// Checks an executable, and returns its constants by the names of their buffers. They must not be
+// written to, and live as long as anything that lies in them.
+ffi::Map<ffi::String, ffi::Tensor> Open(ffi::String path, ffi::String name) {
+  return WithOneSentence(name, [&] {
+    const Executable executable = OpenExecutable(path, name);
+    ffi::Map<ffi::String, ffi::Tensor> constants;
+    for (const auto& [number, constant] : executable.constants) {
+      const Buffer& buffer = executable.program.buffers[number];
+      constants.Set(buffer.name, TensorIn(constant.block, 0, buffer.type));
+    }
+    return constants;
+  });
 }
-ffi::String Feature(ffi::String name) { return LinuxNameOfFeature(name); }
+
+ffi::Array<ffi::Function> Kernels(ffi::String path, ffi::Array<ffi::String> symbols) {
+  return LoadKernels(path, Texts(symbols));
+}
+
+ffi::Array<ffi::String> Missing(ffi::Array<ffi::String> features) {
+  return Strings(MissingFeatures(Texts(features)));
+}
+
+ffi::Array<ffi::String> Known() { return Strings(KnownFeatures()); }
+
+// What only tests ask for.
+ffi::String Digest(ffi::Bytes bytes, bool portably) {
+  return Sha256({bytes.data(), bytes.size()}, portably);
+}
+void Parse(ffi::Bytes json) { ParseObject({json.data(), json.size()}); }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(sha256, Digest);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(sorted_json, Sorted);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(linux_name_of_feature, Feature);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(parse_json, Parse);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_executable, Open);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(load_kernels, Kernels);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(missing_features, Missing);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(known_features, Known);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(interface_version, Interface);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(cpu_quota, Quota);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(create, Create);

@@ -29,12 +29,6 @@ std::vector<ffi::Tensor> MakeBuffers(const Executable& executable) {
   return tensors;
 }
 
-ffi::Array<ffi::String> Strings(const std::vector<std::string>& texts) {
-  ffi::Array<ffi::String> strings;
-  for (const std::string& text : texts) strings.push_back(text);
-  return strings;
-}
-
 std::unique_ptr<Plan> MakePlan(const Executable& executable,
                                const std::vector<ffi::Tensor>& buffers) {
   const Program& program = executable.program;
@@ -42,8 +36,8 @@ std::unique_ptr<Plan> MakePlan(const Executable& executable,
   for (const auto& lane : program.lanes) {
     lanes.push_back(ffi::Array<std::int64_t>(lane.begin(), lane.end()));
   }
-  return std::make_unique<Plan>(executable.kernels, Strings(program.kernels),
-                                Strings(program.units),
+  return std::make_unique<Plan>(LoadKernels(executable.kernel_file, program.kernels),
+                                program.kernels, program.units,
                                 ffi::Array<ffi::Tensor>(buffers.begin(), buffers.end()), lanes);
 }
 

@@ -32,10 +32,8 @@ std::string Text(const ffi::Any& value);
 std::int64_t Natural(const ffi::Any& value);
 JsonArray List(const ffi::Any& value);
 JsonObject Object(const ffi::Any& value);
+std::vector<std::string> Texts(const ffi::Any& value);
 std::vector<std::int64_t> Naturals(const ffi::Any& value);
-
-// The text that Python's json.dumps(value, sort_keys=True) makes.
-std::string SortedJson(const ffi::Any& value);
 
 }  // namespace tvm_ios
 

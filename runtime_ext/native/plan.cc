@@ -33,12 +33,13 @@ class Reader {
 
 }  // namespace
 
-Plan::Plan(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
-           ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
+Plan::Plan(ffi::Array<ffi::Function> functions, std::vector<std::string> symbols,
+           std::vector<std::string> units, ffi::Array<ffi::Tensor> buffers,
            ffi::Array<ffi::Array<std::int64_t>> lanes)
-    : functions_(functions.begin(), functions.end()), buffers_(buffers.begin(), buffers.end()) {
-  for (const ffi::String& symbol : symbols) symbols_.emplace_back(symbol);
-  for (const ffi::String& unit : units) units_.emplace_back(unit);
+    : functions_(functions.begin(), functions.end()),
+      symbols_(std::move(symbols)),
+      units_(std::move(units)),
+      buffers_(buffers.begin(), buffers.end()) {
   if (symbols_.size() != functions_.size()) {
     TVM_FFI_THROW(ValueError) << "the program has not one symbol a function";
   }

@@ -33,8 +33,8 @@ class Plan {
   // Each lane is a flat list of instructions: (0, lane, launches) for a wait, and
   // (1, kernel, begin, end, unit, n, n buffers) for a launch. Throws a ValueError that names the
   // fault if it names what does not exist or would wait for ever.
-  Plan(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
-       ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
+  Plan(ffi::Array<ffi::Function> functions, std::vector<std::string> symbols,
+       std::vector<std::string> units, ffi::Array<ffi::Tensor> buffers,
        ffi::Array<ffi::Array<std::int64_t>> lanes);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;

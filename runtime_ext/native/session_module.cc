@@ -154,21 +154,17 @@ class SessionModuleObj : public ffi::ModuleObj {
   Session session_;
 };
 
-ffi::Module LoadExecutable(const ffi::String& path) {
-  const Executable executable = OpenExecutable(path);
-  try {
-    return ffi::Module(ffi::make_object<SessionModuleObj>(executable));
-  } catch (const Misfit& misfit) {
-    throw ffi::Error("ExecutableError",
-                     std::string(path) + " cannot be used: " + misfit.what() + "; save it again",
-                     "");
-  } catch (const ffi::Error& error) {
-    // The program names what does not exist, or would wait for ever.
-    if (error.kind() != "ValueError") throw;
-    throw ffi::Error("ExecutableError",
-                     std::string(path) + " cannot be used: " + error.message() + "; save it again",
-                     "");
-  }
+ffi::Module LoadExecutable(const ffi::String& path, const ffi::String& name) {
+  return WithOneSentence(name, [&] {
+    const Executable executable = OpenExecutable(path, name);
+    try {
+      return ffi::Module(ffi::make_object<SessionModuleObj>(executable));
+    } catch (const ffi::Error& error) {
+      // The program names what does not exist, or would wait for ever.
+      if (error.kind() != "ValueError") throw;
+      throw Misfit(error.message());
+    }
+  });
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
@@ -176,8 +172,11 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   refl::GlobalDef()
       // What a file named something.tvm_ios is loaded with.
       .def("ffi.Module.load_from_file.tvm_ios",
-           [](const ffi::String& path, const ffi::String&) { return LoadExecutable(path); })
-      .def("tvm_ios.load_executable", LoadExecutable);
+           [](const ffi::String& path, const ffi::String&) { return LoadExecutable(path, path); })
+      .def("tvm_ios.load_executable",
+           [](const ffi::String& path) { return LoadExecutable(path, path); })
+      // The same of what was unpacked from a file that sentences are to name.
+      .def("tvm_ios.load_unpacked_executable", LoadExecutable);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace tvm_ios {
 
-// Sixty-four hexadecimal digits.
-std::string Sha256(std::string_view bytes);
+// Sixty-four hexadecimal digits; `portably` without the instructions that some processors have.
+std::string Sha256(std::string_view bytes, bool portably = false);
 
 }  // namespace tvm_ios
 

@@ -7,21 +7,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tvm_ios.policies.baselines import sequential_schedule
 
-from relay_passes import MeasuringOptions
+from relay_passes import SearchOptions
 from runtime_ext.execution.executable import load
 from tests.brief import shorten
 from tests.onnx_sketch import relative_error
 from tests.onnx_sketch import run as run_onnxruntime
 from tests.refusals import refused
 from tvm_ios.api import load_units, optimize
-from tvm_ios.errors import UserError
+from tvm_ios.errors import ModelError, UserError
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.models.load import ModelError, load_onnx
+from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.policy import Limits
+from tvm_ios.policies.sequential import sequential_schedule
 
-LIMITS = {"lanes": 2, "pruning": Pruning(2, 3), "budget": Budget(4)}
+LIMITS = {"lanes": 2, "limits": Limits(pruning=Pruning(2, 3), budget=Budget(4))}
 
 
 def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +31,7 @@ def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) 
     done = optimize(
         "inception_block",
         tmp_path / "out",
-        options=MeasuringOptions(**LIMITS),
+        options=SearchOptions(**LIMITS),
         policies=("greedy", "ios-both"),
         progress=lambda *call: calls.append(call),
     )
@@ -61,7 +62,7 @@ def test_a_schedule_with_kernels_is_no_twin_of_one_without(tmp_path: Path) -> No
         optimize(
             "inception_block",
             tmp_path / "out",
-            options=MeasuringOptions(**LIMITS),
+            options=SearchOptions(**LIMITS),
             policies=(),
             schedule=tmp_path / "schedule.json",
         )
@@ -69,5 +70,5 @@ def test_a_schedule_with_kernels_is_no_twin_of_one_without(tmp_path: Path) -> No
 
 def test_an_unknown_model_is_refused_before_anything_else(tmp_path: Path) -> None:
     with refused(ModelError, "'alexnet'", "inception_v3"):
-        optimize("alexnet", tmp_path / "out", options=MeasuringOptions(**LIMITS))
+        optimize("alexnet", tmp_path / "out", options=SearchOptions(**LIMITS))
     assert not (tmp_path / "out").exists()

@@ -5,34 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 
 from relay_passes.load import load_model
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import prepare
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.model_tasks import tuning_tasks
-from runtime_ext.tuning.task import Task
 from tvm_ios.api.tune import model_to_tune
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.policies.policy import Limits
 
 
-def search(cache: Path, model: str, pruning: Pruning) -> MeasuredSearch:
-    options = MeasuringOptions(lanes=2, cache=cache, pruning=pruning)
-    return MeasuredSearch(prepare(load_model(model).module), options)
+def search(cache: Path, model: str, pruning: Pruning) -> MeasuredModule[RelaxUnits]:
+    options = SearchOptions(lanes=2, cache=cache, limits=Limits(pruning=pruning))
+    return MeasuredModule(RelaxUnits(prepare(load_model(model).module), options))
 
 
-def tasks_of(found: MeasuredSearch) -> tuple[Task, ...]:
-    return tuning_tasks(model_to_tune(found), found.compiler.space)
+def tasks_of(found: MeasuredModule[RelaxUnits]) -> tuple[ContractionTask, ...]:
+    return tuning_tasks(model_to_tune(found), found.units.backend.compiler.space)
 
 
 @pytest.fixture(scope="module")
-def block(tmp_path_factory: pytest.TempPathFactory) -> MeasuredSearch:
+def block(tmp_path_factory: pytest.TempPathFactory) -> MeasuredModule[RelaxUnits]:
     return search(tmp_path_factory.mktemp("block"), "inception_block", Pruning(3, 2))
 
 
-def test_every_contraction_of_a_unit_is_a_task_once(block: MeasuredSearch) -> None:
+def test_every_contraction_of_a_unit_is_a_task_once(block: MeasuredModule[RelaxUnits]) -> None:
     tasks = tasks_of(block)
     assert all(isinstance(task.spec, Contraction) for task in tasks)
     units = [task for task in tasks if task.weight]
@@ -43,7 +45,7 @@ def test_every_contraction_of_a_unit_is_a_task_once(block: MeasuredSearch) -> No
     assert all(task.flops > 0 for task in tasks)
 
 
-def test_merge_candidates_are_those_of_the_pruning(block: MeasuredSearch) -> None:
+def test_merge_candidates_are_those_of_the_pruning(block: MeasuredModule[RelaxUnits]) -> None:
     graph = block.prepared.units
     pairs = model_to_tune(block).merges
     assert all(len(units) == 2 and mergeable(graph, units) for units in pairs)
@@ -60,7 +62,7 @@ def test_merge_candidates_are_those_of_the_pruning(block: MeasuredSearch) -> Non
     assert all("+" in task.name and not task.weight for task in tasks)
 
 
-def test_no_candidates_without_merging(block: MeasuredSearch, tmp_path: Path) -> None:
+def test_no_candidates_without_merging(block: MeasuredModule[RelaxUnits], tmp_path: Path) -> None:
     alone = search(tmp_path, "inception_block", Pruning(3, 1))
     assert model_to_tune(alone).merges == {}
     assert len(tasks_of(alone)) == 11

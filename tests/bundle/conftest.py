@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from relay_passes.measuring_options import MeasuringOptions
 
+from relay_passes.search_options import SearchOptions
 from tvm_ios.api.bundle import bundle_model
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.policies.policy import Limits
 
 
 @pytest.fixture(scope="session")
 def folder(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the small Inception block, with few candidates so that it is made quickly."""
-    options = MeasuringOptions(lanes=2, cache=cache, pruning=Pruning(1, 3))
+    options = SearchOptions(lanes=2, cache=cache, limits=Limits(pruning=Pruning(1, 3)))
     path = tmp_path_factory.mktemp("bundle") / "block"
     made = bundle_model(
         "inception_block",

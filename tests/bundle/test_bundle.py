@@ -16,15 +16,17 @@ import numpy as np
 import pytest
 import tvm_ffi
 import typing_extensions
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 
 from relay_passes.load import load_model
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import prepare
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.bundle.contents import BundleError, read_bundle
 from tests.refusals import refused
 from tvm_ios.costs.log import MeasurementLog, read_header
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.policies.policy import Limits
 from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
@@ -126,17 +128,17 @@ sys.path.insert(0, str(folder / "packages"))
 import runtime_ext.cpu.device
 from runtime_ext.bundle.compare import verified
 from runtime_ext.bundle.contents import read_bundle
-from runtime_ext.bundle.place import open_place
+from runtime_ext.bundle.backend import open_bundle
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.bundle.search import bundle_search, limits_of
 
 runtime_ext.cpu.device.time_program = lambda *_: [1e-3]
 bundle = read_bundle(folder)
-place = open_place(bundle, None, output)
-search = bundle_search(bundle, place, output, limits_of(bundle, None, None), lambda *_: None)
-schedule, _ = search.schedule("ios-merge")
+backend = open_bundle(bundle, None, output)
+search = bundle_search(bundle, backend, output, limits_of(bundle, None, None), lambda *_: None)
+schedule = search.search.find("ios-merge").schedule
 schedule.save(output / "merged.json", bundle.graph)
-session = bundled_program(bundle, search.timer, schedule).session(place)
+session = backend.session(bundled_program(bundle, backend, search.timer, schedule))
 print(verified(bundle, "ios-merge", session)[1])
 """
 
@@ -174,9 +176,11 @@ def test_the_log_is_a_cost_at_home(folder: Path, bare: dict[str, str], tmp_path:
     log = tmp_path / "log.jsonl"
     loaded = load_model("inception_block")
     target = read_bundle(folder).about["target"]
-    options = MeasuringOptions(lanes=2, target=json.loads(target), pruning=Pruning(1, 3))
-    search = MeasuredSearch(prepare(loaded.module, loaded.name), options)
-    made, _ = search.recorded("ios-parallel", log)
+    options = SearchOptions(
+        lanes=2, target=json.loads(target), limits=Limits(pruning=Pruning(1, 3))
+    )
+    search = MeasuredModule(RelaxUnits(prepare(loaded.module, loaded.name), options))
+    made = search.recorded(log).find("ios-parallel").schedule
     assert made.device == read_header(log).device
     assert 0 < made.latency < 1
 

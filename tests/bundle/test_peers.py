@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
+from runtime_ext.bundle.backend import open_bundle
 from runtime_ext.bundle.contents import OPERATORS, read_bundle
 from runtime_ext.bundle.onnx_peer import onnx_runner
 from runtime_ext.bundle.peers import compare_peers, for_this_batch
-from runtime_ext.bundle.place import open_place
 from runtime_ext.bundle.search import bundle_search, limits_of
 from tests.refusals import refused
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object
 from tvm_ios.graph.op_graph import OpGraph, Tensor
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import ScheduleError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
@@ -48,21 +49,21 @@ def test_programs_and_peers_in_turn(folder: Path, tmp_path: Path) -> None:
     for package in ("onnxruntime", "onnxscript"):
         pytest.importorskip(package)
     bundle = read_bundle(folder)
-    place = open_place(bundle, 1, tmp_path)
+    backend = open_bundle(bundle, 1, tmp_path)
     limits = limits_of(bundle, 0, None)
-    search = bundle_search(bundle, place, tmp_path, limits, lambda *_: None)
+    search = bundle_search(bundle, backend, tmp_path, limits, lambda *_: None)
     files = {"ours": tmp_path / "ours.json", "broken": tmp_path / "broken.json"}
     greedy_schedule(bundle.graph).save(files["ours"], bundle.graph)
     files["broken"].write_text("{}")
     names = ("torch", "torch-graph", "onnxruntime", "onnxruntime-graph", "unheard-of")
-    found = compare_peers(bundle, place, search.timer, files, names, lambda *_: None)
+    found = compare_peers(bundle, backend, search.timer, files, names, lambda *_: None)
     assert set(found["latency_ms"]) == {"ours", "torch", "onnxruntime"}
     assert found["ratio"]["ours"]["median"] == 1
     assert all(error < 1e-5 for error in found["max_rel_error"].values())
     assert set(found["skipped"]) == {"broken", "torch-graph", "onnxruntime-graph", "unheard-of"}
     assert found["skipped"]["onnxruntime-graph"] == "onnxruntime-graph runs on GPUs only"
     with refused(UserError, "schedules"):
-        compare_peers(bundle, place, search.timer, {}, (), lambda *_: None)
+        compare_peers(bundle, backend, search.timer, {}, (), lambda *_: None)
 
 
 def test_a_schedule_of_another_batch_is_one_of_the_same_units(folder: Path) -> None:

@@ -17,7 +17,7 @@ from runtime_ext.bundle.contents import Bundle, read_bundle
 from runtime_ext.bundle.tvm_peer import LIBRARY, tvm_runner
 from runtime_ext.bundle.weights import save_weights
 from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, weights_as_parameters
-from runtime_ext.cuda.kernels.source import cuda_target
+from runtime_ext.cuda.machine_code.source import cuda_target
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.machine.this_machine import host_target
 from tests.refusals import refused

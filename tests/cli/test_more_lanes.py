@@ -8,7 +8,7 @@ import pytest
 
 from runtime_ext.machine import this_machine as machine
 from tests.cli.command_line import tvm_ios
-from tvm_ios.cli.search_options import TargetKind, measuring_options
+from tvm_ios.cli.search_options import TargetKind, search_options
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lanes_of(lanes: int | None, **options: Any) -> int:
-    return measuring_options(lanes, None, None, None, 3, 8, 40, **options).lanes
+    return search_options(lanes, None, None, None, 3, 8, 40, **options).lanes
 
 
 def test_some_more_take_turns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime_ext.machine.this_machine import host_target
-from runtime_ext.tuning.tuning_folder import RECORDS, WORKLOADS, open_log, recorded
+from runtime_ext.tuning_log.folder import RECORDS, WORKLOADS, open_log, recorded
 from tests.cli.command_line import tvm_ios, tvm_ios_process
 from tests.onnx_sketch import Sketch
 

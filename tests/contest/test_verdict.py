@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm_ios.policies.baselines import sequential_schedule
 
 from tests.random_dags import graph_of
 from tests.refusals import refused
@@ -20,6 +19,7 @@ from tvm_ios.contest.verdict import (
     most_promising,
     policy_results,
 )
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 

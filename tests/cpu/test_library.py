@@ -16,8 +16,10 @@ from tvm import relax
 
 from runtime_ext.cpu.build import tir_of
 from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.units.unit import UnitSource, plan_unit
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import (
     AVX2,
     AVX512,
@@ -198,7 +200,7 @@ def test_inner_loops_are_fused_multiply_adds_in_registers(
 ) -> None:
     machine = tvm.target.Target(target)
     unit = VectorUnit.of(machine)
-    (kernel,) = plan_unit(UnitSource(convolution(64, 64), NHWC2), unit).kernels
+    (kernel,) = plan_unit(UnitSource(convolution(64, 64), NHWC2), VectorSpace(unit)).kernels
     (phase,) = tir_of(kernel.spec, machine, unit).phases
     function = phase.function.with_attr("global_symbol", "k")
     text = tvm.compile(tvm.IRModule({"k": function}), target=machine).mod.inspect_source("asm")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.launchable import Launchable, write_kernels
+from runtime_ext.cuda.machine_code.launchable import Launchable, write_kernels
 from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.ports import Port
 from tests.random_units import VECTOR

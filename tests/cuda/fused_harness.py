@@ -14,9 +14,9 @@ import numpy as np
 import tvm
 from tvm.s_tir import dlight
 
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.kernels.source import cuda_target, launch_extents, written_parameters
-from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
+from runtime_ext.cuda.machine_code.source import cuda_target, launch_extents, written_parameters
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from tests.cpp_compiler import compile_cpp

@@ -15,21 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relay_passes.measuring_options import MeasuringOptions
 
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.bundle.contents import KERNELS, digest, read_bundle
 from runtime_ext.bundle.writing.write import write_bundle
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
+from runtime_ext.cuda.machine_code.launchable import Launchable, read_kernels, write_kernels
 from runtime_ext.execution.executable import load
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tests.cuda.emulator import for_stand_in
 from tests.cuda.stand_in.build import build_stand_in
 from tvm_ios.api.bundle import model_to_bundle
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.policies.policy import Limits
 from tvm_ios.schedule.schedule import Schedule
 
 SCRIPT = Path(__file__).with_name("search_on_stand_in.py")
@@ -55,13 +56,13 @@ def emulate(compiled: Any, path: Path, room: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) -> None:
-    options = MeasuringOptions(
+    options = SearchOptions(
         lanes=3,
         cache=cache,
         target={"kind": "cuda", "arch": "sm_90"},
-        pruning=Pruning(2, 3),
         precision=precision,
         cudnn=precision == "float16",
+        limits=Limits(pruning=Pruning(2, 3)),
     )
     bundled = model_to_bundle(load_model("inception_block"), options, seed=0)
     prepared, compiler = prepare(bundled.module, bundled.name), bundled.backend.compiler

@@ -11,12 +11,12 @@ import tvm
 from tvm import s_tir
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.kernels.source import cuda_target
-from runtime_ext.tuning.contraction_space import blocking_of
-from runtime_ext.tuning.tuning_folder import RECORDS, WORKLOADS, recorded
-from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.cuda.machine_code.source import cuda_target
+from runtime_ext.tuning_log.folder import RECORDS, WORKLOADS, recorded
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.tuning_log.space import noted
+from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.units.unit import UnitSource
-from runtime_ext.units.unit_compiler import LogUse
 from tests.cuda.cuda_harness import Bench, Unit
 from tests.cuda.metaschedule_log import FOLDER
 from tests.kernels.kernel_harness import host_target
@@ -64,7 +64,7 @@ def test_functions_of_a_log_are_a_form_of_their_unit(precision: Any, tmp_path: P
 def test_traces_of_metaschedule_name_no_tile_of_ours() -> None:
     log = TuningLog(FOLDER, TARGET)
     assert log.has_functions
-    assert all(blocking_of(r.trace) is None for r in recorded(FOLDER))
+    assert all(noted(r.trace) is None for r in recorded(FOLDER))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from tvm import tirx
 
 from runtime_ext.cuda.kernels.threads import ThreadCode
-from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
+from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from tests.cuda.fused_harness import Network, OnCpu, fused, kernel_of, network, relax

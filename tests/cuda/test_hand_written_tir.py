@@ -15,8 +15,8 @@ from tvm import relax
 
 from relay_passes.prepare import prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
-from runtime_ext.units.tir_calls import with_tir
+from runtime_ext.cuda.compiler import CudaKernelCompiler, GpuPrecision
+from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.units.unit import UnitSource
 from tests.cuda.cuda_harness import TOLERANCE, Bench, Unit
 from tests.kernels.kernel_harness import make_unit
@@ -71,7 +71,7 @@ def scatters(s: Sketch) -> list[str]:
     ]
 
 
-def outputs_of(model: Any, x: Array, room: Path, precision: Precision) -> list[Array]:
+def outputs_of(model: Any, x: Array, room: Path, precision: GpuPrecision) -> list[Array]:
     """Of a model with one input: its units one after another, each on the emulator."""
     prepared = prepare(import_onnx(simplify(model)))
     graph, functions = prepared.units, [*map(prepared.outliner.unit, range(len(prepared.units)))]
@@ -95,7 +95,7 @@ def outputs_of(model: Any, x: Array, room: Path, precision: Precision) -> list[A
 @pytest.mark.parametrize("sketch", [called, scans, sorts, scatters])
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_they_compute_what_onnx_runtime_does(
-    sketch: Callable[[Sketch], list[str]], precision: Precision, tmp_path: Path
+    sketch: Callable[[Sketch], list[str]], precision: GpuPrecision, tmp_path: Path
 ) -> None:
     s = Sketch(*SHAPE)
     model = s.model(*sketch(s))

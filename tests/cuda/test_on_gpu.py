@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
-from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
 from runtime_ext.cuda.measure import time_program
 from runtime_ext.cuda.nvidia import cudnn
-from runtime_ext.cuda.nvidia.driver import CudaError, open_device
+from runtime_ext.cuda.nvidia.driver import open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
-from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
 from runtime_ext.cuda.persistent.fused_kernel import fuse, vdevice
 from runtime_ext.kernels.library_convolution import LibraryConvolution
+from runtime_ext.native_errors import CudaError
 from tests.cuda.convolutions import buffers_of, convolution, drawn, reference, view
 from tests.cuda.nvrtc_kernels import (
     LENGTH,

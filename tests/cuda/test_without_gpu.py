@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
-from runtime_ext.cuda.nvidia.driver import CudaError, runs_on
+from runtime_ext.cuda.machine_code.launchable import Launchable, read_kernels, write_kernels
+from runtime_ext.cuda.nvidia.driver import runs_on
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import ExecutableError
+from runtime_ext.native_errors import CudaError, ExecutableError
 from tests.cuda.cuda_executables import add_two
 from tests.cuda.nvrtc_kernels import compile_kernels
 from tests.refusals import refused

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tvm_ios.policies.baselines import baseline_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
@@ -19,6 +19,8 @@ from tests.random_units import Case, cases, random_inputs
 from tests.refusals import refused
 from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.happens_before import RaceError
@@ -161,14 +163,15 @@ def test_parts_live_and_die_with_their_whole(lanes: int) -> None:
     assert results(spoilt, inputs) != apart
 
 
-@pytest.mark.parametrize("policy", ["sequential", "greedy"])
+@pytest.mark.parametrize("schedule_of", [sequential_schedule, greedy_schedule])
 @pytest.mark.parametrize(
     "network", ["inception_block", "nasnet_cell", "lstm_small", "transformer_small"]
 )
-def test_networks_in_poisoned_memory(network: str, policy: str) -> None:
+def test_networks_in_poisoned_memory(
+    network: str, schedule_of: Callable[[OpGraph], Schedule]
+) -> None:
     prepared = prepare(import_onnx(load_onnx(network)), network)
-    schedule = baseline_schedule(policy, prepared.units)
-    assert schedule is not None
+    schedule = schedule_of(prepared.units)
     model = build(apply_schedule(prepared, schedule), lanes=2)
     assert model.memory.plan.nbytes < model.memory.unshared
     assert model.memory.proven

@@ -11,10 +11,11 @@ import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_ext.execution.executor import BusyError, Executor, KernelError
+from runtime_ext.execution.executor import Executor
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.execution.reference import ReferenceExecutor
 from runtime_ext.execution.session import Session
+from runtime_ext.native_errors import BusyError, KernelError
 from tests.random_units import VECTOR, Case, cases, random_inputs
 from tests.refusals import refused
 from tvm_ios.program.lower import lower

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import tvm_ffi
 
-from runtime_ext.execution.executor import BusyError, ForkError, KernelError
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.execution.session import Session
+from runtime_ext.native_errors import BusyError, ForkError, KernelError
 from tests.refusals import refused
 from tvm_ios.errors import UserError
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role, Wait

@@ -6,9 +6,9 @@ import pytest
 import tvm_ffi
 
 from runtime_ext.execution.buffers import ALIGNMENT, allocate, content_key, share_constant
-from runtime_ext.execution.executor import KernelError
-from runtime_ext.execution.ports import Port, SessionError
+from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import Session
+from runtime_ext.native_errors import KernelError, SessionError
 from tests.refusals import refused
 from tvm_ios.errors import UserError
 from tvm_ios.program.memory_plan import MemoryPlan

@@ -85,12 +85,13 @@ def _onnxruntime(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]
 
 def _schedule(prepared: Any, lanes: int, random: Random) -> Any:
     """A baseline, or one that merges all that can be merged or runs parts of batch or images."""
-    from tvm_ios.policies.baselines import baseline_schedule
-
+    from tvm_ios.costs.costs import NO_COSTS
     from tvm_ios.graph.merge_rule import mergeable
     from tvm_ios.graph.op_graph import bits
     from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+    from tvm_ios.policies.policy import Problem
     from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+    from tvm_ios.search import search
 
     graph = prepared.units
     policies = ["sequential", "greedy", "memory", "merging", "merging", "instances", "instances"]
@@ -101,7 +102,7 @@ def _schedule(prepared: Any, lanes: int, random: Random) -> Any:
         split = choose_instances(operators, graph, lanes=lanes, capacity=capacity)
         return instances_schedule(graph, split, lanes=lanes)
     if policy != "merging":
-        return baseline_schedule(policy, graph)
+        return search(Problem.of(graph, 40), policy, NO_COSTS).schedule
     done, stages = 0, []
     while done != graph.all_operators:
         ready = [u for u in bits(graph.all_operators & ~done) if not graph.predecessors[u] & ~done]

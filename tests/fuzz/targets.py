@@ -7,13 +7,12 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import meta_checksum
+from runtime_ext.execution.package import seal
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.log import MeasurementLog, read_header
 from tvm_ios.devices.device import load_device
@@ -24,7 +23,7 @@ from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.network import search_graph
 from tvm_ios.models.bare_graph import load_bare_graph
 from tvm_ios.models.load import load_graph
-from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule, Strategy
 
 from .mutators import (
     Random,
@@ -191,26 +190,17 @@ def _damage_and_seal(folder: Path, name: str, random: Random) -> None:
     else:
         damage = damage_json if random.integers(3) == 0 else disarrange_json
         file.write_text(json.dumps(damage(json.loads(file.read_text()), random)))
-    meta: Any = json.loads((folder / "meta.json").read_text())
-    if isinstance(meta, dict):
-        import hashlib
-
-        if isinstance(meta.get("files"), dict) and name in meta["files"] and name != "meta.json":
-            meta["files"][name] = hashlib.sha256(file.read_bytes()).hexdigest()
-        meta["checksum"] = meta_checksum(meta)
-    (folder / "meta.json").write_text(json.dumps(meta))
+    seal(folder)
 
 
 def _build_and_run(path: Path) -> None:
-    from tvm_ios.policies.baselines import baseline_schedule
-
     from relay_passes.load import load_model
     from relay_passes.prepare import apply_schedule, prepare
     from runtime_ext.build import build
+    from tvm_ios.policies.greedy import greedy_schedule
 
     prepared = prepare(load_model(str(path)).module)
-    schedule = baseline_schedule("greedy", prepared.units)
-    assert schedule is not None
+    schedule = greedy_schedule(prepared.units)
     session = build(apply_schedule(prepared, schedule), lanes=2).session()
     try:
         session.run(**session.random_inputs(0))
@@ -221,7 +211,8 @@ def _build_and_run(path: Path) -> None:
 def _search(graph: OpGraph, room: Path, device: str = "v100") -> None:
     cost = AnalyticCost(load_device(device))
     blocks = cut_blocks(graph, 20)
-    schedule, _ = search_graph(graph, blocks, cost, "ios-both", Pruning(2, 3), mergeable)
+    strategies = frozenset({Strategy.CONCURRENT, Strategy.MERGE})
+    schedule, _ = search_graph(graph, blocks, cost, strategies, Pruning(2, 3), mergeable)
     schedule.validate(graph)
     schedule.save(room / "result", graph)
 

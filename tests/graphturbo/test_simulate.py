@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
-from tvm_ios.graphturbo.cluster.binding import Scope
 from tvm_ios.graphturbo.cluster.simulate import Rules, simulate
+from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.tasks import INPUT, Task, tasks_of
 from tvm_ios.graphturbo.cluster.variants import VARIANTS, partition, simulate_variants, tune_batch
 

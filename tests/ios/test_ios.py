@@ -17,7 +17,7 @@ from tvm_ios.ios.counts import count_block
 from tvm_ios.ios.dynamic_program import Groups, Solution, solve
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.priced_block import PricedBlock
-from tvm_ios.ios.strategies import POLICIES
+from tvm_ios.policies.ios import IOS_POLICIES
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 prunings = st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3))
@@ -71,7 +71,7 @@ class TableCost:
         return random.Random(f"{self.seed} {stage.strategy} {stage.mask}").uniform(0.1, 1)
 
 
-@given(dags(7), prunings, st.integers(0, 2**32), st.sampled_from(sorted(POLICIES)), st.data())
+@given(dags(7), prunings, st.integers(0, 2**32), st.sampled_from(sorted(IOS_POLICIES)), st.data())
 @settings(max_examples=80, deadline=None)
 def test_equals_brute_force_with_all_strategies(
     predecessors: tuple[int, ...], pruning: Pruning, seed: int, policy: str, data: st.DataObject
@@ -103,7 +103,7 @@ def test_equals_brute_force_with_all_strategies(
         graph,
         Block.of(graph, graph.all_operators),
         cost,
-        POLICIES[policy],
+        IOS_POLICIES[policy].strategies,
         pruning,
         lambda _, units: len({colours[u] for u in units}) == 1,
     ).solve()
@@ -174,7 +174,7 @@ def test_equal_costs_prefer_the_simpler_strategy(
         graph,
         Block.of(graph, 0b11),
         Constant(0),
-        POLICIES["ios-holistic"],
+        IOS_POLICIES["ios-holistic"].strategies,
         Pruning(),
         lambda *_: True,
     ).solve()

@@ -22,6 +22,7 @@ from tvm_ios.ios.memory_front import pareto_front
 from tvm_ios.ios.network import search_graph
 from tvm_ios.schedule.schedule import Stage, Strategy
 
+PARALLEL = frozenset({Strategy.CONCURRENT})
 PRUNING = Pruning(2, 3)
 
 
@@ -111,7 +112,7 @@ def test_the_front_is_that_of_all_schedules(
     problem: tuple[OpGraph, list[int], TableCost],
 ) -> None:
     graph, blocks, cost = problem
-    found = pareto_front(graph, blocks, cost, "ios-parallel", PRUNING, lambda *_: False)
+    found = pareto_front(graph, blocks, cost, PARALLEL, PRUNING, lambda *_: False)
     for point in found:
         point.schedule.validate(graph)
         assert point.peak == peak(graph, point.schedule.stages)
@@ -139,7 +140,7 @@ def test_searches_within_a_budget(
 
     def full() -> float:
         made, _ = search_graph(
-            graph, blocks, cost, "ios-parallel", PRUNING, lambda *_: False, memory_budget=budget
+            graph, blocks, cost, PARALLEL, PRUNING, lambda *_: False, memory_budget=budget
         )
         assert peak(graph, made.stages) <= budget
         return made.latency
@@ -151,7 +152,7 @@ def test_searches_within_a_budget(
             cost,
             lambda stage: cost.stage_latency(graph, stage),
             lambda _, stage: str(stage.mask),
-            "ios-parallel",
+            PARALLEL,
             PRUNING,
             lambda *_: False,
             memory_budget=budget,

@@ -14,7 +14,7 @@ from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.network import search_graph
-from tvm_ios.ios.strategies import POLICIES
+from tvm_ios.policies.ios import IOS_POLICIES
 from tvm_ios.schedule.schedule import Stage
 
 
@@ -51,7 +51,7 @@ def twins(predecessors: tuple[int, ...], copies: int) -> tuple[OpGraph, list[int
     return graph, [((1 << size) - 1) << (copy * size) for copy in range(copies)]
 
 
-@given(dags(5), st.integers(0, 2**32), st.sampled_from(sorted(POLICIES)))
+@given(dags(5), st.integers(0, 2**32), st.sampled_from(sorted(IOS_POLICIES)))
 @settings(max_examples=40, deadline=None)
 def test_equal_blocks_are_searched_once_with_the_same_result(
     predecessors: tuple[int, ...], seed: int, policy: str
@@ -68,14 +68,13 @@ def test_equal_blocks_are_searched_once_with_the_same_result(
         graph,
         blocks,
         once,
-        policy,
+        IOS_POLICIES[policy].strategies,
         Pruning(),
         always,
         progress=lambda done, total: shown.append((done, total)),
-        device="a device",
     )
     separate, took_separate = search_graph(
-        graph, blocks, every, policy, Pruning(), always, reuse=False
+        graph, blocks, every, IOS_POLICIES[policy].strategies, Pruning(), always, reuse=False
     )
     assert reused.stages == separate.stages
     assert math.isclose(reused.latency, separate.latency)
@@ -83,7 +82,6 @@ def test_equal_blocks_are_searched_once_with_the_same_result(
     assert took_separate.transitions == 3 * took.transitions
     assert every.asked == 3 * once.asked
     assert shown == [(1, 3), (2, 3), (3, 3)]
-    assert (reused.policy, reused.device) == (policy, "a device")
     all_on_one_lane(graph, reused).validate(graph)
 
 
@@ -131,9 +129,3 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
         cut_into_blocks(graph, [0b011])
     with refused(SearchError, "exist"):
         cut_into_blocks(graph, [0b1111])
-
-
-def test_an_unknown_policy_is_refused() -> None:
-    graph = graph_of([0])
-    with refused(SearchError, "'magic'", "ios-both"):
-        search_graph(graph, [1], CostByPlace(0, 1), "magic", Pruning(), lambda *_: False)

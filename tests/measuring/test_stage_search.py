@@ -7,14 +7,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tvm_ios.measuring.stage_search import SearchLimits, StageSearch
 
 from tests.random_dags import graph_of
 from tvm_ios.costs.log import LogHeader, MeasurementLog
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.lazy import Budget
+from tvm_ios.measuring.measured_costs import measured_costs
 from tvm_ios.measuring.stage_timer import StageTimer
+from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.search import Search
 
 SIDE_BY_SIDE = graph_of((0, 0, 0, 0b111))
 
@@ -67,13 +69,14 @@ def path(tmp_path: Path) -> Path:
 def run(path: Path, budget: Budget, ended: bool = True) -> tuple[int, bool]:
     """Stages measured, and whether the search was complete."""
     timer = Timer(path)
-    blocks = [(1 << len(SIDE_BY_SIDE)) - 1]
-    search = StageSearch(cast(StageTimer, timer), blocks, SearchLimits(budget=budget))
-    _, took = search.schedule("ios-parallel")
-    assert took is not None
-    if ended:
-        search.end_run()
-    return timer.stages_measured, took.complete
+    problem = Problem(SIDE_BY_SIDE, ((1 << len(SIDE_BY_SIDE)) - 1,))
+    costs = measured_costs(cast(StageTimer, timer))
+    search = Search(problem, costs, Limits(budget=budget))
+    statistics = search.find("ios-parallel").statistics
+    assert statistics is not None
+    if ended and not search.out_of_time:
+        timer.end_run()
+    return timer.stages_measured, statistics.complete
 
 
 def test_what_a_killed_run_measured_is_not_measured_again(path: Path) -> None:

@@ -14,9 +14,11 @@ from onnx import numpy_helper
 from tests.graph_sketch import GraphSketch
 from tests.onnx_sketch import Sketch, relative_error, run
 from tests.refusals import refused
+from tvm_ios.errors import ModelError
 from tvm_ios.graph.op_graph import GraphError
 from tvm_ios.graph.units import form_units
-from tvm_ios.models.load import Form, ModelError, form_of, load_blocks, load_graph, load_onnx
+from tvm_ios.models.load import load_blocks, load_graph, load_onnx
+from tvm_ios.models.source import Form, ModelSource
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
@@ -57,7 +59,7 @@ def test_random_weights_replace_constant_ones() -> None:
     name = str(LIGHT / "light_squeezenet.onnx")
 
     def weights(seed: int | None) -> dict[str, bytes]:
-        arrays = load_onnx(name, seed).graph.initializer
+        arrays = load_onnx(ModelSource(name, seed)).graph.initializer
         return {a.name: numpy_helper.to_array(a).tobytes() for a in arrays if len(a.dims) == 4}
 
     plain, first, again, other = (weights(seed) for seed in (None, 1, 1, 2))
@@ -107,11 +109,11 @@ def test_forms(tmp_path: Path) -> None:
     def written(content: Any) -> Form:
         path = tmp_path / "x.json"
         path.write_text(json.dumps(content))
-        return form_of(str(path))
+        return ModelSource(str(path)).form
 
-    assert form_of("squeezenet") is Form.ZOO
-    assert form_of("a/b.onnx") is Form.ONNX
-    assert form_of("squeezenet.pt2") is Form.TORCH
+    assert ModelSource("squeezenet").form is Form.ZOO
+    assert ModelSource("a/b.onnx").form is Form.ONNX
+    assert ModelSource("squeezenet.pt2").form is Form.TORCH
     assert written({"blocks": []}) is Form.BARE
     assert written({"format": "tvm-ios graph"}) is Form.GRAPH
     assert written({"root_index": 0, "nodes": []}) is Form.MODULE
@@ -120,7 +122,7 @@ def test_forms(tmp_path: Path) -> None:
 
 def test_a_zoo_network_is_built_with_the_seed() -> None:
     def weights(seed: int | None) -> bytes:
-        return load_onnx("inception_block", seed).SerializeToString()
+        return load_onnx(ModelSource("inception_block", seed)).SerializeToString()
 
     assert weights(None) == weights(0) != weights(1)
 
@@ -159,7 +161,7 @@ def test_a_graph_file_takes_no_shapes(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     path.write_text(json.dumps(form_units(sketch.graph(sketch.conv(0))).to_json()))
     with refused(ModelError, path, "--shape"):
-        load_graph(str(path), shapes={"x": (1,)})
+        load_graph(ModelSource(str(path), shapes={"x": (1,)}))
 
 
 @pytest.mark.parametrize("name", ["m.onnx", "g.json"])

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.refusals import refused
+from tvm_ios.errors import ModelError
 from tvm_ios.models.torch_archive import read_torch_archive
-from tvm_ios.onnx.file import ModelError
 
 torch = pytest.importorskip("torch")
 

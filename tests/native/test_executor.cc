@@ -29,7 +29,7 @@ struct Live {
   Executor::Pointer executor;
 
   explicit Live(RandomProgram made, Random& random) : program(std::move(made)) {
-    std::vector<ffi::String> units;
+    std::vector<std::string> units;
     for (std::size_t i = 0; i < program.operations.size(); ++i) {
       units.push_back("operation " + std::to_string(i));
     }
@@ -44,8 +44,7 @@ struct Live {
     if (random() % 2) options.pin = random() % 2 == 0;
     executor = Executor::Make(
         std::make_unique<Plan>(ffi::Array<ffi::Function>{MixKernel(), FailingKernel()},
-                               ffi::Array<ffi::String>{"mix", "fail"},
-                               ffi::Array<ffi::String>(units.begin(), units.end()),
+                               std::vector<std::string>{"mix", "fail"}, units,
                                ffi::Array<ffi::Tensor>(buffers.begin(), buffers.end()), lanes),
         options);
   }

@@ -1,17 +1,13 @@
-"""The pieces of the C++ loader that have to agree with Python."""
+"""The pieces of the C++ loader."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from runtime_ext.execution.native_executor import load_native_library
-from runtime_ext.machine.cpu_features import _LINUX_NAME
+from runtime_ext.native_library import load_native_library
 from tests.refusals import refused
 
 NATIVE = load_native_library()
@@ -31,38 +27,14 @@ NATIVE = load_native_library()
     ],
 )
 def test_sha256_of_known_texts(text: bytes, digest: str) -> None:
-    assert NATIVE["sha256"](text) == digest
+    assert {NATIVE["sha256"](text, portably) for portably in (False, True)} == {digest}
 
 
 def test_sha256_of_every_length_around_a_block() -> None:
     for length in range(200):
         text = bytes(range(256))[:length]
-        assert NATIVE["sha256"](text) == hashlib.sha256(text).hexdigest()
-
-
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(1 << 63), (1 << 63) - 1)
-    # Below the least normal number C's strtod reports a range error.
-    | st.floats(allow_subnormal=False)
-    | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
-@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), VALUES, max_size=5))
-@example({"a": [1e16, 1e15, 123456789012345680.0, 1e-4, 9.9e-5, 0.1, -0.0, 5e300, 1.0, 100.5]})
-@example({"z": 1, "a": '\x7f\x1f"\\/\b\f\n\r\t é€ \U0001f600', "\U0001f600": 0, "\uffff": 0})
-def test_json_is_written_as_python_writes_it(data: dict[str, Any]) -> None:
-    """Checksums of meta data are of this text."""
-    for indent in (None, 1):
-        text = json.dumps(data, indent=indent).encode()
-        assert NATIVE["sorted_json"](text) == json.dumps(data, sort_keys=True)
+        for portably in (False, True):
+            assert NATIVE["sha256"](text, portably) == hashlib.sha256(text).hexdigest()
 
 
 def test_json_that_would_overflow_the_stack_is_refused() -> None:
@@ -71,12 +43,12 @@ def test_json_that_would_overflow_the_stack_is_refused() -> None:
         '{"a":' * 100_000 + "1" + "}" * 100_000,
     ):
         with refused(RuntimeError, "nested"):
-            NATIVE["sorted_json"](deep.encode())
-    text = json.dumps({"a": "[" * 1000 + '\\"' + "{" * 1000})
-    assert NATIVE["sorted_json"](text.encode()) == text
+            NATIVE["parse_json"](deep.encode())
+    NATIVE["parse_json"](json.dumps({"a": "[" * 1000 + '\\"' + "{" * 1000}).encode())
 
 
-def test_cpu_features_have_the_same_names() -> None:
-    for name, linux in _LINUX_NAME.items():
-        assert NATIVE["linux_name_of_feature"](name) == linux
-    assert NATIVE["linux_name_of_feature"]("warp-drive") == ""
+def test_features_that_are_not_known_are_missing() -> None:
+    known = [str(name) for name in NATIVE["known_features"]()]
+    assert {"sse4.2", "avx2", "avx512f"} <= set(known)
+    assert list(NATIVE["missing_features"](["warp-drive"])) == ["warp-drive"]
+    assert set(NATIVE["missing_features"](known)) < set(known)

@@ -10,6 +10,7 @@ from tests.refusals import refused
 from tvm_ios import zoo
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_graph, load_onnx
+from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.batch import BatchError, with_batch
 from tvm_ios.onnx.graph import graph_from_onnx
 
@@ -17,7 +18,7 @@ from tvm_ios.onnx.graph import graph_from_onnx
 @pytest.mark.parametrize("name", ["inception_block", "nasnet_cell", "several_outputs"])
 def test_only_the_leading_extents_change(name: str) -> None:
     one = load_graph(name)
-    many = form_units(graph_from_onnx(load_onnx(name, batch=3)))
+    many = form_units(graph_from_onnx(load_onnx(ModelSource(name, batch=3))))
     assert many.batch == 3
     assert [op.kind for op in many.operators] == [op.kind for op in one.operators]
     for before, after in zip(one.tensors, many.tensors, strict=True):

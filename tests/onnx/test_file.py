@@ -13,9 +13,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.onnx_sketch import Sketch, relative_error, run
+from tvm_ios.errors import ModelError
 from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx import file as onnx_file
-from tvm_ios.onnx.file import ModelError, read_onnx
+from tvm_ios.onnx.file import read_onnx
 
 
 def small() -> Any:

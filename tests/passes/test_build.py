@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
-from runtime_ext.units.generic import NoKernelError
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime
@@ -32,6 +31,9 @@ from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, o
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
 from tvm_ios.plot import plot_profile
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.policy import Limits
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
@@ -78,7 +80,7 @@ def test_zoo(network: str, scheduler: str) -> None:
 def test_measured_costs_decide_and_the_result_is_right(cache: Path) -> None:
     module = module_of([(1, 6, 8, 8)], wide)
     told: list[str] = []
-    options = MeasuringOptions(lanes=LANES, budget=Budget(3))
+    options = SearchOptions(lanes=LANES, limits=Limits(budget=Budget(3)))
     scheduler = IOSSchedule(options=options, progress=lambda what, *_: told.append(what))
     made = scheduler(module)
     assert {"compiling kernels", "timing units"} <= set(told)

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import tvm
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from tvm import relax
 
 from relay_passes import IOSSchedule, schedule_of
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import Prepared, apply_schedule, prepare
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
 from runtime_ext.ir_form import SCHEDULE
@@ -27,6 +28,7 @@ from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, o
 from tvm_ios.costs.log import LogError
 from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
+from tvm_ios.policies.policy import Limits
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Program
 from tvm_ios.program.program_builder import LoweringError
@@ -58,11 +60,15 @@ def prepared(module: tvm.IRModule) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def search(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> MeasuredSearch:
-    options = MeasuringOptions(
-        lanes=LANES, cache=tmp_path_factory.mktemp("co"), budget=Budget(max_measurements=30)
+def search(
+    prepared: Prepared, tmp_path_factory: pytest.TempPathFactory
+) -> MeasuredModule[RelaxUnits]:
+    options = SearchOptions(
+        lanes=LANES,
+        cache=tmp_path_factory.mktemp("co"),
+        limits=Limits(budget=Budget(max_measurements=30)),
     )
-    made = MeasuredSearch(prepared, options)
+    made = MeasuredModule(RelaxUnits(prepared, options))
     made.timer.compile_units()
     return made
 
@@ -78,7 +84,7 @@ def check(module: tvm.IRModule, prepared: Prepared, schedule: Schedule) -> None:
     assert [a.tobytes() for a in native] == [a.tobytes() for a in reference]
 
 
-def co_scheduled(search: MeasuredSearch, prepared: Prepared) -> Schedule:
+def co_scheduled(search: MeasuredModule[RelaxUnits], prepared: Prepared) -> Schedule:
     """Merges first, so that units are numbered anew; all other stages are co-scheduled."""
     stages = tuple(
         stage
@@ -92,23 +98,24 @@ def co_scheduled(search: MeasuredSearch, prepared: Prepared) -> Schedule:
 
 @pytest.mark.parametrize("policy", ["rammer", "ios-holistic"])
 def test_measured_policies_compute_the_same(
-    policy: str, module: tvm.IRModule, prepared: Prepared, search: MeasuredSearch
+    policy: str, module: tvm.IRModule, prepared: Prepared, search: MeasuredModule[RelaxUnits]
 ) -> None:
-    schedule, took = search.schedule(policy)
+    found = search.search.find(policy)
+    schedule, took = found.schedule, found.statistics
     schedule.validate(prepared.units)
     assert schedule.policy == policy
     assert took is not None
-    assert took.stages_measured > 0
+    assert took.stages_measured
     assert len(schedule.latencies) == len(schedule.stages)
     if policy == "rammer":
         assert {stage.strategy for stage in schedule.stages} == {Strategy.CO_SCHEDULE}
     check(module, prepared, schedule)
-    again, _ = search.schedule(policy)
+    again = MeasuredModule(search.units).search.find(policy).schedule
     assert again == schedule, "what was measured is taken from the log"
 
 
 def test_units_are_found_again_after_others_were_merged(
-    module: tvm.IRModule, prepared: Prepared, search: MeasuredSearch
+    module: tvm.IRModule, prepared: Prepared, search: MeasuredModule[RelaxUnits]
 ) -> None:
     schedule = co_scheduled(search, prepared)
     schedule.validate(prepared.units)
@@ -124,7 +131,9 @@ def test_units_are_found_again_after_others_were_merged(
     check(module, prepared, schedule)
 
 
-def test_what_does_not_fit_is_one_sentence(prepared: Prepared, search: MeasuredSearch) -> None:
+def test_what_does_not_fit_is_one_sentence(
+    prepared: Prepared, search: MeasuredModule[RelaxUnits]
+) -> None:
     schedule = co_scheduled(search, prepared)
     made = apply_schedule(prepared, schedule)
     with refused(LoweringError, "more lanes than 1"):
@@ -149,10 +158,11 @@ def test_what_does_not_fit_is_one_sentence(prepared: Prepared, search: MeasuredS
 
 
 def test_a_spent_budget_leaves_the_simulation(
-    module: tvm.IRModule, prepared: Prepared, search: MeasuredSearch, tmp_path: Path
+    module: tvm.IRModule, prepared: Prepared, search: MeasuredModule[RelaxUnits], tmp_path: Path
 ) -> None:
-    options = replace(search.options, budget=Budget(max_measurements=0))
-    simulated, took = MeasuredSearch(prepared, options).schedule("rammer")
+    options = replace(search.options, limits=Limits(budget=Budget(max_measurements=0)))
+    found = MeasuredModule(RelaxUnits(prepared, options)).search.find("rammer")
+    simulated, took = found.schedule, found.statistics
     assert took is not None
     assert (took.complete, took.stages_measured) == (False, 0)
     # Nothing that is simulated says that a wave should not be joined.
@@ -184,7 +194,9 @@ def test_programs_that_are_compared_are_all_measured_or_all_simulated() -> None:
     assert not late.complete
 
 
-def test_stage_keys_tell_placements_apart(prepared: Prepared, search: MeasuredSearch) -> None:
+def test_stage_keys_tell_placements_apart(
+    prepared: Prepared, search: MeasuredModule[RelaxUnits]
+) -> None:
     graph, timer = prepared.units, search.timer
     wave = next(w for w in waves(graph.predecessors, range(len(graph))) if len(w) > 1)
     stage = Stage(Strategy.CO_SCHEDULE, (wave,))
@@ -206,7 +218,7 @@ def test_stage_keys_tell_placements_apart(prepared: Prepared, search: MeasuredSe
 @pytest.mark.parametrize("seed", range(3))
 def test_a_log_has_what_co_scheduling_needs(
     prepared: Prepared,
-    search: MeasuredSearch,
+    search: MeasuredModule[RelaxUnits],
     seed: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -223,15 +235,16 @@ def test_a_log_has_what_co_scheduling_needs(
     monkeypatch.setattr(cpu_device, "time_program", lambda program, _: drawn(program, "", 3e-6))
     monkeypatch.setattr(cpu_device, "profile_phases", profile)
     (tmp_path / "kernels").symlink_to(search.options.cache / "kernels")
-    search = MeasuredSearch(prepared, replace(search.options, cache=tmp_path))
-    measured, _ = search.schedule("ios-holistic")
-    search.sequential_latency()
+    search = MeasuredModule(RelaxUnits(prepared, replace(search.options, cache=tmp_path)))
+    measured = search.search.find("ios-holistic").schedule
+    search.timer.sequential_latency()
     (log,) = (tmp_path / "logs").iterdir()
-    recorded, _ = search.recorded("ios-holistic", log)
+    recorded = search.recorded(log).find("ios-holistic").schedule
     recorded.validate(prepared.units)
     assert recorded.latency <= measured.latency * (1 + 1e-9)
     assert recorded.unit_latencies == measured.unit_latencies
-    simulated, took = search.recorded("rammer", log)
+    found = search.recorded(log).find("rammer")
+    simulated, took = found.schedule, found.statistics
     simulated.validate(prepared.units)
     assert took is None
     # Without the times of rTasks there is nothing to place them by.
@@ -239,8 +252,8 @@ def test_a_log_has_what_co_scheduling_needs(
     bare = tmp_path / "bare.jsonl"
     bare.write_text("".join(line for line in lines if ", task of phase" not in line))
     with refused(LogError, "task of phase 0"):
-        search.recorded("ios-holistic", bare)
-    assert search.recorded("ios-both", bare)[0].latencies
+        search.recorded(bare).find("ios-holistic")
+    assert search.recorded(bare).find("ios-both").schedule.latencies
 
 
 def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRModule) -> None:
@@ -261,5 +274,5 @@ def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRM
         def stage_latency(self, graph: object, stage: Stage) -> float:
             return 1.0
 
-    with refused(SearchError, "'unknowing'", "rTasks"):
+    with refused(SearchError, "'rammer'", "rTasks", "'unknowing'"):
         IOSSchedule("rammer", Unknowing())(module)

@@ -8,24 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relay_passes.measured import MeasuredSearch
 from tvm import relax
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import Prepared, apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
+from relay_passes.relax.target_units import RelaxUnits
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.units.in_place import arrange
-from runtime_ext.units.values import Slice
+from runtime_ext.units.values import SliceLayout
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.policy import Limits
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
@@ -319,13 +322,15 @@ def test_units_lie_alike_before_and_after_scheduling(scheduler: str) -> None:
         before = memory.source(made.function, made.data, made.outputs)
         after = later.source(function, op.inputs, op.outputs)
         assert (before.layouts, before.in_place) == (after.layouts, after.in_place)
-        sliced += sum(isinstance(layout, Slice) for layout in after.layouts)
+        sliced += sum(isinstance(layout, SliceLayout) for layout in after.layouts)
     assert sliced > 4
 
 
 def test_stages_are_timed_with_the_slices_that_they_read_and_write() -> None:
     """Any two units that follow each other, whatever of a concatenation they hold."""
-    search = MeasuredSearch(prepare(module_of([IMAGE], grown)), MeasuringOptions(lanes=LANES))
+    search = MeasuredModule(
+        RelaxUnits(prepare(module_of([IMAGE], grown)), SearchOptions(lanes=LANES))
+    )
     graph = search.prepared.units
     search.timer.compile_units()
     search.timer.measure_units()
@@ -340,7 +345,7 @@ def test_stages_are_timed_with_the_slices_that_they_read_and_write() -> None:
 
 def test_a_search_over_concatenations_in_place(cache: Path) -> None:
     module = module_of([IMAGE], inside_another)
-    options = MeasuringOptions(lanes=LANES, budget=Budget(6))
+    options = SearchOptions(lanes=LANES, limits=Limits(budget=Budget(6)))
     made = IOSSchedule("ios-both", options=options)(module)
     inputs = inputs_of(module)
     assert relative_error(outputs(build(made, lanes=LANES), inputs), run(module, inputs)) <= 1e-5

@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from relay_passes.measured import MeasuredSearch, MeasuringOptions
 from tvm import relax
 
-from relay_passes import instance_search
 from relay_passes.dialect import DialectError
 from relay_passes.instances import apply as instance_schedule
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
+from runtime_ext import whole_programs
 from runtime_ext.build import build
 from tests.forced_schedules import merge_first
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
+from tvm_ios.policies import holistic as policies
+from tvm_ios.policies.policy import Found, Limits
 from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.schedule.schedule import Schedule, Strategy
 
@@ -27,17 +31,18 @@ from tvm_ios.schedule.schedule import Schedule, Strategy
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fewest rounds."""
-    monkeypatch.setattr(instance_search, "_SECONDS", 0.0)
+    monkeypatch.setattr(whole_programs, "_SECONDS", 0.0)
 
 
-def searching(module: Any, **limits: Any) -> MeasuredSearch:
-    options = MeasuringOptions(
-        lanes=LANES, pruning=Pruning(1, 2), budget=Budget(max_measurements=1, **limits)
+def searching(module: Any, **limits: Any) -> MeasuredModule[RelaxUnits]:
+    options = SearchOptions(
+        lanes=LANES,
+        limits=Limits(pruning=Pruning(1, 2), budget=Budget(max_measurements=1, **limits)),
     )
-    return MeasuredSearch(prepare(module), options)
+    return MeasuredModule(RelaxUnits(prepare(module), options))
 
 
-def require_equal(search: MeasuredSearch, made: Schedule, module: Any) -> None:
+def require_equal(search: MeasuredModule[RelaxUnits], made: Schedule, module: Any) -> None:
     made.validate(search.graph)
     model = build(apply_schedule(search.prepared, made), lanes=LANES)
     session = model.session(executor="poisoning")
@@ -51,15 +56,17 @@ def require_equal(search: MeasuredSearch, made: Schedule, module: Any) -> None:
 def test_policies_of_a_batch(tmp_path: Path) -> None:
     module = module_of([(4, 3, 8, 8)], pyramid(4))
     search = searching(module)
-    made, took = search.schedule("graphturbo")
+    found = search.search.find("graphturbo")
+    made, took = found.schedule, found.statistics
     assert made.policy == "graphturbo"
     # All of it fits any cache: each lane runs its part of the batch.
     assert made.instances is not None
     assert [s.factor for s in made.instances.subgraphs] == [LANES]
     assert took is not None
-    assert took.candidates >= 1
+    assert took.candidates
+    assert (took.states, took.transitions, took.stages_measured) == (None, None, None)
     require_equal(search, made, module)
-    mixed, _ = search.schedule("holistic")
+    mixed = search.search.find("holistic").schedule
     assert mixed.policy == "holistic"
     require_equal(search, mixed, module)
 
@@ -74,26 +81,28 @@ def test_holistic_is_sequential_unless_another_is_faster_beyond_doubt(
         return {name: [1.0] * 7 if name == "sequential" else others for name in runners}
 
     search = searching(module_of([(4, 3, 8, 8)], pyramid(4)))
-    monkeypatch.setattr(instance_search, "hold_contest", contest)
-    assert search.schedule("graphturbo")[0].instances is not None
-    mixed, _ = search.schedule("holistic")
-    sequential = search.timer.timed(search.schedule("sequential")[0])
+    monkeypatch.setattr(whole_programs, "hold_contest", contest)
+    assert search.search.find("graphturbo").schedule.instances is not None
+    mixed = search.search.find("holistic").schedule
+    sequential = search.timer.timed(search.search.find("sequential").schedule)
     assert (mixed.content == sequential.content) is not gains
 
 
 @pytest.mark.usefixtures("quick")
 def test_of_one_image_at_most_rows_are_split() -> None:
-    plan = searching(module_of([(1, 3, 8, 8)], pyramid(1))).schedule("graphturbo")[0].instances
+    search = searching(module_of([(1, 3, 8, 8)], pyramid(1))).search
+    plan = search.find("graphturbo").schedule.instances
     assert plan is None or {axis for s in plan.subgraphs for axis in s.axes} == {2}
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_time_limit_ends_the_search() -> None:
     search = searching(module_of([(4, 3, 8, 8)], pyramid(4)), time_limit=0.0)
-    made, took = search.schedule("graphturbo")
-    assert made.instances is None
-    assert took is not None
-    assert not took.complete
+    found = search.search.find("graphturbo")
+    assert found.schedule.instances is None
+    assert found.statistics is not None
+    assert not found.statistics.complete
+    assert search.search.out_of_time
 
 
 @pytest.mark.usefixtures("quick")
@@ -102,17 +111,17 @@ def test_splits_that_cannot_be_built_are_reported(monkeypatch: pytest.MonkeyPatc
         raise DialectError("the batch is written down")
 
     monkeypatch.setattr(instance_schedule, "planned_instances", refuse)
-    made, took = searching(module_of([(4, 3, 8, 8)], pyramid(4))).schedule("graphturbo")
-    assert made.instances is None
-    assert took is not None
-    assert took.candidates == 0
-    assert set(took.left_out) == {"the batch is written down"}
+    found = searching(module_of([(4, 3, 8, 8)], pyramid(4))).search.find("graphturbo")
+    assert found.schedule.instances is None
+    assert found.statistics is not None
+    assert found.statistics.candidates == 0
+    assert set(found.left_out) == {"the batch is written down"}
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_mixture_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     search = searching(module_of([(4, 3, 8, 8)], pyramid(4)))
-    build = search.build
+    build = search.units.build
 
     def refusing(made: Schedule, *others: Any) -> Any:
         if made.policy == "holistic":
@@ -124,13 +133,12 @@ def test_a_mixture_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPa
         made = measured[0].schedule
         return replace(made, policy=policy, stages=made.stages[::-1])
 
-    monkeypatch.setattr(search, "build", refusing)
-    monkeypatch.setattr(instance_search, "mix", mixing)
+    monkeypatch.setattr(search.units, "build", refusing)
+    monkeypatch.setattr(policies, "mix", mixing)
     monkeypatch.setattr(search.timer, "timed", lambda made: made)
-    made, took = search.schedule("holistic")
-    made.validate(search.graph)
-    assert took is not None
-    assert "its tiles are others" in took.left_out
+    found = search.search.find("holistic")
+    found.schedule.validate(search.graph)
+    assert "its tiles are others" in found.left_out
 
 
 def towers(sketch: RelaxSketch, x: Any) -> Any:
@@ -148,21 +156,18 @@ def test_holistic_tries_merged_convolutions_inside_of_instances(
     module = module_of([(4, 3, 8, 8)], towers)
     search = searching(module)
     built: list[Schedule] = []
-    schedule, build = search.schedule, search.build
+    find, build = search.search.find, search.units.build
 
-    def merging(policy: str, memory_budget: int | None = None) -> Any:
-        found = schedule(policy, memory_budget)
-        return (merge_first(search.prepared), None) if policy == "ios-both" else found
+    def merging(policy: str) -> Found:
+        return Found(merge_first(search.prepared)) if policy == "ios-both" else find(policy)
 
     def keeping(made: Schedule, *others: Any) -> Any:
         built.append(made)
         return build(made, *others)
 
-    monkeypatch.setattr(search, "schedule", merging)
-    monkeypatch.setattr(search, "build", keeping)
-    _, took = search.schedule("holistic")
-    assert took is not None
-    assert not took.left_out
+    monkeypatch.setattr(search.search, "find", merging)
+    monkeypatch.setattr(search.units, "build", keeping)
+    assert not find("holistic").left_out
     inside = [m for m in built if m.instances and m.stages[0].strategy is Strategy.MERGE]
     assert inside
     require_equal(search, inside[0], module)

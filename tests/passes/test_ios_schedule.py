@@ -13,7 +13,6 @@ import pytest
 import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
-from tvm_ios.policies.baselines import sequential_schedule
 
 import relay_passes
 import runtime_ext
@@ -26,17 +25,22 @@ from tests.forced_schedules import merge_first
 from tests.onnx_sketch import Sketch, relative_error
 from tests.refusals import refused
 from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
-from tvm_ios.api import POLICIES
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.composed import CostError
+from tvm_ios.costs.costs import Offer
 from tvm_ios.devices.device import load_device
 from tvm_ios.errors import SearchError, UserError
 from tvm_ios.graph.op_graph import GraphError, OpGraph
 from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.registry import tried_policies
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import ProgramError
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
 
 op = relax.op
+
+#: What a described device has costs for.
+DESCRIBED = tried_policies({Offer.STAGES, Offer.RTASKS})[0]
 
 
 def small(s: RelaxSketch, x: Any) -> Any:
@@ -100,7 +104,7 @@ def test_an_unscheduled_module_has_no_schedule(block: tvm.IRModule) -> None:
     assert schedule_of(tvm.IRModule({})) is None
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", DESCRIBED)
 def test_policies(policy: str, block: tvm.IRModule) -> None:
     schedule = schedule_of(IOSSchedule(policy, "v100")(block))
     assert schedule is not None

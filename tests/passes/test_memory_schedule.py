@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
-from tvm_ios.policies.baselines import sequential_schedule
 
 import runtime_ext.execution.host_memory
 from relay_passes import IOSSchedule, MemorySchedule, apply_schedule, prepare, schedule_of
@@ -23,6 +22,7 @@ from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, outputs_
 from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 op = relax.op

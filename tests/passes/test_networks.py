@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from tvm_ios.policies.baselines import greedy_schedule
 
 from relay_passes import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
@@ -18,8 +17,10 @@ from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_onnx
+from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 from tvm_ios.zoo.unet import build_unet
 
@@ -144,7 +145,7 @@ def check(proto: onnx.ModelProto, name: str, merges: bool) -> None:
     ids=lambda value: Path(value).stem if isinstance(value, str) else "",
 )
 def test_outputs_equal_onnxruntime(model: str, merges: bool) -> None:
-    check(logits(load_onnx(model, 0)), Path(model).stem, merges)
+    check(logits(load_onnx(ModelSource(model, 0))), Path(model).stem, merges)
 
 
 @pytest.mark.parametrize("upsampling", ["transpose", "nearest", "linear"])

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from relay_passes.measured import MeasuredSearch
-from relay_passes.measuring_options import MeasuringOptions
 from tvm import relax
-from tvm_ios.policies.baselines import sequential_schedule
 
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import Prepared, apply_schedule, prepare
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
 from runtime_ext.execution.built_model import BuiltModel
@@ -24,6 +24,7 @@ from runtime_ext.scheduled_module import read_scheduled_module
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.errors import UserError
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Schedule
@@ -49,8 +50,8 @@ def prepared(module: tvm.IRModule) -> Prepared:
     return found
 
 
-def searching(prepared: Prepared, cache: Path) -> MeasuredSearch:
-    return MeasuredSearch(prepared, MeasuringOptions(lanes=LANES, cache=cache))
+def searching(prepared: Prepared, cache: Path) -> MeasuredModule[RelaxUnits]:
+    return MeasuredModule(RelaxUnits(prepared, SearchOptions(lanes=LANES, cache=cache)))
 
 
 def simulate(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -77,10 +78,12 @@ def test_equal_units_are_profiled_once_and_remembered(
     asked = simulate(monkeypatch)
     search = searching(prepared, tmp_path)
     search.timer.compile_units()
-    before = search.compiler.compiled
+    before = search.units.backend.compiler.compiled
     default, coarse, fine = search.timer.rkernels(0)
     assert (default.name, coarse.name, fine.name) == ("default", "coarse", "fine")
-    assert search.compiler.compiled == before + 2, "compiled when asked for, and not earlier"
+    assert search.units.backend.compiler.compiled == before + 2, (
+        "compiled when asked for, and not earlier"
+    )
     found = [search.timer.rkernels(unit) for unit in range(len(prepared.units))]
     assert found[0] == found[1] == (default, coarse, fine)
     assert coarse.tasks < default.tasks < fine.tasks

@@ -10,7 +10,6 @@ import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
-from tvm_ios.policies.baselines import sequential_schedule
 
 from relay_passes.instances.unroll import unroll_instances
 from relay_passes.load import load_model
@@ -22,6 +21,7 @@ from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.layers import unit_layers
 from tvm_ios.graphturbo.split_info import Split, Splitter
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.arena.check import check_regions
 
 

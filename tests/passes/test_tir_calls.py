@@ -10,21 +10,22 @@ import pytest
 import tvm
 from tvm import relax, te, topi
 from tvm.script import tirx as T
-from tvm_ios.policies.baselines import greedy_schedule
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.contest import machine_outputs, virtual_machine
+from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_baseline import compile_baseline
-from runtime_ext.units.generic import NoKernelError
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.policy import Limits
 from tvm_ios.program.program import Launch
 
 Array = np.ndarray[Any, Any]
@@ -87,7 +88,7 @@ def test_lanes_share_the_tiles_of_a_call() -> None:
 
 def test_a_search_measures_them() -> None:
     module = module_of([(4, 6), (4, 6)], _many)
-    options = MeasuringOptions(lanes=LANES, budget=Budget(max_measurements=6))
+    options = SearchOptions(lanes=LANES, limits=Limits(budget=Budget(max_measurements=6)))
     found = outputs_of(IOSSchedule(options=options)(module), inputs_of(module))
     assert relative_error(found, run(module)) < 1e-6
 

@@ -13,6 +13,7 @@ import pytest
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime
 from tvm_ios.models.load import load_onnx
+from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.simplify import simplify
 
 torch: Any = pytest.importorskip("torch")
@@ -116,7 +117,7 @@ def test_networks(name: str) -> None:
 @pytest.mark.parametrize("name", ["inception_v1", "densenet121", "shufflenet"])
 def test_real_networks(name: str) -> None:
     folder = Path(onnx.__file__).parent / "backend/test/data/light"
-    model = load_onnx(str(folder / f"light_{name}.onnx"), 0)
+    model = load_onnx(ModelSource(str(folder / f"light_{name}.onnx"), 0))
     assert relative_error(run(model), run_onnxruntime(model)) <= 1e-5
 
 

@@ -22,6 +22,7 @@ from tests.same_graphs import SMALL_MODELS, require_same_graphs, small_model
 from tvm_ios import zoo
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_onnx
+from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.graph import graph_from_onnx
 
 op = relax.op
@@ -51,7 +52,7 @@ def test_zoo(name: str) -> None:
 
 
 def test_local_response_normalisation_is_one_operator() -> None:
-    model = load_onnx(str(LIGHT / "light_inception_v1.onnx"), random_weights=0)
+    model = load_onnx(ModelSource(str(LIGHT / "light_inception_v1.onnx"), random_weights=0))
     graph = require_same_graphs(model, import_onnx)
     found = [o for o in graph.operators if o.kind == "lrn"]
     assert [dict(o.attrs)["size"] for o in found] == [5, 5]

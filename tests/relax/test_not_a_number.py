@@ -9,12 +9,12 @@ import pytest
 import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
-from tvm_ios.policies.baselines import sequential_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.onnx_sketch import Sketch
 from tests.relax.relax_sketch import LANES, RelaxSketch, module_of, run
+from tvm_ios.policies.sequential import sequential_schedule
 
 op = relax.op
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import from_onnx
-from tvm_ios.policies.baselines import sequential_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.canonicalise import canonicalise
@@ -16,6 +15,7 @@ from relay_passes.relax.raise_pad import RaisePad
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime
 from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
+from tvm_ios.policies.sequential import sequential_schedule
 
 SHAPE = (1, 3, 8, 8)
 

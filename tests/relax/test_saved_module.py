@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
-from tvm_ios.policies.baselines import baseline_schedule
 
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.load import load_model
@@ -19,8 +18,9 @@ from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.refusals import refused
 from tests.relax.relax_sketch import module_of, run
-from tvm_ios.errors import UserError
-from tvm_ios.models.load import ModelError, read_json
+from tvm_ios.errors import ModelError, UserError
+from tvm_ios.models.source import ModelSource, read_json
+from tvm_ios.policies.sequential import sequential_schedule
 
 
 def small() -> tvm.IRModule:
@@ -51,7 +51,7 @@ def test_a_saved_module_computes_the_same(tmp_path: Path) -> None:
     loaded = load_model(saved(module, tmp_path))
     assert loaded.name == "module"
     prepared = prepare(loaded.module, loaded.name)
-    schedule = baseline_schedule("sequential", prepared.units)
+    schedule = sequential_schedule(prepared.units)
     assert schedule is not None
     session = build(apply_schedule(prepared, schedule), lanes=1).session()
     x = np.random.default_rng(0).standard_normal((1, 3, 8, 8), dtype=np.float32)
@@ -62,7 +62,7 @@ def test_a_saved_module_computes_the_same(tmp_path: Path) -> None:
 
 def test_symbolic_dimensions_become_those_given(tmp_path: Path) -> None:
     path = saved(dynamic(), tmp_path)
-    loaded = load_model(path, shapes={"x": (2, 3, 5), "y": (2, 3, 10)})
+    loaded = load_model(ModelSource(path, shapes={"x": (2, 3, 5), "y": (2, 3, 10)}))
     (operator, *_) = prepare(loaded.module).outliner.extraction.graph.operators
     assert operator.kind == "concat"
 
@@ -73,7 +73,7 @@ def test_symbolic_dimensions_that_are_refused(tmp_path: Path) -> None:
     with refused(ModelError, "dimension 0", "'n'", "--shape x:1,3,w"):
         load_model(path)
     with refused(ModelError, "[2, 3, 9]"):
-        load_model(path, shapes={"x": (2, 3, 5), "y": (2, 3, 9)})
+        load_model(ModelSource(path, shapes={"x": (2, 3, 5), "y": (2, 3, 9)}))
 
 
 def _nodes(change: Callable[[list[Any]], None]) -> Callable[[Any], None]:
@@ -156,4 +156,4 @@ def test_a_scheduled_module_is_refused(tmp_path: Path) -> None:
 
 def test_random_weights_are_not_for_modules(tmp_path: Path) -> None:
     with refused(ModelError, "--random-weights"):
-        load_model(saved(small(), tmp_path), random_weights=0)
+        load_model(ModelSource(saved(small(), tmp_path), random_weights=0))

@@ -14,14 +14,14 @@ from tests.refusals import refused
 
 torch = pytest.importorskip("torch")
 
-from tvm_ios.policies.baselines import baseline_schedule  # noqa: E402
-
 from relay_passes.load import load_model  # noqa: E402
 from relay_passes.prepare import apply_schedule, prepare  # noqa: E402
 from relay_passes.relax.bindings import DialectError  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
+from tvm_ios.errors import ModelError  # noqa: E402
 from tvm_ios.graph.input_shapes import InputShapeError  # noqa: E402
-from tvm_ios.models.load import ModelError  # noqa: E402
+from tvm_ios.models.source import ModelSource  # noqa: E402
+from tvm_ios.policies.greedy import greedy_schedule  # noqa: E402
 
 nn = torch.nn
 Build = Callable[[], Any]
@@ -75,9 +75,9 @@ def save(module: Any, inputs: tuple[Any, ...], path: Path, **options: Any) -> st
 
 
 def outputs_of(model: str, inputs: dict[str, Any], **options: Any) -> dict[str, np.ndarray]:
-    loaded = load_model(model, **options)
+    loaded = load_model(ModelSource(model, **options))
     prepared = prepare(loaded.module, loaded.name)
-    schedule = baseline_schedule("greedy", prepared.units)
+    schedule = greedy_schedule(prepared.units)
     assert schedule is not None
     session = build(apply_schedule(prepared, schedule), lanes=2).session()
     session.run(**{name: value.numpy() for name, value in inputs.items()})
@@ -185,7 +185,7 @@ def test_dynamic_dimensions_that_are_refused(
     shapes: Any, named: tuple[object, ...], dynamic: tuple[Any, str]
 ) -> None:
     with refused(InputShapeError, *named):
-        load_model(dynamic[1], shapes=shapes)
+        load_model(ModelSource(dynamic[1], shapes=shapes))
 
 
 def test_operators_that_tvm_does_not_import(tmp_path: Path) -> None:
@@ -200,4 +200,4 @@ def test_operators_that_tvm_does_not_import(tmp_path: Path) -> None:
 
 def test_random_weights_are_not_for_these(dynamic: tuple[Any, str]) -> None:
     with refused(ModelError, "--random-weights"):
-        load_model(dynamic[1], random_weights=0)
+        load_model(ModelSource(dynamic[1], random_weights=0))

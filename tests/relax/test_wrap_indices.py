@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from tvm_ios.policies.baselines import greedy_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relax.bindings import bindings_of, operator_name
@@ -16,6 +15,7 @@ from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from tests.onnx_sketch import relative_error, run_on
 from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.greedy import greedy_schedule
 
 #: What each takes besides data and indices, what it makes, and the extents that are indexed.
 OPERATORS = {

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relay_passes.relay.measured import MeasuredRelaySearch
 from tvm import autotvm, relay
 
-from relay_passes import MeasuringOptions
+from relay_passes import SearchOptions
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import prepare
+from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay import trial_timer
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
 from runtime_ext.relay.autotvm_tuner import tune
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.model_tasks import tuning_tasks
-from runtime_ext.relay.tuning_file import Record, open_autotvm_log
+from runtime_ext.relay.tuning_file import AutotvmRecord, open_autotvm_log
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
-from runtime_ext.tuning.interface import TuningLimits
 from tests.brief import take_first_samples
 from tests.refusals import refused
 from tests.relay.relay_commands import RELAY, command
@@ -30,6 +30,8 @@ from tests.relay.relay_sketch import RelaySketch, module_of
 from tests.relay.small_models import write_small_model
 from tvm_ios.api.tune import model_to_tune, tune_module
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.measuring.tuning import TuningLimits
+from tvm_ios.policies.policy import Limits
 
 TARGET = host_target(2)
 
@@ -44,10 +46,10 @@ def _three(s: RelaySketch, x: Any) -> Any:
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[AutotvmTask, ...]:
     prepared = prepare(module_of([(1, 16, 12, 96)], _three))
-    options = MeasuringOptions(
-        lanes=2, cache=tmp_path_factory.mktemp("cache"), pruning=Pruning(1, 2)
+    options = SearchOptions(
+        lanes=2, cache=tmp_path_factory.mktemp("cache"), limits=Limits(pruning=Pruning(1, 2))
     )
-    return tuning_tasks(model_to_tune(MeasuredRelaySearch(prepared, options)), TARGET)
+    return tuning_tasks(model_to_tune(MeasuredModule(RelayUnits(prepared, options))), TARGET)
 
 
 class Pretended:
@@ -56,7 +58,7 @@ class Pretended:
     def __init__(self) -> None:
         self.rounds: list[tuple[Any, list[int]]] = []
 
-    def __call__(self, task: Any, configs: Sequence[Any]) -> list[Record]:
+    def __call__(self, task: Any, configs: Sequence[Any]) -> list[AutotvmRecord]:
         self.rounds.append((task, [config.index for config in configs]))
         return [
             (autotvm.MeasureInput(task.target, task, config), self.result(place, config.index))
@@ -141,15 +143,15 @@ def _blocks(task: Any, index: int) -> tuple[int, int]:
 
 def test_all_blocks_are_tried_if_asked_for(tmp_path: Path) -> None:
     prepared = prepare(module_of([(1, 2, 2, 2)], lambda s, x: s.conv(x, 2, 2)))
-    options = MeasuringOptions(lanes=1, cache=tmp_path / "cache")
-    search = MeasuredRelaySearch(prepared, options)
+    options = SearchOptions(lanes=1, cache=tmp_path / "cache")
+    search = MeasuredModule(RelayUnits(prepared, options))
 
     def tried(trials: int, **asked: bool) -> list[list[tuple[int, int]]]:
         """Blocks of what is tried in each round."""
         timer = Pretended()
-        with open_autotvm_log(tmp_path / "log", search.target) as log:
+        with open_autotvm_log(tmp_path / "log", search.units.backend.compiler.target) as log:
             (row,) = tune(
-                tuning_tasks(model_to_tune(search), search.target),
+                tuning_tasks(model_to_tune(search), search.units.backend.compiler.target),
                 log,
                 timer,
                 TuningLimits(trials),
@@ -239,7 +241,7 @@ def test_what_was_measured_is_a_run_that_came_to_its_end(
     take_first_samples(monkeypatch.setattr)
     monkeypatch.setattr(trial_timer, "TrialTimer", lambda: nullcontext(Pretended()))
     module = module_of([(1, 16, 4, 4)], lambda s, x: s.conv(x, 16, 16))
-    options = MeasuringOptions(lanes=1, cache=tmp_path / "cache")
+    options = SearchOptions(lanes=1, cache=tmp_path / "cache")
     done = tune_module(module, tmp_path / "log", options=options, trials=2)
     assert (len(done.kernels), done.missing, done.untouched) == (1, 0, 0)
     (log,) = (tmp_path / "cache" / "logs").glob("*.jsonl")

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm_ios.policies.baselines import greedy_schedule
 
 import runtime_ext
-from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
+from relay_passes import IOSSchedule, SearchOptions, schedule_of
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
@@ -27,6 +26,8 @@ from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
 from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.policy import Limits
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
@@ -168,7 +169,9 @@ def test_lanes_go_by_measured_latencies_beside_a_merged_stage_too() -> None:
 
 def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
     _, module = built
-    options = MeasuringOptions(lanes=2, cache=tmp_path, budget=Budget(max_measurements=20))
+    options = SearchOptions(
+        lanes=2, cache=tmp_path, limits=Limits(budget=Budget(max_measurements=20))
+    )
     made = IOSSchedule("ios-both", options=options)(module)
     schedule = schedule_of(made)
     assert schedule is not None
@@ -176,5 +179,5 @@ def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
     assert len(schedule.latencies) == len(schedule.stages)
     session = build(made, lanes=2).session()
     assert relative_error(results(session, module), run(module)) <= 1e-5
-    with refused(SearchError, "'rammer'", "tiles"):
+    with refused(SearchError, "'rammer'", "rTasks"):
         IOSSchedule("rammer", options=options)(module)

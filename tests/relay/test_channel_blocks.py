@@ -12,7 +12,7 @@ import pytest
 import tvm
 from tvm import autotvm, relay
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.prepare import prepare
 from relay_passes.relay import channel_blocks, layouts
 from relay_passes.relay.blocked_convolutions import block_of, convolution_ways
@@ -142,7 +142,7 @@ def test_no_other_choice_is_cheaper(
 
 def blocks_of(module: tvm.IRModule, log: Path) -> list[tuple[int, int]]:
     """The blocks of the convolutions of what a pass makes with a log."""
-    options = MeasuringOptions(lanes=2, target=TARGET, database=log)
+    options = SearchOptions(lanes=2, target=TARGET, database=log)
     made = IOSSchedule("sequential", options=options)(module)
     found: list[tuple[int, int]] = []
     relay.analysis.post_order_visit(made["main"], lambda e: found.extend(_blocks(e)))
@@ -186,7 +186,7 @@ def test_what_runs_in_chosen_blocks_computes_the_same(body: Any, tmp_path: Path)
     module = module_of([(1, 8, 6, 6)], body)
     log = write_log(module, tmp_path / "log", times, target)
     assert len(log.records) == len(pairs)
-    options = MeasuringOptions(lanes=2, target=target, database=tmp_path / "log")
+    options = SearchOptions(lanes=2, target=target, database=tmp_path / "log")
     made = IOSSchedule("greedy", options=options)(module)
     found: list[tuple[int, int]] = []
     relay.analysis.post_order_visit(made["main"], lambda e: found.extend(_blocks(e)))
@@ -230,7 +230,7 @@ def test_what_is_not_proven_is_no_dearer_than_the_default(
 def test_a_kernel_is_built_as_the_log_has_it_for_its_blocks(tmp_path: Path) -> None:
     """Not as it has it for others, and where it has none as TVM does without a log."""
     module = module_of([(1, 16, 6, 6)], lambda s, x: s.conv(x, 16, 16, (1, 1)))
-    made = IOSSchedule("sequential", options=MeasuringOptions(lanes=2, target=TARGET))(module)
+    made = IOSSchedule("sequential", options=SearchOptions(lanes=2, target=TARGET))(module)
 
     def code(times: Times) -> str:
         write_log(module, tmp_path / "log", times)

@@ -14,9 +14,8 @@ import tvm
 from tvm import relay
 from tvm.relay import testing  # noqa: F401  (relay.testing is no attribute until it is imported)
 from tvm.relay.build_module import bind_params_by_name
-from tvm_ios.policies.baselines import sequential_schedule
 
-from relay_passes import IOSSchedule, MeasuringOptions, schedule_of
+from relay_passes import IOSSchedule, SearchOptions, schedule_of
 from relay_passes.prepare import apply_schedule, for_target, left_out_of, prepare
 from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.importer import import_onnx
@@ -26,11 +25,17 @@ from tests.onnx_sketch import Sketch, relative_error
 from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tests.shared_graphs import SHARED_GRAPHS
-from tvm_ios.api import POLICIES
+from tvm_ios.costs.costs import Offer
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_onnx
+from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.policies.registry import tried_policies
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
+
+#: What a described device has costs for.
+DESCRIBED = tried_policies({Offer.STAGES, Offer.RTASKS})[0]
 
 
 def small(s: RelaySketch, x: Any) -> Any:
@@ -77,7 +82,7 @@ def test_is_idempotent_and_survives_saving(block: tvm.IRModule) -> None:
     tvm.ir.assert_structural_equal(loaded, once)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", DESCRIBED)
 def test_policies(policy: str, block: tvm.IRModule) -> None:
     schedule = schedule_of(IOSSchedule(policy, "v100")(block))
     assert schedule is not None
@@ -138,7 +143,7 @@ _WORKLOADS: dict[str, dict[str, Any]] = {
 def test_networks_with_merged_and_concurrent_stages(name: str) -> None:
     if name.startswith("light"):
         folder = Path(onnx.__file__).parent / "backend/test/data/light"
-        module = import_onnx(load_onnx(str(folder / f"{name}.onnx"), random_weights=0))
+        module = import_onnx(load_onnx(ModelSource(str(folder / f"{name}.onnx"), random_weights=0)))
     else:
         module = _of_relay_testing(name)
     # A softmax would hide differences.
@@ -147,7 +152,7 @@ def test_networks_with_merged_and_concurrent_stages(name: str) -> None:
         body = body.args[0]
     module = tvm.IRModule.from_expr(relay.Function(module["main"].params, body))
     module = relay.transform.InferType()(module)
-    prepared = for_target(prepare(module), MeasuringOptions(lanes=2))
+    prepared = for_target(prepare(module), SearchOptions(lanes=2))
     # DenseNet is a chain: nothing of it can be merged or run side by side.
     chain = name == "densenet"
     units = prepared.units

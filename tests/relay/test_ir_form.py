@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import tvm
 from tvm import relay
-from tvm_ios.policies.baselines import greedy_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relay.importer import import_onnx
@@ -18,6 +17,7 @@ from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, branches, build, kernels, module_of, run
 from tests.relay.relay_text import filecheck
 from tvm_ios.models.load import load_onnx
+from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
 MERGE, CONCURRENT = Strategy.MERGE, Strategy.CONCURRENT

@@ -8,23 +8,25 @@ from typing import Any
 
 import pytest
 import tvm
-from relay_passes.relay.measured import MeasuredRelaySearch
 from tvm import relay
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
-from relay_passes import MeasuringOptions
+from relay_passes import SearchOptions
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
+from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay.library import host_target
 from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, branches, module_of, run
 from tests.relay.relay_text import filecheck
 from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 
 AVX512 = tvm.target.Target("llvm -mcpu=skylake-avx512")
 
 
 def _prepared(module: tvm.IRModule, target: Any = AVX512) -> Prepared:
-    return for_target(prepare(module), MeasuringOptions(lanes=2, target=target))
+    return for_target(prepare(module), SearchOptions(lanes=2, target=target))
 
 
 def _stack(s: RelaySketch, x: Any) -> Any:
@@ -93,15 +95,15 @@ def test_what_is_measured_fits_together(tmp_path: Path) -> None:
         parts = [relay.nn.relu(s.conv(y, 16, n, (k, k))) for n, k in ((16, 3), (32, 1))]
         return s.conv(relay.concatenate([*parts, y], axis=1), 64, 16)
 
-    options = MeasuringOptions(lanes=2, target=AVX512, cache=tmp_path)
-    search = MeasuredRelaySearch(prepare(module_of([(1, 16, 8, 8)], wide)), options)
+    options = SearchOptions(lanes=2, target=AVX512, cache=tmp_path)
+    search = MeasuredModule(RelayUnits(prepare(module_of([(1, 16, 8, 8)], wide)), options))
     graph = search.prepared.units
-    merged = search.source(
+    merged = search.units.source(
         next(p for p in combinations(range(len(graph)), 2) if mergeable(graph, p))
     )
     kinds = {}
     for unit in range(len(graph)):
-        made = search.source((unit,))
+        made = search.units.source((unit,))
         typed = relay.transform.InferType()(tvm.IRModule.from_expr(made.function))["main"]
         kinds |= {t: p.checked_type for t, p in zip(made.data, typed.params, strict=False)}
     typed = relay.transform.InferType()(tvm.IRModule.from_expr(merged.function))["main"]

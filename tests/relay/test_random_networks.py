@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relay.importer import import_onnx
@@ -13,6 +12,8 @@ from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import run
 from tvm_ios.errors import UserError
 from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 
 
 def computes_the_same(seed: int) -> bool:

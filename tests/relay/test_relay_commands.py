@@ -90,7 +90,8 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
     assert "the Relax passes are written for apache-tvm 0.27, and this is TVM 0.1" in relax
     assert "choose the dialect relay" in relax
     tiles = command("optimize", model, *RELAY, "--policy", "rammer", code=1)
-    assert "the policy 'rammer' places tiles" in tiles
+    assert "'rammer'" in tiles
+    assert "rTasks" in tiles
     compact = command("tune", model, *RELAY, "--log", tmp_path / "log", "--compact", code=1)
     assert "AutoTVM logs are only added to: leave out --compact" in compact
     blocks = command("tune", model, "--log", tmp_path / "log", "--all-blocks", code=2)
@@ -105,7 +106,7 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_processor_level_is_one_that_older_compilers_know() -> None:
-    from runtime_ext.targets import target_of
+    from runtime_ext.named_target import target_of
 
     target = target_of("llvm", "x86-64-v3", 2, "relay")
     assert str(target.attrs["mcpu"]) == "haswell"

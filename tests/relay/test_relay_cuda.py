@@ -17,12 +17,11 @@ from tvm import autotvm, relay
 from tvm.relay import testing
 from tvm.relay.build_module import bind_params_by_name
 from tvm.script import tir as T
-from tvm_ios.policies.baselines import greedy_schedule, sequential_schedule
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.prepare import apply_schedule, for_target, prepare
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.nvidia.nvrtc import has_compiler
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.nvrtc import has_compiler
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.session import Session
@@ -37,6 +36,8 @@ from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
 from tests.relay.uncompiled import leave_uncompiled
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import BufferType, Launch
 
@@ -46,7 +47,7 @@ SM_90 = {"kind": "cuda", "arch": "sm_90"}
 
 def built_for_gpu(module: tvm.IRModule, how: Any, log: Path | None = None) -> BuiltModel:
     """A module as a function of its units schedules it; in the place of cubins stand sources."""
-    options = MeasuringOptions(target=SM_90, database=log)
+    options = SearchOptions(target=SM_90, database=log)
     prepared = for_target(prepare(module), options)
     with pytest.MonkeyPatch.context() as patch:
         leave_uncompiled(patch)
@@ -161,7 +162,7 @@ def test_a_tuned_convolution_of_several_kernels(tmp_path: Path) -> None:
     assert len(tuned.program.kernels) == 3
     assert any(b.type.shape == (4, 4, 16, 16) for b in tuned.program.buffers), "its weights"
     known = read_autotvm_log(log, target)
-    made = IOSSchedule("sequential", options=MeasuringOptions(target=SM_90, database=log))(module)
+    made = IOSSchedule("sequential", options=SearchOptions(target=SM_90, database=log))(module)
     assert known.coverage(module) == (1, 2)
     assert known.coverage(made) == (1, 1)
     (altered,) = autotvm.task.extract_from_program(made["main"], target=target, params={})
@@ -176,7 +177,7 @@ def test_a_tuned_convolution_of_several_kernels(tmp_path: Path) -> None:
 def test_squeezenet_is_compiled(tmp_path: Path) -> None:
     main, params = testing.squeezenet.get_workload()
     module = tvm.IRModule.from_expr(bind_params_by_name(main["main"], params))
-    options = MeasuringOptions(target=SM_90)
+    options = SearchOptions(target=SM_90)
     made = IOSSchedule("ios-both", "h200", options=options)(relay.transform.InferType()(module))
     build(made, target=SM_90, lanes=4, name="squeezenet").save(tmp_path / "out")
     loaded = load(tmp_path / "out")

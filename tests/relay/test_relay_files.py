@@ -19,9 +19,9 @@ from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.relay.relay_commands import RELAY, command
 from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
-from tvm_ios.errors import UserError
+from tvm_ios.errors import ModelError, UserError
 from tvm_ios.graph.input_shapes import InputShapeError
-from tvm_ios.models.load import ModelError
+from tvm_ios.models.source import ModelSource
 
 
 def body(s: RelaySketch, x: Any) -> Any:
@@ -42,7 +42,7 @@ def saved(module: Any, folder: Path) -> str:
 
 def test_a_saved_module_computes_the_same(tmp_path: Path) -> None:
     module = module_of([(1, 3, 8, 8)], body)
-    loaded = load_model(saved(module, tmp_path), dialect="relay")
+    loaded = load_model(ModelSource(saved(module, tmp_path), dialect="relay"))
     assert (loaded.name, loaded.dialect.name) == ("module", "relay")
     session = build(IOSSchedule("sequential")(loaded.module), lanes=1).session()
     session.run(**inputs_of(module))
@@ -89,7 +89,7 @@ def test_damaged_modules_are_refused(what: str, tmp_path: Path) -> None:
         data["b64ndarrays"] = [array[: len(array) // 2] for array in data["b64ndarrays"]]
     path.write_text(json.dumps(data))
     with pytest.raises(UserError) as caught:
-        load_model(str(path), dialect="relay")
+        load_model(ModelSource(str(path), dialect="relay"))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -98,7 +98,7 @@ def test_other_modules_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "relax.json"
     path.write_text(json.dumps({"nodes": [{"type": "relax.expr.Function"}], "root_index": 0}))
     with refused(ModelError, "Relax", "--dialect relay"):
-        load_model(str(path), dialect="relay")
+        load_model(ModelSource(str(path), dialect="relay"))
     made = IOSSchedule("sequential")(module_of([(1, 3, 8, 8)], body))
     with refused(ModelError, "schedule"):
-        load_model(saved(made, tmp_path), dialect="relay")
+        load_model(ModelSource(saved(made, tmp_path), dialect="relay"))

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from relay_passes.relay.measured import MeasuredRelaySearch
 from tvm import relay
 
-from relay_passes import MeasuringOptions
+from relay_passes import SearchOptions
 from relay_passes.ios_schedule import IOSSchedule
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import load
@@ -131,7 +132,7 @@ def test_what_is_in_place_costs_nothing_when_measured(
 ) -> None:
     take_first_samples(monkeypatch.setattr)
     prepared = prepare(module_of([(1, 16, 8, 8)], silent))
-    search = MeasuredRelaySearch(prepared, MeasuringOptions(lanes=2, cache=tmp_path))
+    search = MeasuredModule(RelayUnits(prepared, SearchOptions(lanes=2, cache=tmp_path)))
     graph, timer = prepared.units, search.timer
     timer.compile_units()
     joined = [u for u, op in enumerate(graph.operators) if op.kind.startswith("concat")]

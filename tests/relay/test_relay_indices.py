@@ -10,13 +10,13 @@ import pytest
 import tvm
 from onnx.reference import ReferenceEvaluator
 from tvm import relay
-from tvm_ios.policies.baselines import greedy_schedule
 
 from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.relay.build import build
 from tests.relay.relay_sketch import run
+from tvm_ios.policies.greedy import greedy_schedule
 
 #: Indices and what else each takes besides data, what it makes, and the extents that are indexed.
 OPERATORS = {

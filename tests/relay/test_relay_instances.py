@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import tvm
-from relay_passes.relay.measured import MeasuredRelaySearch
 from tvm import relay
 
-from relay_passes import GraphTurboPartition, MeasuringOptions, instance_search
+from relay_passes import GraphTurboPartition, SearchOptions
 from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import Prepared, apply_schedule, for_target, prepare
+from relay_passes.relay.target_units import RelayUnits
+from runtime_ext import whole_programs
 from runtime_ext.build import build
 from tests.graphturbo_policy import graphturbo_policy
 from tests.onnx_sketch import relative_error
@@ -22,6 +24,7 @@ from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.errors import UserError
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
+from tvm_ios.policies.policy import Limits
 from tvm_ios.program.arena.check import check_regions
 from tvm_ios.schedule.instance_plan import (
     InstancePlan,
@@ -142,7 +145,7 @@ def test_lanes_of_instances_compute_the_same(
     shape: tuple[int, ...], body: Callable[..., Any], capacity: int, axis: int
 ) -> None:
     module = module_of([shape], body)
-    prepared = for_target(prepare(module), MeasuringOptions(lanes=LANES))
+    prepared = for_target(prepare(module), SearchOptions(lanes=LANES))
     found = graphturbo_policy(prepared, lanes=LANES, capacity=capacity)
     plan = found.planned.instances
     assert plan is not None
@@ -160,7 +163,7 @@ def towers(s: RelaySketch, x: Any) -> Any:
 @pytest.mark.parametrize("axis", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_merged_units_inside_of_instances(axis: int) -> None:
     module = module_of([(4, 3, 6, 6)], towers)
-    prepared = for_target(prepare(module), MeasuringOptions(lanes=LANES))
+    prepared = for_target(prepare(module), SearchOptions(lanes=LANES))
     require_equal(module, apply_schedule(prepared, merging(prepared, axis)))
 
 
@@ -192,18 +195,19 @@ def merging(prepared: Prepared, axis: int) -> Schedule:
 
 @pytest.mark.slow
 def test_policies_that_measure_whole_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instance_search, "_SECONDS", 0.0)
+    monkeypatch.setattr(whole_programs, "_SECONDS", 0.0)
     module = module_of([(4, 3, 8, 8)], pyramid(4))
     budget = Budget(max_measurements=1)
-    options = MeasuringOptions(lanes=LANES, pruning=Pruning(1, 2), budget=budget)
-    search = MeasuredRelaySearch(prepare(module), options)
-    made, took = search.schedule("graphturbo")
+    options = SearchOptions(lanes=LANES, limits=Limits(pruning=Pruning(1, 2), budget=budget))
+    search = MeasuredModule(RelayUnits(prepare(module), options))
+    found = search.search.find("graphturbo")
+    made, took = found.schedule, found.statistics
     # All of it fits any cache: each lane runs its part of the batch.
     assert made.instances is not None
     assert [s.factor for s in made.instances.subgraphs] == [LANES]
     assert took is not None
-    assert took.left_out == ()
-    mixed, _ = search.schedule("holistic")
+    assert found.left_out == ()
+    mixed = search.search.find("holistic").schedule
     assert (made.policy, mixed.policy) == ("graphturbo", "holistic")
     for schedule in (made, mixed):
         # `holistic` keeps the sequential program where no other one is faster beyond doubt.

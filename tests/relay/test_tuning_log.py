@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import autotvm, relay
 
-from relay_passes import IOSSchedule, MeasuringOptions
+from relay_passes import IOSSchedule, SearchOptions
 from runtime_ext.relay.autotvm_task import default_index, keep_layout
 from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
@@ -60,7 +60,7 @@ def test_layouts_and_kernels_follow_the_log(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(record_of(module) + "\n")
     record = json.loads(record_of(module))
     tiles = {knob[0]: knob[2] for knob in record["config"]["entity"]}
-    options = MeasuringOptions(lanes=2, target=TARGET, database=tmp_path / "log")
+    options = SearchOptions(lanes=2, target=TARGET, database=tmp_path / "log")
     made = IOSSchedule("sequential", options=options)(module)
     assert f"NCHW{tiles['tile_oc'][-1]}c" in made["main"].astext(show_meta_data=False)
     workload = autotvm.task.extract_from_program(made["main"], target=TARGET, params={})[0].workload

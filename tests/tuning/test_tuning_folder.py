@@ -11,7 +11,7 @@ import tvm
 from tvm.s_tir import meta_schedule
 from tvm.script import tirx as T
 
-from runtime_ext.tuning.tuning_folder import (
+from runtime_ext.tuning_log.folder import (
     RECORDS,
     WORKLOADS,
     OpenLog,

@@ -9,7 +9,7 @@ import pytest
 import tvm
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import (
     AVX2,

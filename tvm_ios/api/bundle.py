@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -17,15 +17,12 @@ if TYPE_CHECKING:
 
 
 def bundle_model(
-    model: str,
+    model: AnyModel,
     path: Path,
     *,
     options: SearchOptions,
     policies: Sequence[str],
     draw_weights: bool = False,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
     max_merges: int = 300,
     max_fused: int = 12,
     reference: str = "tvm",
@@ -37,7 +34,7 @@ def bundle_model(
     Parameters
     ----------
     model
-        A zoo name or a file.
+        A zoo name, a file, or how one is to be read.
     path
         The folder; a bundle there is replaced.
     options
@@ -45,14 +42,8 @@ def bundle_model(
     policies
         What ``run.py`` tries unless told otherwise.
     draw_weights
-        Put other random weights in the place of the model's, which are drawn again there and need
-        not travel.
-    random_weights
-        Seed of weights that replace constant-valued ones, and of those that are drawn.
-    shapes
-        Of inputs with dynamic dimensions.
-    batch
-        Another leading extent of all inputs, of ONNX models.
+        Put other random weights in the place of the model's, which are drawn again there, with
+        the seed of the source, and need not travel.
     max_merges, max_fused, reference, with_tvm
         As of :func:`runtime_ext.bundle.writing.write.write_bundle`.
     progress
@@ -67,8 +58,9 @@ def bundle_model(
     from runtime_ext.bundle.writing.write import require_replaceable, write_bundle
 
     require_replaceable(path)
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, batch=batch)
-    seed = (random_weights or 0) if draw_weights else None
+    source = ModelSource.of(model)
+    loaded = load_model(source)
+    seed = (source.random_weights or 0) if draw_weights else None
     return write_bundle(
         model_to_bundle(loaded, options, seed=seed, progress=progress),
         path,

@@ -11,7 +11,7 @@ from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
 from tvm_ios.api.contests import confirm, measure
 from tvm_ios.api.optimized import Optimized
 from tvm_ios.files.atomic import temporary_folder
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
@@ -21,19 +21,15 @@ if TYPE_CHECKING:
 
 
 def optimize(
-    model: str,
+    model: AnyModel,
     output: Path,
     *,
     options: SearchOptions | None = None,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     sequential: Path | None = None,
     baseline: Path | None = None,
     memory_budget: int | None = None,
-    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
@@ -46,17 +42,12 @@ def optimize(
     Parameters
     ----------
     model
-        A zoo name, or an ``.onnx``, ``.pt2`` or Relax ``.json`` file.
+        A zoo name, or an ``.onnx``, ``.pt2`` or ``.json`` file; a
+        :class:`~tvm_ios.models.source.ModelSource` also says how it is to be read.
     output
         Where the executable goes: a folder, or a ``.tar``.
     options
         Lanes, target, tuned kernels, limits of the search and of measuring.
-    random_weights
-        Seed of weights that replace constant-valued ones.
-    shapes
-        Of inputs with dynamic dimensions.
-    batch
-        Another leading extent of all inputs, of ONNX models.
     policies
         What to try, by default all that can be measured; ``sequential`` is always built.
     schedule
@@ -70,8 +61,6 @@ def optimize(
         then look for schedules that fit, and ``memory``, one unit after another in the order of
         the least memory, is tried too; where the sequential program does not fit, the fastest
         that does is kept.
-    dialect
-        Of TVM's IR: ``relax`` or ``relay``.
     progress
         Called with (what, done, total).
 
@@ -95,9 +84,7 @@ def optimize(
     watch = _Watch()
     options = options or SearchOptions()
     report = progress or silent
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
-    )
+    loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     given: dict[str, Schedule] = {}
@@ -118,7 +105,7 @@ def optimize(
     watch.lap("build")
     with temporary_folder() as folder:
         baseline = baseline or folder / "tvm.so"
-        on_cpu = module.units.executor == "native"
+        on_cpu = module.units.backend.executor == "native"
         report("building TVM's own", 0, 1)
         loaded.dialect.compile_baseline(loaded.module, options, baseline)
         report("building TVM's own", 1, 1)

@@ -8,22 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import UserError
 from tvm_ios.ios.merge_candidates import merge_candidates
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.search_options import SearchOptions
-    from runtime_ext.tuning.interface import ModelToTune, TuningProgress, TuningResult
+    from tvm_ios.measuring.tuning import ModelToTune, TuningProgress, TuningResult
 
 
 def tune_model(
-    model: str,
+    model: AnyModel,
     log: Path,
-    *,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    dialect: str = "relax",
     **how: Any,
 ) -> TuningResult:
     """Tune the kernels of a model into a log.
@@ -31,15 +27,9 @@ def tune_model(
     Parameters
     ----------
     model
-        Zoo name or file.
+        A zoo name, a file, or how one is to be read.
     log
         A folder (MetaSchedule's); for Relay a file (AutoTVM's, of format 0.2).
-    random_weights
-        Seed of the weights that replace constant-valued ones.
-    shapes
-        Of inputs with dynamic dimensions, by name.
-    dialect
-        Of TVM's IR: ``relax`` or ``relay``.
     how
         As of :func:`tune_module`.
 
@@ -50,7 +40,7 @@ def tune_model(
     """
     from relay_passes.load import load_model
 
-    loaded = load_model(model, random_weights=random_weights, shapes=shapes, dialect=dialect)
+    loaded = load_model(model)
     return tune_module(loaded.module, log, name=loaded.name, **how)
 
 
@@ -103,7 +93,7 @@ def tune_module(
     from relay_passes.measured_module import measured_module
     from relay_passes.prepare import prepare
     from relay_passes.search_options import SearchOptions
-    from runtime_ext.tuning.interface import TuningLimits
+    from tvm_ios.measuring.tuning import TuningLimits
 
     options = replace(options or SearchOptions(), database=None)
     limits, report = TuningLimits(trials, time_limit), tuning or _untold
@@ -130,7 +120,7 @@ def tune_module(
     return autotvm.tune_model(
         model,
         log,
-        measured.units.target,
+        measured.units.backend.compiler.target,
         options.lanes,
         limits,
         report,
@@ -142,7 +132,7 @@ def tune_module(
 
 def model_to_tune(measured: MeasuredModule[Any]) -> ModelToTune:
     """What the tuner of a module's dialect takes."""
-    from runtime_ext.tuning.interface import ModelToTune
+    from tvm_ios.measuring.tuning import ModelToTune
 
     units, graph = measured.units, measured.graph
     # AutoTVM tunes operators in the layouts of the model, and chooses others itself.

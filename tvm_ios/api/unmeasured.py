@@ -12,7 +12,7 @@ from tvm_ios.api.optimized import Compiled
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import UserError
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
@@ -23,25 +23,21 @@ if TYPE_CHECKING:
 
 
 def compile_unmeasured(
-    model: str,
+    model: AnyModel,
     output: Path,
     cost: str,
     *,
     options: SearchOptions,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     memory_budget: int | None = None,
-    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> Compiled:
     """Compile a model for a machine that is not here, by costs that are known.
 
     Parameters
     ----------
-    model, output, options, random_weights, shapes, batch, memory_budget, dialect, progress
+    model, output, options, memory_budget, progress
         As of :func:`tvm_ios.api.optimize`.
     schedule
         A file; what it has is compiled, and nothing else.
@@ -61,18 +57,16 @@ def compile_unmeasured(
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
-    from runtime_ext.backend import cuda_arch
     from runtime_ext.execution.package import require_writable
+    from runtime_ext.target_architecture import cuda_arch
 
     require_writable(output)
     report = progress or silent
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
-    )
+    loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     module = measured_module(prepared, options, progress)
-    target: Any = module.units.target
+    target: Any = module.units.backend.compiler.target
     broken: tuple[str, ...] = ()
     if schedule is None:
         if policies is None:

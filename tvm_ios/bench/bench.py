@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tvm_ios.bench.material import prepare_material
 from tvm_ios.contest.paired import PairedRatio
 from tvm_ios.contest.verdict import ratio_of
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
@@ -58,17 +58,13 @@ class NetworkResult:
 
 
 def bench(
-    model: str,
+    model: AnyModel,
     against: Sequence[str],
     folder: Path,
     *,
     rules: Rules,
     options: SearchOptions | None = None,
-    random_weights: int | None = None,
-    shapes: Shapes | None = None,
-    batch: int | None = None,
     policies: Sequence[str] | None = None,
-    dialect: str = "relax",
     progress: Progress | None = None,
 ) -> NetworkResult:
     """Optimise a model and time it beside other runners on as many threads.
@@ -85,7 +81,7 @@ def bench(
         Where executables go; what it holds of an equal earlier call is used again.
     rules
         How long to time.
-    options, random_weights, shapes, batch, policies, dialect, progress
+    options, policies, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -100,14 +96,10 @@ def bench(
     others = opponents(against)
     options = options or SearchOptions()
     material = prepare_material(
-        model,
+        ModelSource.of(model),
         folder,
         options,
-        random_weights=random_weights,
-        shapes=shapes,
-        batch=batch,
         policies=policies,
-        dialect=dialect,
         progress=progress,
     )
     contestants = [Contestant(name, EXECUTABLE.name, str(folder / name)) for name in OURS]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.api import optimize
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
-from tvm_ios.models.load import Shapes
+from tvm_ios.models.source import ModelSource
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
@@ -45,27 +45,23 @@ class Material:
 
 
 def prepare_material(
-    model: str,
+    source: ModelSource,
     folder: Path,
     options: SearchOptions,
     *,
-    random_weights: int | None,
-    shapes: Shapes | None,
-    batch: int | None,
     policies: Sequence[str] | None,
-    dialect: str,
     progress: Progress | None,
 ) -> Material:
     """Make what the runners of a model read; what an equal call left there is not made again.
 
     Parameters
     ----------
-    model
-        A zoo name or an ONNX file.
+    source
+        A zoo name or an ONNX file, and how it is to be read.
     folder
         Where to; it may hold the material of an earlier call, which is replaced if it is of
         another model, machine or search.
-    options, random_weights, shapes, batch, policies, dialect, progress
+    options, policies, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -75,28 +71,22 @@ def prepare_material(
     """
     from relay_passes.load import load_model
 
-    loaded = load_model(
-        model, random_weights=random_weights, shapes=shapes, batch=batch, dialect=dialect
-    )
+    loaded = load_model(source)
     if loaded.onnx is None:
         raise UserError(
-            f"{model} is no ONNX model, which the other runners read: export it to .onnx"
+            f"{source.model} is no ONNX model, which the other runners read: export it to .onnx"
         )
     folder.mkdir(parents=True, exist_ok=True)
     content = loaded.onnx.SerializeToString()
-    request = _request(content, options, policies, dialect)
+    request = _request(content, options, policies, source.dialect)
     if not _is_there(folder, request):
         # Written last again: a kill leaves nothing that would be taken for whole.
         (folder / _REQUEST).unlink(missing_ok=True)
         optimize(
-            model,
+            source,
             folder / "ours",
             options=options,
-            random_weights=random_weights,
-            shapes=shapes,
-            batch=batch,
             policies=policies,
-            dialect=dialect,
             sequential=folder / "sequential",
             baseline=folder / _BASELINE,
             progress=progress,

@@ -102,16 +102,17 @@ def bench(
     or a runner that fails is reported, and the others go on.
     """
     against_names, policies = names_in(against), chosen_policies(policy)
-    fixed = input_shapes(shape)
+    shapes = input_shapes(shape)
     options = search_options(
         lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
     )
     from runtime_ext.contest import Rules
-    from runtime_ext.machine.description import describe_machine
+    from runtime_ext.cpu.machine_description import describe_machine
     from runtime_ext.peers import RUNNERS, opponents
     from tvm_ios.bench.bench import bench as run
     from tvm_ios.bench.document import BenchDocument
     from tvm_ios.bench.material import log_digest
+    from tvm_ios.models.source import ModelSource
 
     require_known(against_names, RUNNERS, "--against")
     if resume and output is None:
@@ -123,7 +124,7 @@ def bench(
         "policies": None if policies is None else list(policies),
         "dialect": dialect.value,
         "random_weights": random_weights,
-        "shapes": {name: list(extents) for name, extents in fixed.items()},
+        "shapes": {name: list(extents) for name, extents in shapes.items()},
         **({} if batch is None else {"batch": batch}),
         "rounds": rounds,
         "seconds": seconds,
@@ -149,16 +150,12 @@ def bench(
                 continue
             try:
                 result = run(
-                    model,
+                    ModelSource(model, random_weights, shapes, batch, dialect.value),
                     against_names,
                     (keep or folder) / name,
                     rules=rules,
                     options=options,
-                    random_weights=random_weights,
-                    shapes=fixed,
-                    batch=batch,
                     policies=policies,
-                    dialect=dialect.value,
                     progress=lambda what, done, total, name=name: update(
                         f"{name}: {what}", done, total
                     ),

@@ -118,7 +118,7 @@ def bundle(
     from tvm_ios.policies.registry import OURS, tried_policies
 
     tried, _ = tried_policies({Offer.STAGES, Offer.RTASKS})
-    policies, fixed = chosen_policies(policy, tried), input_shapes(shape)
+    policies, shapes = chosen_policies(policy, tried), input_shapes(shape)
     options = search_options(
         lanes,
         None,
@@ -135,18 +135,16 @@ def bundle(
         runs_here=False,
     )
     from tvm_ios.api.bundle import bundle_model
+    from tvm_ios.models.source import ModelSource
 
     with progress_bars() as update:
         done = bundle_model(
-            model,
+            ModelSource(model, random_weights, shapes, batch),
             output or Path(f"{Path(model).stem}.bundle"),
             options=options,
             # A package that adds others may not be there.
             policies=policies or [name for name in tried if name in OURS],
             draw_weights=weights is Ship.drawn,
-            random_weights=random_weights,
-            shapes=fixed,
-            batch=batch,
             max_merges=max_merges,
             max_fused=max_fused,
             reference=reference.value,

@@ -39,8 +39,8 @@ class Commands(TyperGroup):
     """The program's commands, of which names and summaries are known at first."""
 
     def __init__(self, **attributes: Any) -> None:
-        commands = {name: _NamedCommand(name, help=text) for name, text in SUMMARIES.items()}
-        super().__init__(**{**attributes, "commands": commands})
+        super().__init__(**attributes)
+        self.commands = {name: _NamedCommand(name, help=text) for name, text in SUMMARIES.items()}
 
 
 class _NamedCommand(TyperCommand):

@@ -79,6 +79,7 @@ def memory(
     from tvm_ios.memory.footprint import Counting
     from tvm_ios.memory.operators import with_biases
     from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
+    from tvm_ios.models.source import ModelSource
     from tvm_ios.plot import require_picture
 
     names = tuple(MEMORY_SCHEDULERS) if scheduler is None else names_in(scheduler)
@@ -88,9 +89,8 @@ def memory(
     allowed = bytes_of(budget, "--budget")
     if plot is not None:
         require_picture(plot)
-    fixed = input_shapes(shape)
-    graph = load_units(model, shapes=fixed) if units else load_operators(model, shapes=fixed)
-    graph = graph if units else with_biases(graph)
+    source = ModelSource(model, shapes=input_shapes(shape))
+    graph = load_units(source) if units else with_biases(load_operators(source))
     with progress_bars() as update:
         rows = compare_schedulers(
             graph,

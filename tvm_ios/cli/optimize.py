@@ -96,7 +96,7 @@ def optimize(
     build: first what it computes, then how long it takes. Only what is faster than one unit after
     another beyond doubt is kept, else that. With a memory budget, only what fits into it.
     """
-    policies, fixed = chosen_policies(policy), input_shapes(shape)
+    policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
     options = search_options(
         lanes,
@@ -115,40 +115,34 @@ def optimize(
     )
     from tvm_ios.api import compile_unmeasured
     from tvm_ios.api import optimize as run
+    from tvm_ios.models.source import ModelSource
 
+    source = ModelSource(model, random_weights, shapes, batch, dialect.value)
     path = output or Path(f"{Path(model).stem}.ios")
     if cost is None and target is TargetKind.cuda:
         cost = _without_gpu(options)
     if cost is not None:
         with progress_bars() as update:
             compiled = compile_unmeasured(
-                model,
+                source,
                 path,
                 cost,
                 options=options,
-                random_weights=random_weights,
-                shapes=fixed,
-                batch=batch,
                 policies=policies,
                 schedule=schedule,
                 memory_budget=budget,
-                dialect=dialect.value,
                 progress=update,
             )
         print_compiled(compiled, as_json)
         return
     with progress_bars() as update:
         done = run(
-            model,
+            source,
             path,
             options=options,
-            random_weights=random_weights,
-            shapes=fixed,
-            batch=batch,
             policies=policies,
             schedule=schedule,
             memory_budget=budget,
-            dialect=dialect.value,
             progress=update,
         )
     print_optimized(done, as_json)
@@ -156,8 +150,9 @@ def optimize(
 
 def _without_gpu(options: SearchOptions) -> str | None:
     """The description to schedule by where no GPU of the target is; None where one is."""
-    from runtime_ext.backend import cuda_arch
-    from runtime_ext.cuda.nvidia.driver import CudaError, open_device
+    from runtime_ext.cuda.nvidia.driver import open_device
+    from runtime_ext.native_errors import CudaError
+    from runtime_ext.target_architecture import cuda_arch
     from tvm_ios.devices.device import described_gpu
 
     arch = cuda_arch(options.target)

@@ -46,6 +46,7 @@ from tvm_ios.policies.registry import policy_names
 if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.search_options import SearchOptions
+    from tvm_ios.models.source import ModelSource
     from tvm_ios.policies.policy import Found
     from tvm_ios.progress import Progress
     from tvm_ios.search import Search
@@ -101,6 +102,7 @@ def schedule(
     may matter are compiled and timed on this machine. What is found can be drawn and saved.
     Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time.
     """
+    from tvm_ios.models.source import ModelSource
     from tvm_ios.plot import plot_schedule, require_picture, save_picture
     from tvm_ios.policies.registry import OURS, policy_named
 
@@ -118,17 +120,12 @@ def schedule(
         require_picture(plot)
     if output is not None:
         require_writable(output)
+    source = ModelSource(model, random_weights, input_shapes(shape), batch, dialect.value)
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if pareto and log is not None:
         raise typer.BadParameter(
             "it needs --cost measured, which reads its log, or a device", param_hint="'--pareto'"
         )
-    source = {
-        "random_weights": random_weights,
-        "shapes": input_shapes(shape),
-        "batch": batch,
-        "dialect": dialect.value,
-    }
     module: MeasuredModule[Any] | None = None
     with progress_bars() as update:
         if cost == "measured" or log is not None:
@@ -146,18 +143,16 @@ def schedule(
                 # A log's times may be another machine's.
                 runs_here=log is None,
             )
-            module = _measured_module(model, source, options, update)
+            module = _measured_module(source, options, update)
             searching = module.search if log is None else module.recorded(log)
         else:
-            searching = _described(model, source, cost, (r, s), max_block, reuse, update)
+            searching = _described(source, cost, (r, s), max_block, reuse, update)
         graph = searching.problem.units
-        if pareto:
-            points = searching.front(policy)
-        else:
-            points, found = (), searching.find(policy, budget, priced=True)
+        points = searching.front(policy) if pareto else ()
+        found = None if pareto else searching.find(policy, budget, priced=True)
         if module is not None and log is None:
             module.end_run()
-    if pareto:
+    if found is None:
         return print_front(graph, points, policy, cost, as_json)
     found.schedule.validate(graph)
     if output is not None:
@@ -169,19 +164,18 @@ def schedule(
 
 
 def _measured_module(
-    model: str, source: dict[str, Any], options: SearchOptions, update: Progress
+    source: ModelSource, options: SearchOptions, update: Progress
 ) -> MeasuredModule[Any]:
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.prepare import prepare
 
-    loaded = load_model(model, **source)
+    loaded = load_model(source)
     return measured_module(prepare(loaded.module, loaded.name), options, update)
 
 
 def _described(
-    model: str,
-    source: dict[str, Any],
+    source: ModelSource,
     cost: str,
     pruned: tuple[int, int],
     max_block: int,
@@ -195,7 +189,7 @@ def _described(
     from tvm_ios.search import Search
 
     costs = costs_named(cost)
-    problem = Problem.of(load_units(model, **source), max_block)
+    problem = Problem.of(load_units(source), max_block)
     limits = Limits(pruning=Pruning(*pruned), max_block=max_block, reuse=reuse)
     return Search(problem, costs, limits, update)
 

@@ -78,19 +78,21 @@ def stats(
     from tvm_ios.api import load_operators, load_units
     from tvm_ios.cli.sub_graphs import print_sub_graphs
     from tvm_ios.ios.counts import BlockCounts, count_block
-    from tvm_ios.models.load import Form, blocks_of, form_of, load_blocks
+    from tvm_ios.models.load import blocks_of, load_blocks
+    from tvm_ios.models.source import Form, ModelSource
 
-    fixed = input_shapes(shape)
+    shapes = input_shapes(shape)
+    source = ModelSource(model, shapes=shapes, batch=batch, dialect=dialect.value)
     if policy is not None:
         require_known([policy], ["graphturbo"], "--policy")
         size = bytes_of(capacity, "--capacity")
         assert size is not None
-        graph = load_operators(model, shapes=fixed, batch=batch, dialect=dialect.value)
+        graph = load_operators(source)
         return print_sub_graphs(graph, size, lanes or available_lanes(), as_json)
-    if form_of(model) is Form.BARE and not fixed and batch is None:
-        name, blocks = load_blocks(model, max_block)
+    if source.form is Form.BARE and not shapes and batch is None:
+        name, blocks = load_blocks(source, max_block)
     else:
-        graph = load_units(model, shapes=fixed, batch=batch, dialect=dialect.value)
+        graph = load_units(source)
         name, blocks = graph.name, blocks_of(graph, max_block)
     counts: list[BlockCounts] = []
     with progress_bars() as update:

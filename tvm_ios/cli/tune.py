@@ -38,7 +38,7 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from runtime_ext.tuning.interface import TuningResult
+    from tvm_ios.measuring.tuning import TuningResult
 
 #: A line tells every fall of the model's latency by so much.
 _WORTH_TELLING = 0.01
@@ -95,7 +95,7 @@ def tune(
             "only AutoTVM tries blocks: give --dialect relay, or leave it out",
             param_hint="'--all-blocks'",
         )
-    fixed = input_shapes(shape)
+    shapes = input_shapes(shape)
     options = search_options(
         lanes,
         MeasureMode.lazy,
@@ -110,14 +110,12 @@ def tune(
         dialect=dialect,
     )
     from tvm_ios.api.tune import tune_model
+    from tvm_ios.models.source import ModelSource
 
     with progress_bars() as bars:
         done = tune_model(
-            model,
+            ModelSource(model, random_weights, shapes, dialect=dialect.value),
             log,
-            random_weights=random_weights,
-            shapes=fixed,
-            dialect=dialect.value,
             options=options,
             trials=trials,
             time_limit=time_limit,

@@ -51,7 +51,7 @@ class HotUnits:
 
 
 def hot_units(
-    work: Work, runs: Sequence[Timeline], flops: Sequence[int] | None, most: int = 5
+    work: Work, runs: Sequence[Timeline], flops: Sequence[int] | None
 ) -> tuple[HotUnits, ...]:
     """Where the kernel time goes, longest first; units of equal code count as one.
 
@@ -63,8 +63,6 @@ def hot_units(
         At least one.
     flops
         For each unit.
-    most
-        How many entries.
     """
     kernels: dict[int, list[str]] = defaultdict(list)
     nbytes: dict[int, int] = defaultdict(int)
@@ -86,7 +84,7 @@ def hot_units(
         )
         for symbols, units in alike.items()
     ]
-    return tuple(sorted(rows, key=lambda row: -row.seconds)[:most])
+    return tuple(sorted(rows, key=lambda row: -row.seconds))
 
 
 def _seconds(runs: Sequence[Timeline], units: Collection[int]) -> float:

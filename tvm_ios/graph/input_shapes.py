@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tvm_ios.errors import UserError
 
+#: Shapes of inputs, by name.
+Shapes = Mapping[str, Sequence[int]]
+
 #: A number, the name of a dimension that the model leaves open, or None for one without a name.
 Extent = int | str | None
 

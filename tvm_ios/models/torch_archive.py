@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from tvm_ios.onnx.file import LARGEST, ModelError
+from tvm_ios.errors import ModelError
+from tvm_ios.onnx.file import LARGEST
 
 _OPERATORS = re.compile(r"torch\.ops\.(aten|prims)\.[a-z_0-9]+\.[A-Za-z_0-9]+")
 #: Arithmetic on dimensions.

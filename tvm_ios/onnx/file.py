@@ -10,17 +10,13 @@ from typing import Any
 import onnx
 from onnx import external_data_helper
 
-from tvm_ios.errors import UserError
+from tvm_ios.errors import ModelError
 
 #: What one protobuf message can hold, and with it TVM's importer.
 LARGEST = (1 << 31) - 1
 
 #: The library's own types are incomplete.
 _onnx: Any = onnx
-
-
-class ModelError(UserError):
-    """A model that cannot be read."""
 
 
 def read_onnx(path: Path) -> Any:

@@ -120,3 +120,5 @@ IOS_BOTH = ios_policy(
     "ios-both", "IOS's search over both of these", Strategy.CONCURRENT, Strategy.MERGE
 )
 IOS_HOLISTIC = ios_policy("ios-holistic", "IOS's search over these and co-scheduling", *Strategy)
+
+IOS_POLICIES = {p.name: p for p in (IOS_MERGE, IOS_PARALLEL, IOS_BOTH, IOS_HOLISTIC)}

@@ -23,7 +23,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
-from runtime_ext.cuda.nvidia.nvrtc import find_nvcc
+from runtime_ext.cuda.machine_code.nvrtc import find_nvcc
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.peers.tvm_baseline import compile_baseline
 from tvm_ios.errors import UserError

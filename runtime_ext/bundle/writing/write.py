@@ -29,9 +29,10 @@ from runtime_ext.bundle.writing.model import ModelToBundle
 from runtime_ext.bundle.writing.reference import reference_inputs, reference_outputs
 from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, gpu_compilers
 from runtime_ext.execution.buffers import content_key
-from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.tuning_log.use import LogUse
 from tvm_ios.files.array_files import Array, write_arrays
 from tvm_ios.files.atomic import make_folder, temporary_folder
+from tvm_ios.policies.registry import policy_modules
 from tvm_ios.progress import Progress, silent
 
 _RUN = '''"""Searches, verifies and measures this bundle's model here: ``python run.py --help``."""
@@ -164,7 +165,8 @@ def write_bundle(
             facts["tvm"] = [_kept(arrays, weight) for weight in weights]
         draws = save_weights(folder, arrays, drawn)
         facts |= write_kernels(model, forms, folder, max_fused, progress)
-        copy_sources("runtime_ext.bundle.runner", folder / "packages")
+        for module in ("runtime_ext.bundle.runner", *policy_modules()):
+            copy_sources(module, folder / "packages")
         (folder / "run.py").write_text(_RUN)
         about = {
             "model": model.name,

@@ -12,7 +12,7 @@ from tvm_ios.devices.device import Device
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import FusedStages, UnfusedError
 from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Part, PhaseCall, Role, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName, tensor_names, tensors_of
@@ -45,23 +45,6 @@ class CoScheduledStage:
     constants: tuple[tuple[int, int], ...]
     fused: FusedKernel | None
     table: Array | None
-
-
-@dataclass(frozen=True)
-class FusedStages:
-    """What lowering and sessions take of co-scheduled stages that are one kernel each.
-
-    Attributes
-    ----------
-    merged, constant_name
-        For :func:`tvm_ios.program.lower.lower`.
-    tables
-        Constants that are in no unit, by their names.
-    """
-
-    merged: Mapping[Stage, UnitCode]
-    constant_name: ConstantName
-    tables: Mapping[str, Array]
 
 
 def fused_stages(

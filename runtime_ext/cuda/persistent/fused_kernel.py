@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvidia.nvrtc import Cubin
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import Cubin
 from runtime_ext.cuda.persistent.fused_source import persistent_source, side_by_side_source
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from tvm_ios.devices.device import Device

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime_ext.cuda.executor import CudaExecutor
-from runtime_ext.cuda.launchable import read_kernels, write_kernels
+from runtime_ext.cuda.machine_code.launchable import read_kernels, write_kernels
 from runtime_ext.cuda.nvidia import cudnn
 from runtime_ext.cuda.nvidia.cudnn import CudnnRefusal
 from runtime_ext.cuda.nvidia.cudnn_convolution import CudnnLanes
 from runtime_ext.cuda.nvidia.driver import open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.resources import stream
-from runtime_ext.execution.executor import KernelError
 from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
+from runtime_ext.native_errors import KernelError
 from tests.cuda.convolutions import (
     TOLERANCE,
     Array,

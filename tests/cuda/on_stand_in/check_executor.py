@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
-from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvidia.driver import CudaError, call, open_device
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.nvidia.driver import call, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
-from runtime_ext.execution.executor import BusyError, ForkError
+from runtime_ext.native_errors import BusyError, CudaError, ForkError
 from tests.cuda.on_stand_in.stand_in import calls, kernel, kernels_of, live, recover, seed
 from tests.random_units import VECTOR, Case, cases, random_inputs
 from tests.refusals import refused

@@ -11,9 +11,8 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_ext.execution.executor import BusyError, KernelError
-from runtime_ext.execution.package import ExecutableError
 from runtime_ext.execution.runtime_module import load_module
+from runtime_ext.native_errors import BusyError, ExecutableError, KernelError
 from tests.cuda.cuda_executables import add_two, executable
 from tests.cuda.on_stand_in.stand_in import KERNELS, calls, kernel, kernels_of, live, seed
 from tests.random_units import VECTOR, Case, cases, random_inputs

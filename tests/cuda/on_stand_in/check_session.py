@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_ext.cuda.nvidia.driver import CudaError
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import ExecutableError
-from runtime_ext.execution.ports import SessionError
 from runtime_ext.execution.session import Session
+from runtime_ext.native_errors import CudaError, ExecutableError, SessionError
 from tests.cuda.cuda_executables import add_two
 from tests.cuda.on_stand_in.stand_in import KERNELS, kernels_of, seed
 from tests.random_units import Case, cases, random_inputs

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
-from tvm_ios.graphturbo.cluster.binding import Scope
-from tvm_ios.graphturbo.cluster.spilling import Live, place_tensors
+from tvm_ios.graphturbo.cluster.spilling import Live, Scope, place_tensors
 from tvm_ios.graphturbo.cluster.tasks import INPUT, Piece, Task
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
-from tvm_ios.graphturbo.cluster.binding import Scope
+
+class Scope(Enum):
+    """Where a tensor lies, nearest first."""
+
+    LOCAL = "local buffer"
+    GLOBAL = "global buffer"
+    MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +40,12 @@ class Live:
         return self.last - self.first + 1
 
 
-#: Which of the live tensors leaves a buffer first: the largest key.
-SpillKey = Callable[[Live], tuple[int, ...]]
-
-
-def longest_lived(tensor: Live) -> tuple[int, ...]:
-    """The paper's choice; of equals the larger one."""
-    return tensor.liveness, tensor.nbytes
-
-
-def largest(tensor: Live) -> tuple[int, ...]:
-    """What most systems choose, for comparison."""
-    return tensor.nbytes, tensor.liveness
-
-
-def place_tensors(
-    tensors: Sequence[Live],
-    capacities: Mapping[Scope, int],
-    spill: SpillKey = longest_lived,
-) -> tuple[Scope, ...]:
+def place_tensors(tensors: Sequence[Live], capacities: Mapping[Scope, int]) -> tuple[Scope, ...]:
     """The scope of each tensor for its whole life.
 
     Task by task, room that dead tensors leave is taken again; while the live ones do not fit a
-    buffer, one of them is spilled to the next: from local to global to memory.
+    buffer, the one with the longest life (of equals the largest) is spilled to the next: from local
+    to global to memory.
 
     Parameters
     ----------
@@ -63,8 +53,6 @@ def place_tensors(
         Of the program.
     capacities
         Bytes of the local and the global buffer.
-    spill
-        Says which goes first.
     """
     scopes = [tensor.scope for tensor in tensors]
     for fast, slow in ((Scope.LOCAL, Scope.GLOBAL), (Scope.GLOBAL, Scope.MEMORY)):
@@ -77,7 +65,7 @@ def place_tensors(
             live = [n for n in live if tensors[n].last >= task] + starting[task]
             taken = sum(tensors[n].nbytes for n in live)
             while taken > capacities[fast]:
-                victim = max(live, key=lambda n: spill(tensors[n]))
+                victim = max(live, key=lambda n: (tensors[n].liveness, tensors[n].nbytes))
                 live.remove(victim)
                 taken -= tensors[victim].nbytes
                 scopes[victim] = slow

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.box import Box, volume
-from tvm_ios.graphturbo.cluster.binding import plain_binding
 from tvm_ios.graphturbo.footprint import nbytes
 from tvm_ios.graphturbo.instances import Instances
 
@@ -24,15 +23,15 @@ class Task:
     Attributes
     ----------
     instance, layer
-        Which.
+        The numbers of both.
     flops
-        Floating-point operations.
+        Its floating-point operations.
     reads, writes
-        Bytes of each piece.
+        The bytes of each piece that it reads or makes.
     weights
-        Bytes of constants.
+        The bytes of its constants.
     cores
-        Of the cluster that a plain binding of its output uses.
+        How many of the cluster's cores a plain binding of its output uses.
     """
 
     instance: int
@@ -81,15 +80,36 @@ def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[Ta
     return tuple(tasks)
 
 
+def plain_binding(box: Box, cores: int) -> tuple[int, ...]:
+    """The cores along each axis: as many as divide an extent evenly, from the outermost axis on.
+
+    Parameters
+    ----------
+    box
+        What is to be divided.
+    cores
+        Tried are the powers of two up to these.
+    """
+    left = cores
+    binding: list[int] = []
+    for begin, end in box:
+        factor = 1 << (left.bit_length() - 1)
+        while (end - begin) % factor:
+            factor //= 2
+        binding.append(factor)
+        left //= factor
+    return tuple(binding)
+
+
 def _pieces(instances: Instances, reader: int, tensor: int, box: Box) -> dict[Piece, int]:
     if tensor not in instances.instances[reader].needs:
         return {(reader, tensor): nbytes(instances.layers, tensor, box)}
     if tensor not in instances.makers:
         return {(INPUT, tensor): nbytes(instances.layers, tensor, box)}
-    found: dict[Piece, int] = {}
+    pieces: dict[Piece, int] = {}
     for maker in instances.makers[tensor]:
         owned = instances.instances[maker].owned[tensor]
         shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(owned, box, strict=True))
         if all(begin < end for begin, end in shared) and volume(shared):
-            found[maker, tensor] = nbytes(instances.layers, tensor, shared)
-    return found
+            pieces[maker, tensor] = nbytes(instances.layers, tensor, shared)
+    return pieces

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.graphturbo.cluster.binding import Scope
 from tvm_ios.graphturbo.cluster.simulate import Rules, Simulation, simulate
+from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.tasks import Task, tasks_of
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances

@@ -97,10 +97,13 @@ def plan_lifetimes(times: Lifetimes, *, solver_limit: float = SOLVER_LIMIT) -> P
     return PlannedMemory(_plan(times, best), bound, proven, int(sizes.sum()))
 
 
-def plan_quickly(program: Program) -> MemoryPlan:
-    """The best of the best-fit orders, without a proof and without OR-Tools."""
+def plan_quickly(program: Program) -> PlannedMemory:
+    """The best of the best-fit orders, proven only where it meets the bound; without OR-Tools."""
     times = lifetimes(program)
-    return _plan(times, _best_fit(times, times.conflicts(), sweep(times)))
+    bound = sweep(times)
+    offsets = _best_fit(times, times.conflicts(), bound)
+    proven = _nbytes(times.sizes, offsets) == bound
+    return PlannedMemory(_plan(times, offsets), bound, proven, int(times.sizes.sum()))
 
 
 def _best_fit(times: Lifetimes, conflicts: Sequence[Array], bound: int) -> Array:

@@ -11,8 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from runtime_ext.cuda.kernel import Extent, grid_and_block
-from runtime_ext.cuda.kernels.prelude import PRELUDE
+from runtime_ext.cuda.machine_code.kernel import LaunchExtents, grid_and_block
+from runtime_ext.cuda.machine_code.prelude import PRELUDE
 from tvm_ios.program.program import BufferType
 
 #: The last lines of what TVM's code generator writes before the kernel's own code.
@@ -21,12 +21,12 @@ END_OF_PREFIX = "#define ushort unsigned short\n#endif\n"
 
 @dataclass(frozen=True)
 class GeneratedKernel:
-    """CUDA C++ of one kernel; see :class:`runtime_ext.cuda.kernel.CudaKernel`."""
+    """CUDA C++ of one kernel; see :class:`runtime_ext.cuda.machine_code.kernel.CudaKernel`."""
 
     entry: str
     source: str
-    grid: Extent
-    block: Extent
+    grid: LaunchExtents
+    block: LaunchExtents
     parameters: tuple[BufferType, ...]
     written: tuple[int, ...]
 
@@ -86,7 +86,7 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
     )
 
 
-def launch_extents(scheduled: Any) -> tuple[Extent, Extent]:
+def launch_extents(scheduled: Any) -> tuple[LaunchExtents, LaunchExtents]:
     """Blocks and threads that a function is bound to."""
     extents: dict[str, int] = {}
 

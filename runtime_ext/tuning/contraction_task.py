@@ -9,7 +9,7 @@ from runtime_ext.kernels.spec import Contraction
 
 
 @dataclass(frozen=True)
-class Task:
+class ContractionTask:
     """A contraction, once for all places where the model has it.
 
     Attributes

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -16,14 +15,8 @@ from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
 
 from runtime_ext.kernels.phases import Phases, split_phases
-from runtime_ext.units.draft import PLAIN, Draft
-from runtime_ext.units.relax_function import calling_module, operator_name, tensor_types
-from runtime_ext.units.tir_calls import with_tir
-from runtime_ext.units.values import Stored, Value
+from runtime_ext.kernels.relax_function import calling_module, operator_name
 from tvm_ios.errors import UserError
-
-if TYPE_CHECKING:
-    from runtime_ext.units.planner import Planner
 
 _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
 #: Relax builds and legalises one function at a time: its builders share a stack.
@@ -65,66 +58,6 @@ class Scheduled:
     def __repr__(self) -> str:
         digest = tvm_ffi.structural_hash(self.function, map_free_vars=True)
         return f"Scheduled({digest}, {self.shapes})"
-
-
-def generic_rule(planner: Planner, var: Any, call: Any) -> None:
-    """Make an operator a kernel of TVM's; its tensors are first brought into the IR's layout."""
-    arguments = [a for a in leaves(call) if not isinstance(a, GenericConst)]
-    arguments = list(dict.fromkeys(arguments))
-    function = with_tir(_outline(call, arguments), planner.function)
-    opaque(planner, var, arguments, lambda shapes: Generic(function, shapes))
-
-
-def opaque(
-    planner: Planner,
-    var: Any,
-    arguments: Sequence[Any],
-    make: Callable[[tuple[tuple[tuple[int, ...], str], ...]], Generic | Scheduled],
-) -> None:
-    """Bind a variable to what a kernel makes whose buffers are whole and in the IR's layout.
-
-    Parameters
-    ----------
-    planner, var
-        Of the unit.
-    arguments
-        Variables that the kernel reads, in the order of its parameters.
-    make
-        The kernel's spec from the shapes and types of its buffers.
-    """
-    storages = [_plain(planner, planner.value(a)).storage for a in arguments]
-    fields = tensor_types(var.ty)
-    results: list[Value] = []
-    for field in fields:
-        shape = tuple(int(e) for e in field.shape)
-        home = planner.home(var) if len(fields) == 1 else None
-        if home is None or not planner.is_whole(home):
-            home = planner.scratch(shape, str(field.dtype), layout="plain")
-        results.append(home)
-        storages.append(home.storage)
-    made = [planner.storages[s] for s in storages]
-    spec = make(tuple((s.shape, s.dtype) for s in made))
-    number = planner.add(Draft(None, (1, 1, 1, 1), PLAIN, generic=(spec, tuple(storages))))
-    for storage in made[len(arguments) :]:
-        storage.producer = number
-    planner.bind(var, results[0] if not isinstance(var.ty, relax.TupleType) else results)
-
-
-def copy_whole(planner: Planner, value: Stored, target: Stored) -> None:
-    """Write a whole buffer of any type to another one in the IR's layout."""
-    source, place = (planner.storages[stored.storage] for stored in (value, target))
-    assert planner.is_whole(value)
-    assert planner.is_whole(target)
-    shapes = ((source.shape, source.dtype), (place.shape, place.dtype))
-    spec = Generic(astype(value.shape, value.dtype, value.dtype), shapes)
-    storages = (value.storage, target.storage)
-    place.producer = planner.add(Draft(None, (1, 1, 1, 1), PLAIN, generic=(spec, storages)))
-
-
-def astype(shape: Sequence[int], dtype: str, wanted: str) -> Any:
-    """A Relax function that converts a tensor, or copies it."""
-    var = relax.Var("p0", relax.TensorType(shape, dtype))
-    return _outline(relax.op.astype(var, wanted), [var])
 
 
 def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
@@ -249,47 +182,3 @@ def default_schedule(function: Any) -> Any:
             with suppress(s_tir.ScheduleError):
                 schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
     return schedule.mod["main"]
-
-
-def _plain(planner: Planner, value: Value) -> Stored:
-    """The value as a whole buffer in the IR's layout."""
-    stored = planner.stored(value)
-    if planner.is_whole(stored):
-        return stored
-    target = planner.scratch(stored.shape, layout="plain")
-    planner.copy(stored, target)
-    return target
-
-
-def leaves(expr: Any) -> list[Any]:
-    """Variables and constants of a call, in order, repeated as they stand."""
-    if isinstance(expr, relax.Call):
-        return [leaf for arg in expr.args for leaf in leaves(arg)]
-    if isinstance(expr, relax.Tuple):
-        return [leaf for field in expr.fields for leaf in leaves(field)]
-    return [expr] if isinstance(expr, (relax.Var, GenericConst)) else []
-
-
-def replace_variables(expr: Any, by: dict[Any, Any]) -> Any:
-    """An operator's call with other arguments."""
-    if isinstance(expr, relax.Call):
-        return relax.Call(
-            expr.op, [replace_variables(a, by) for a in expr.args], expr.attrs, expr.ty_args
-        )
-    if isinstance(expr, relax.Tuple):
-        return relax.Tuple([replace_variables(f, by) for f in expr.fields])
-    return by.get(expr, expr) if isinstance(expr, relax.Var) else expr
-
-
-def _outline(call: Any, arguments: list[Any]) -> Any:
-    """The operator as a Relax function of its tensors."""
-    builder = relax.BlockBuilder()
-    params = [relax.Var(f"p{i}", a.ty) for i, a in enumerate(arguments)]
-    with builder.function("kernel", params, private=True):
-        with builder.dataflow():
-            result = builder.emit(
-                replace_variables(call, dict(zip(arguments, params, strict=True)))
-            )
-            result = builder.emit_output(result)
-        builder.emit_func_output(result)
-    return builder.finalize()["kernel"]

@@ -59,7 +59,7 @@ def describe_machine(lanes: int, packages: Sequence[str] = ()) -> dict[str, Any]
 def _peaks(lanes: int) -> dict[str, dict[str, float]]:
     if importlib.util.find_spec("tvm.tirx") is None:
         return {}
-    from runtime_ext.machine.peak import measured_peak
+    from runtime_ext.cpu.peak import measured_peak
 
     return {str(n): asdict(measured_peak(n)) for n in dict.fromkeys((1, lanes))}
 

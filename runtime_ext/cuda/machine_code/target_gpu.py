@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from runtime_ext.cuda.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from tvm_ios.devices.device import Multiprocessor, described_archs, largest_gpu
 from tvm_ios.devices.occupancy import resident_blocks
 from tvm_ios.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class TargetGpu:
     """An architecture, the multiprocessors of its GPU, and what one of them holds."""
 
     arch: str
@@ -29,7 +29,7 @@ class Gpu:
 
 
 @lru_cache
-def gpu_of(arch: str) -> Gpu:
+def gpu_of(arch: str) -> TargetGpu:
     """The GPU of the device files that has an architecture, the largest if there are several.
 
     Raises
@@ -41,4 +41,4 @@ def gpu_of(arch: str) -> Gpu:
     if device is None or device.multiprocessor is None:
         known = ", ".join(described_archs())
         raise UserError(f"no device file has the architecture {arch!r}, only {known}: add one")
-    return Gpu(device.multiprocessor.arch, device.processors, device.multiprocessor)
+    return TargetGpu(device.multiprocessor.arch, device.processors, device.multiprocessor)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from runtime_ext.cuda.nvidia.nvrtc import Cubin, compile_cubin, compiler_version
+from runtime_ext.cuda.machine_code.nvrtc import Cubin, compile_cubin, compiler_version
 from tvm_ios.files.atomic import write_atomically
 from tvm_ios.files.json_text import json_object, natural
 
@@ -31,7 +31,7 @@ class CubinCache:
         Parameters
         ----------
         source, arch
-            As for :func:`runtime_ext.cuda.nvidia.nvrtc.compile_cubin`.
+            As for :func:`runtime_ext.cuda.machine_code.nvrtc.compile_cubin`.
         entry
             Names the source: equal ones for equal sources and architectures only.
         """

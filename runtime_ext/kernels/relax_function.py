@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from runtime_ext.units.tir_calls import without_tir
+from runtime_ext.kernels.tir_calls import without_tir
 
 
 def scalar(expr: Any) -> float | None:

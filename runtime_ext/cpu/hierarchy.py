@@ -31,7 +31,7 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
     hertz = (megahertz() or 2000.0) * 1e6
     each = _FLOPS.get(instruction_level(), _SCALAR_FLOPS)
     if importlib.util.find_spec("tvm.tirx"):
-        from runtime_ext.machine.peak import measured_peak
+        from runtime_ext.cpu.peak import measured_peak
 
         peak = measured_peak(lanes)
         flops, bandwidth = peak.gflops * 1e9, peak.gbps * 1e9

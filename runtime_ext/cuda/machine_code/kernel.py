@@ -11,13 +11,13 @@ from tvm_ios.files.json_text import natural, naturals
 from tvm_ios.program.program import BufferType
 
 #: Threads, or blocks, along x, y and z.
-Extent = tuple[int, int, int]
+LaunchExtents = tuple[int, int, int]
 
 
-def grid_and_block(threads: Mapping[str, int]) -> tuple[Extent, Extent]:
+def grid_and_block(threads: Mapping[str, int]) -> tuple[LaunchExtents, LaunchExtents]:
     """Extents of the axes that a kernel is bound to, such as ``"blockIdx.x"``; the others are 1."""
 
-    def axes(which: str) -> Extent:
+    def axes(which: str) -> LaunchExtents:
         x, y, z = (threads.get(f"{which}.{axis}", 1) for axis in "xyz")
         return x, y, z
 
@@ -57,8 +57,8 @@ class CudaKernel:
     entry: str
     parameters: tuple[BufferType, ...]
     written: tuple[int, ...]
-    grid: Extent
-    block: Extent
+    grid: LaunchExtents
+    block: LaunchExtents
     static_shared_bytes: int
     dynamic_shared_bytes: int
     registers: int
@@ -123,7 +123,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _extent(value: Any) -> Extent:
+def _extent(value: Any) -> LaunchExtents:
     x, y, z = naturals(value)
     if min(x, y, z) < 1:
         raise ValueError(f"{value!r} are no extents")

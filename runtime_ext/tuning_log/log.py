@@ -12,16 +12,16 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir
 
-from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.contraction_space import Space, blocking_of
-from runtime_ext.tuning.tuning_folder import (
+from runtime_ext.kernels.generic import default_schedule
+from runtime_ext.kernels.relax_function import calling_module, operator_name
+from runtime_ext.kernels.spec import Contraction, ContractionCut
+from runtime_ext.tuning_log.folder import (
     mean_seconds,
     read_database,
     require_same_target,
     workload_name,
 )
-from runtime_ext.units.generic import default_schedule
-from runtime_ext.units.relax_function import calling_module, operator_name
+from runtime_ext.tuning_log.space import Notes, Space, noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +78,29 @@ class TuningLog:
         self.database = database
         self.target = target
         self._default = schedule
-        self._blockings: dict[str, tuple[float, Blocking]] = {}
+        self._cuts: dict[str, tuple[float, Notes]] = {}
         #: Whether it has functions of TVM's, and not only contractions.
         self.has_functions = False
         for record in database.get_all_tuning_records():
             require_same_target(record.target, target)
-            blocking = blocking_of(record.trace.as_json())
-            if blocking is None:
+            notes = noted(record.trace.as_json())
+            if notes is None:
                 self.has_functions = True
             else:
-                best = (_seconds(record), blocking)
+                best = (_seconds(record), notes)
                 name = workload_name(record.workload.mod)
-                known = self._blockings.setdefault(name, best)
-                self._blockings[name] = min(known, best, key=lambda pair: pair[0])
+                before = self._cuts.setdefault(name, best)
+                self._cuts[name] = min(before, best, key=lambda pair: pair[0])
         #: Names of what was found in the database, and of heavy work that was not.
         self.matched: set[str] = set()
         self.unmatched: set[str] = set()
 
-    def blocking(self, spec: Contraction, space: Space) -> tuple[str, Blocking] | None:
-        """A contraction's name in the database and its best blocking there, if it is in it."""
-        if not self._blockings:
+    def blocking(self, spec: Contraction, space: Space) -> tuple[str, ContractionCut] | None:
+        """A contraction's name in the database and its best cut there, if it is in it."""
+        if not self._cuts:
             return None
         name = workload_name(space.workload(spec))
-        _, best = self._blockings.get(name, (0.0, None))
+        best = space.point(self._cuts[name][1]) if name in self._cuts else None
         if best is None or not space.holds(spec, best):
             self.unmatched.add(name)
             return None

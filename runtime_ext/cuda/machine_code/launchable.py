@@ -58,10 +58,10 @@ class Launchable:
 
 
 #: What a launch of a program does: a kernel, or a call of a library that takes a stream.
-Work = Launchable | LibraryConvolution
+LaunchedWork = Launchable | LibraryConvolution
 
 
-def write_kernels(path: Path, arch: str, kernels: Mapping[str, Work]) -> None:
+def write_kernels(path: Path, arch: str, kernels: Mapping[str, LaunchedWork]) -> None:
     """Write kernels, by symbol, and the architecture that they were compiled for."""
     from safetensors.numpy import save_file
 
@@ -78,7 +78,7 @@ def write_kernels(path: Path, arch: str, kernels: Mapping[str, Work]) -> None:
     save_file(cubins, path, {"kernels": json.dumps(about)})
 
 
-def read_kernels(path: Path) -> tuple[str, dict[str, Work]]:
+def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
     """The architecture and the kernels, by symbol, that :func:`write_kernels` wrote.
 
     The file may have been compressed to one whose name ends in ``.gz``.
@@ -97,7 +97,7 @@ def read_kernels(path: Path) -> tuple[str, dict[str, Work]]:
         about = json_object(header["__metadata__"]["kernels"].encode())
         if (about["format"], about["version"]) != (_FORMAT, 1):
             raise UserError(f"{path} does not hold {_FORMAT} of version 1")
-        made: dict[str, Work] = {
+        made: dict[str, LaunchedWork] = {
             symbol: LibraryConvolution.from_json(call)
             for symbol, call in about.get("cudnn", {}).items()
         }

@@ -1,0 +1,123 @@
+"""Which model a user names, and how it is to be read."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tvm_ios import zoo
+from tvm_ios.errors import ModelError
+from tvm_ios.files.json_text import JsonError, json_object
+from tvm_ios.graph.input_shapes import Shapes
+from tvm_ios.models.bare_graph import is_bare_graph
+
+
+class Form(Enum):
+    """What a model is given as."""
+
+    ZOO = "a network of the zoo"
+    ONNX = "an .onnx file"
+    TORCH = "a .pt2 file of torch.export"
+    MODULE = "a TVM module saved as JSON"
+    GRAPH = "a graph .json"
+    BARE = "a bare block graph .json"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model as a user names it, and what is to be changed as it is read.
+
+    Whatever reads models takes one, or just the name: ``ModelSource("model.onnx", batch=8)`` or
+    ``"model.onnx"``.
+
+    Attributes
+    ----------
+    model
+        The name of a network of the zoo, or a file: ``.onnx``, ``.pt2``, or a module or a graph
+        saved as ``.json``.
+    random_weights
+        The seed of the weights that replace constant-valued ones, or None to keep them; a network
+        of the zoo is built with this seed.
+    shapes
+        The shapes of inputs with dynamic dimensions, by name.
+    batch
+        Another leading extent of all inputs, of ONNX models.
+    dialect
+        The dialect of TVM's IR that it becomes, ``relax`` or ``relay``; only ONNX models can be
+        had in both.
+    """
+
+    model: str
+    random_weights: int | None = None
+    shapes: Shapes = field(default_factory=dict[str, tuple[int, ...]])
+    batch: int | None = None
+    dialect: str = "relax"
+
+    @staticmethod
+    def of(model: AnyModel) -> ModelSource:
+        """The source that is given, or that of a name or a path as it is."""
+        return model if isinstance(model, ModelSource) else ModelSource(str(model))
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, of a model that is one."""
+        return Path(self.model)
+
+    @property
+    def name(self) -> str:
+        """The zoo's name of it, or the file's without its suffix."""
+        return self.model if self.form is Form.ZOO else self.path.stem
+
+    @property
+    def needs_tvm(self) -> bool:
+        """Whether only TVM can read it as it is asked for."""
+        return self.dialect != "relax" or self.form in (Form.TORCH, Form.MODULE)
+
+    @cached_property
+    def form(self) -> Form:
+        """What the model is, by its name; of JSON files by their content.
+
+        Raises
+        ------
+        ModelError
+            If it is nothing that can be read.
+        """
+        if self.model in zoo.names():
+            return Form.ZOO
+        if self.path.suffix == ".onnx":
+            return Form.ONNX
+        if self.path.suffix == ".pt2":
+            return Form.TORCH
+        if self.path.suffix == ".json":
+            data = read_json(self.path)
+            if is_bare_graph(data):
+                return Form.BARE
+            return Form.MODULE if "nodes" in data else Form.GRAPH
+        near = difflib.get_close_matches(self.model, zoo.names(), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ModelError(
+            f"{self.model!r} is neither a model file (.onnx, .pt2, .json) nor one of the zoo: "
+            f"{', '.join(zoo.names())}{hint}"
+        )
+
+
+#: A model by itself, or how it is to be read.
+AnyModel = str | Path | ModelSource
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises
+    ------
+    ModelError
+        If the file is not JSON, or something other than an object.
+    """
+    try:
+        return json_object(path.read_bytes())
+    except JsonError as error:
+        raise ModelError(f"{path} is not a graph: {error}") from error
