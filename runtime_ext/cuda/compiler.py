@@ -35,7 +35,7 @@ from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, library_plan, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
-from tvm_ios.devices.device import Device, largest_gpu
+from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UserError
 from tvm_ios.measuring.stage_fuser import UnfusedError
@@ -277,7 +277,7 @@ class CudaKernelCompiler(UnitCompiler):
         return artefact
 
 
-def _device(arch: str) -> Device:
+def _device(arch: str) -> DeviceDescription:
     found = largest_gpu(arch)
     assert found is not None, "gpu_of has found it"
     return found
