@@ -16,7 +16,7 @@ from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import kept_policy
 from tvm_ios.costs.costs import Offer, ProgramCosts
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
-from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
 from tvm_ios.graphturbo.worth import lane_capacities
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.policies.policy import Found, Policy, Request
@@ -182,4 +182,4 @@ def _split_schedule(request: Request, split: _Split, lanes: int) -> Schedule:
         least_factor=split.least_factor,
         device=split.device,
     )
-    return instances_schedule(units, instances, lanes)
+    return schedule_on_lanes(units, instances, lanes)
