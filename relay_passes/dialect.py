@@ -17,7 +17,7 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    from relay_passes.emitter import Body
+    from relay_passes.emitter import Body, OriginsOf
     from relay_passes.search_options import SearchOptions
     from tvm_ios.graph.input_shapes import Shapes
 
@@ -53,7 +53,7 @@ class Dialect:
         Of a module the names, shapes and types of what ``main`` is given and returns, in order.
     rewrite_main
         Of a canonical module, its extraction and a body the module whose ``main`` is what the body
-        writes, with the same parameters.
+        writes, with the same parameters, and where its operators come from.
     attribute
         A string as this TVM wants it for an attribute of a module.
     import_onnx
@@ -77,7 +77,7 @@ class Dialect:
     for_target: Callable[[Any, SearchOptions], Any]
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
     interface: Callable[[tvm.IRModule], Interface]
-    rewrite_main: Callable[[tvm.IRModule, Any, Body], tvm.IRModule]
+    rewrite_main: Callable[[tvm.IRModule, Any, Body], tuple[tvm.IRModule, OriginsOf]]
     attribute: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]

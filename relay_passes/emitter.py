@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tvm_ios.graph.merge_rule import MergePlan
+from tvm_ios.graphturbo.origins import Origin
 
 #: A shape and a data type.
 Kind = tuple[Sequence[int], str]
@@ -14,15 +15,21 @@ Kind = tuple[Sequence[int], str]
 class Emitter(Protocol):
     """Writes operators of one module into a function that is being built.
 
-    Values are the dialect's own. Names are hints: what they stand in makes them unique.
+    Values are the dialect's own.
+
+    Attributes
+    ----------
+    origin
+        Where what is written next comes from.
     """
+
+    origin: Origin
 
     def operator(
         self,
         op: int,
         made: dict[int, Any],
         shapes: Mapping[int, Sequence[int]],
-        prefix: str = "",
         pads: Sequence[int] | None = None,
     ) -> None:
         """Write an operator for inputs of other extents than it was written for.
@@ -35,8 +42,6 @@ class Emitter(Protocol):
             Maps tensors of the extraction to values; gets the operator's results.
         shapes
             Of the results, where the operator has them written down.
-        prefix
-            Of the names of the results.
         pads
             Instead of those that it has: of windows top, left, bottom, right; of a padding before
             and after, axis by axis.
@@ -50,12 +55,11 @@ class Emitter(Protocol):
         begins: Sequence[int],
         ends: Sequence[int],
         steps: Sequence[int],
-        name: str = "",
     ) -> Any:
         """Ranges of some axes of a value; a step may be negative."""
         ...
 
-    def joined(self, values: Sequence[Any], axis: int, name: str = "") -> Any:
+    def joined(self, values: Sequence[Any], axis: int) -> Any:
         """Values joined along an axis."""
         ...
 
@@ -65,7 +69,6 @@ class Emitter(Protocol):
         data: Any,
         weights: tuple[Any, Any],
         pads: Sequence[int] | None = None,
-        name: str = "",
     ) -> list[Any]:
         """One convolution for several units, and what each of them makes.
 
@@ -108,6 +111,9 @@ class Emitter(Protocol):
         """So many results of a function; calls run in the order in which they are written."""
         ...
 
+
+#: Of what was extracted from a module that an emitter wrote where each operator comes from.
+OriginsOf = Callable[[Any], list[Origin]]
 
 #: Writes what a function does with its parameters and returns the results.
 Body = Callable[[Emitter, Sequence[Any]], Sequence[Any]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import tvm
 
 from relay_passes.dialect import DialectError
-from relay_passes.prepare import Prepared
+from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
 from runtime_ext.backend import Backend
 from runtime_ext.execution.built_model import BuiltModel

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
 import tvm
 
 from relay_passes.dialect import Dialect, DialectError, dialect_of
+from relay_passes.instances.apply import unroll_schedule
+from relay_passes.node_names import with_node_names
+from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
 from runtime_ext.ir_form import OUTPUT_NAMES, SCHEDULE
-from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.unit_rule import default_rule
 from tvm_ios.graph.units import UnitRule, form_units
-from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A module ready for a schedule.
-
-    Attributes
-    ----------
-    dialect
-        Of its functions.
-    module
-        Canonical: inference only, constants folded.
-    units
-        The graph of units.
-    outliner
-        Makes the units' functions.
-    """
-
-    dialect: Dialect
-    module: tvm.IRModule
-    units: OpGraph
-    outliner: Any
+from tvm_ios.schedule.schedule import ORIGINS, UNROLLED_FROM, Schedule
 
 
 def prepare(module: tvm.IRModule, name: str = "model", rule: UnitRule | None = None) -> Prepared:
@@ -58,7 +39,8 @@ def prepare_canonical(
     """Form the units of a module that is canonical already; parameters as in :func:`prepare`."""
     dialect = dialect_of(module)
     extraction = dialect.extract(module, name)
-    units = form_units(extraction.graph) if rule is None else form_units(extraction.graph, rule)
+    extraction = replace(extraction, graph=with_node_names(extraction.graph, module))
+    units = form_units(extraction.graph, rule or default_rule)
     return Prepared(dialect, module, units, dialect.outliner(extraction, units))
 
 
@@ -109,8 +91,8 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     """The scheduled module: units outlined, merged operators in the IR, the schedule attached.
 
     With instances each of these has units of its own; the attached schedule is one of them, and
-    holds the given one as ``unrolled_from``. What a dialect cannot do (:func:`left_out_of`) is not
-    in it.
+    holds the given one as ``unrolled_from``, and where each unit comes from as ``origins``. What a
+    dialect cannot do (:func:`left_out_of`) is not in it.
 
     Raises
     ------
@@ -126,10 +108,8 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
         schedule = schedule.of_stages_alone
     attached: dict[str, Any] = {}
     if schedule.instances is not None:
-        from relay_passes.instances.apply import unroll_schedule
-
         attached[UNROLLED_FROM] = schedule.to_json(prepared.units)
-        prepared, schedule = unroll_schedule(prepared, schedule)
+        prepared, schedule, attached[ORIGINS] = unroll_schedule(prepared, schedule)
     scheduled = dialect.outline(prepared.module, prepared.outliner, schedule)
     _require_same_interface(dialect, before.module, scheduled)
     text = json.dumps(schedule.to_json(prepared.units) | attached)

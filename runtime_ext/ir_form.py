@@ -13,6 +13,8 @@ UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
 KERNEL = "ios.kernel"
 #: Module attributes: the schedule, and the names of the outputs, as JSON.
 SCHEDULE, OUTPUT_NAMES = "ios.schedule", "ios.output_names"
+#: And the names of the nodes of the model that the module was imported from, as JSON.
+NODE_NAMES = "ios.node_names"
 #: In Relay, whose functions have no marks: unit, stage and group of each call of ``main``, as JSON.
 CALLS = "ios.calls"
 

@@ -15,9 +15,8 @@ from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.explain.timeline import read_timeline
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.planned import planned_instances
-from tvm_ios.graphturbo.unrolled_names import origin
 from tvm_ios.policies.mixing import segments_of
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import ORIGINS, Schedule, Strategy
 
 #: Seconds that the runs of a contest take, about.
 _SECONDS = 8.0
@@ -125,7 +124,10 @@ class WholePrograms:
         if schedule.instances is None:
             found = {name: segment_of[unit] for unit, name in enumerate(names)}
         else:
-            found = self._segments_of_instances(schedule, segment_of, names, len(segments) - 1)
+            origins = [instance for instance, *_ in attached[ORIGINS]]
+            last = len(segments) - 1
+            segments_of_units = self._segments_of_instances(schedule, segment_of, origins, last)
+            found = dict(zip(names, segments_of_units, strict=True))
         for stage in Schedule.from_json(attached).stages:
             if stage.strategy is Strategy.MERGE:
                 members = [names[unit] for unit in stage.units]
@@ -133,17 +135,21 @@ class WholePrograms:
         return found
 
     def _segments_of_instances(
-        self, schedule: Schedule, segment_of: Mapping[int, int], names: Sequence[str], last: int
-    ) -> dict[str, int]:
+        self,
+        schedule: Schedule,
+        segment_of: Mapping[int, int],
+        instances: Sequence[int | None],
+        last: int,
+    ) -> list[int]:
+        """The segment of each unit by its instance, the last one for what belongs to none."""
         planned = planned_instances(self._operators, self._units, schedule).instances
-        found: dict[str, int] = {}
-        for name in names:
-            instance = origin(name).instance
-            if instance is not None:
-                layers = planned.subgraphs[planned.instances[instance].subgraph].layers
-                found[name] = segment_of[layers.bit_length() - 1]
-            else:
-                found[name] = last
+        found: list[int] = []
+        for instance in instances:
+            if instance is None:
+                found.append(last)
+                continue
+            layers = planned.subgraphs[planned.instances[instance].subgraph].layers
+            found.append(segment_of[layers.bit_length() - 1])
         return found
 
     def _session(self, schedule: Schedule) -> Session:

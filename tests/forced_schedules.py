@@ -9,7 +9,7 @@ from tvm_ios.graph.op_graph import bits
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 if TYPE_CHECKING:
-    from relay_passes.prepare import Prepared
+    from relay_passes.prepared import Prepared
 
 
 def merge_first(prepared: Prepared, every: int = 1) -> Schedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relay_passes.instances.apply import unroll_schedule
-from relay_passes.prepare import Prepared
+from relay_passes.prepared import Prepared
 from tvm_ios.graphturbo.instances import Instances
 from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
 from tvm_ios.schedule.schedule import Schedule
@@ -38,4 +38,5 @@ def unroll_subgraphs(prepared: Prepared, instances: Instances, lanes: int) -> Un
     planned = instances_schedule(prepared.units, instances, lanes, f"{lanes} lanes")
     if planned.instances is None:
         return Unrolled(prepared, planned, instances, planned)
-    return Unrolled(*unroll_schedule(prepared, planned), instances, planned)
+    unrolled = unroll_schedule(prepared, planned)
+    return Unrolled(unrolled.prepared, unrolled.schedule, instances, planned)

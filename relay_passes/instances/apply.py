@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 from relay_passes.instances.merged_part import merged_units
 from relay_passes.instances.unroll import unroll_instances
-from relay_passes.prepare import Prepared, prepare_canonical
+from relay_passes.prepared import Prepared
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.units import form_units
+from tvm_ios.graphturbo.origins import Origin, origin_of_unit, unrolled_units
 from tvm_ios.graphturbo.planned import planned_instances
-from tvm_ios.graphturbo.unrolled_names import Origin, origin, unrolled_units
 from tvm_ios.graphturbo.unrolled_stages import unrolled_schedule
 from tvm_ios.schedule.schedule import Schedule
 
 
-def unroll_schedule(prepared: Prepared, schedule: Schedule) -> tuple[Prepared, Schedule]:
+class Unrolled(NamedTuple):
+    """A module in which every instance has units of its own.
+
+    Attributes
+    ----------
+    prepared
+        The module.
+    schedule
+        Of its units.
+    origins
+        For each of its units where it comes from.
+    """
+
+    prepared: Prepared
+    schedule: Schedule
+    origins: tuple[Origin, ...]
+
+
+def unroll_schedule(prepared: Prepared, schedule: Schedule) -> Unrolled:
     """The unrolled module, and the schedule of its units.
 
     Parameters
@@ -32,22 +54,28 @@ def unroll_schedule(prepared: Prepared, schedule: Schedule) -> tuple[Prepared, S
     DialectError
         If an operator has extents written down that no part of it has.
     """
-    extraction = prepared.outliner.extraction
-    planned = planned_instances(extraction.graph, prepared.units, schedule)
+    graph = prepared.outliner.extraction.graph
+    planned = planned_instances(graph, prepared.units, schedule)
     merged = [merged_units(prepared.outliner, units) for units in planned.merged(schedule)]
-    instances, order = planned.instances, planned.order
-    module = unroll_instances(prepared, instances, order, merged)
-    unrolled = prepare_canonical(module, extraction.graph.name, unrolled_units)
-    extraction = unrolled.outliner.extraction
-    unrolled = replace(unrolled, outliner=prepared.outliner.of(extraction, unrolled.units))
-    operators = extraction.graph.operators
-    origins = [
-        _origin([origin(operators[member].name) for member in unit.members])
-        for unit in unrolled.units.operators
-    ]
-    return unrolled, unrolled_schedule(schedule, planned, unrolled.units, origins)
+    module, origins_of = unroll_instances(prepared, planned.instances, planned.order, merged)
+    extraction = prepared.dialect.extract(module, graph.name)
+    origins = origins_of(extraction)
+    extraction = replace(extraction, graph=_named(extraction.graph, origins, prepared.units))
+    units = form_units(extraction.graph, partial(unrolled_units, origins=origins))
+    outliner = prepared.outliner.of(extraction, units)
+    of_units = tuple(
+        origin_of_unit([origins[member] for member in unit.members]) for unit in units.operators
+    )
+    return Unrolled(
+        Prepared(prepared.dialect, module, units, outliner),
+        unrolled_schedule(schedule, planned, units, of_units),
+        of_units,
+    )
 
 
-def _origin(members: Sequence[Origin]) -> Origin:
-    """Of a unit that may hold a slice of what it reads."""
-    return next((member for member in members if member.unit is not None), members[0])
+def _named(graph: OpGraph, origins: Sequence[Origin], units: OpGraph) -> OpGraph:
+    operators: Any = (
+        replace(operator, name=origin.name(number, units))
+        for number, (operator, origin) in enumerate(zip(graph.operators, origins, strict=True))
+    )
+    return replace(graph, operators=tuple(operators))

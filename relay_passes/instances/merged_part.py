@@ -86,13 +86,12 @@ def emit_merged_part(
     merged: MergedUnits,
     made: dict[int, Any],
     boxes: Mapping[int, Box],
-    prefix: str,
 ) -> None:
     """Emit merged units for boxes of their results, the same rows of all.
 
     Parameters
     ----------
-    emitter, made, boxes, prefix
+    emitter, made, boxes
         As of :func:`relay_passes.instances.part.emit_part`.
     layers, merged
         Of the graph, and which units.
@@ -105,10 +104,10 @@ def emit_merged_part(
     for unit, tensor, box in zip(plan.units, merged.outputs, held, strict=True):
         need = hull(need, layers.needs(unit, {tensor: box})[0][merged.data])
     assert need is not None
-    data = cut(emitter, made[merged.data], boxes[merged.data], need, f"{prefix}cut")
+    data = cut(emitter, made[merged.data], boxes[merged.data], need)
     pads = None
     if held[0][2:] != whole(tensors[merged.outputs[0]].shape)[2:]:
         extents = tensors[merged.data].shape[2:]
         pads = pads_of(held[0], extents, plan.kernel, plan.strides, plan.pads, plan.dilations)
-    outputs = emitter.stacked(plan, data, merged.weights, pads, f"{prefix}merged")
+    outputs = emitter.stacked(plan, data, merged.weights, pads)
     made.update(zip(merged.outputs, outputs, strict=True))

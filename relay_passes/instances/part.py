@@ -19,7 +19,6 @@ def emit_part(
     op: int,
     made: dict[int, Any],
     boxes: Mapping[int, Box],
-    prefix: str = "",
 ) -> None:
     """Emit an operator for boxes of its results, from what of its inputs is there.
 
@@ -37,8 +36,6 @@ def emit_part(
     boxes
         What of each tensor these values are, and the results are to be; a constant is whole,
         and if it is a parameter it cannot be cut.
-    prefix
-        Of the names of the results.
 
     Raises
     ------
@@ -54,8 +51,8 @@ def emit_part(
         (read,), (tensor,) = operator.inputs, operator.outputs
         box = reads(graph, op, wanted)[read]
         axes, along = (cast(tuple[int, ...], operator.attrs[name]) for name in ("axes", "steps"))
-        name, steps = f"{prefix}{operator.name}", dict(zip(axes, along, strict=True))
-        made[tensor] = cut(emitter, made[read], held_of(graph, boxes, read), box, name, steps)
+        steps = dict(zip(axes, along, strict=True))
+        made[tensor] = cut(emitter, made[read], held_of(graph, boxes, read), box, steps)
         return
     inputs = dict(made)
     for tensor, box in reads(graph, op, wanted).items():
@@ -68,7 +65,7 @@ def emit_part(
             if inputs[tensor] is None:
                 raise _written_down(graph, next(iter(wanted)))
         else:
-            inputs[tensor] = cut(emitter, made[tensor], held, box, f"{prefix}cut")
+            inputs[tensor] = cut(emitter, made[tensor], held, box)
     shapes = {t: extents(box) for t, box in wanted.items()}
     pads = None
     if operator.kind in _WINDOWED:
@@ -82,7 +79,7 @@ def emit_part(
         (tensor,) = wanted
         if prod(emitter.shape(inputs[operator.inputs[0]])) != prod(shapes[tensor]):
             raise _written_down(graph, tensor)
-    emitter.operator(op, inputs, shapes, prefix, pads)
+    emitter.operator(op, inputs, shapes, pads)
     for tensor, shape in shapes.items():
         if emitter.shape(inputs[tensor]) != shape:
             raise _written_down(graph, tensor)
@@ -94,7 +91,6 @@ def cut(
     value: Any,
     held: Box,
     box: Box,
-    name: str = "",
     steps: Mapping[int, int] | None = None,
 ) -> Any:
     """A box of a tensor of which a value is another box that contains it.
@@ -117,7 +113,7 @@ def cut(
             # The place before the first one is counted from behind.
             ends.append(begin - 1 - first if begin > first else first - last - 1)
     along = [steps.get(axis, 1) for axis in axes]
-    return emitter.sliced(value, axes, begins, ends, along, name)
+    return emitter.sliced(value, axes, begins, ends, along)
 
 
 def held_of(graph: OpGraph, boxes: Mapping[int, Box], tensor: int) -> Box:

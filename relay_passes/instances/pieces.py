@@ -31,32 +31,32 @@ class Pieces:
         #: What is read on all lanes, by tensor and box.
         self._shared: dict[tuple[int, Box], Any] = {}
 
-    def put(self, number: int, tensor: int, value: Any, held: Box, name: str = "") -> None:
+    def put(self, number: int, tensor: int, value: Any, held: Box) -> None:
         """An instance has made a box of a tensor, of which its own piece is kept."""
         owned = self._instances.instances[number].owned[tensor]
-        self._made[tensor, number] = cut(self._emitter, value, held, owned, name)
+        self._made[tensor, number] = cut(self._emitter, value, held, owned)
 
-    def read(self, number: int, tensor: int, name: str = "") -> Any:
+    def read(self, number: int, tensor: int) -> Any:
         """What an instance reads of a tensor."""
         instance = self._instances.instances[number]
         if self._instances.subgraphs[instance.subgraph].split is None:
             key = tensor, instance.needs[tensor]
             if key not in self._shared:
-                self._shared[key] = self._read(number, tensor, name)
+                self._shared[key] = self._read(number, tensor)
             return self._shared[key]
-        return self._read(number, tensor, name)
+        return self._read(number, tensor)
 
-    def _read(self, number: int, tensor: int, name: str) -> Any:
+    def _read(self, number: int, tensor: int) -> Any:
         need = self._instances.instances[number].needs[tensor]
         if tensor not in self._instances.makers:
             shape = self._graph.tensors[tensor].shape
-            return cut(self._emitter, self._given[tensor], whole(shape), need, name)
+            return cut(self._emitter, self._given[tensor], whole(shape), need)
         parts: list[Any] = []
         for maker in self._instances.sources(number, tensor):
             owned = self._instances.instances[maker].owned[tensor]
             shared = common(owned, need)
-            parts.append(cut(self._emitter, self._made[tensor, maker], owned, shared, name))
-        return self._join(tensor, parts, name)
+            parts.append(cut(self._emitter, self._made[tensor, maker], owned, shared))
+        return self._join(tensor, parts)
 
     def results(self) -> list[Any]:
         """The graph's outputs."""
@@ -67,10 +67,10 @@ class Pieces:
             for tensor in self._graph.outputs
         ]
 
-    def _join(self, tensor: int, parts: list[Any], name: str = "") -> Any:
+    def _join(self, tensor: int, parts: list[Any]) -> Any:
         if len(parts) == 1:
             return parts[0]
         maker = self._instances.instances[self._instances.makers[tensor][0]]
         split = self._instances.subgraphs[maker.subgraph].split
         assert split is not None
-        return self._emitter.joined(parts, split.axes[tensor], name)
+        return self._emitter.joined(parts, split.axes[tensor])

@@ -66,7 +66,7 @@ def outline_instances(
         "factors": [subgraph.factor for subgraph in instances.subgraphs],
         "order": [[instances.instances[i].subgraph, instances.instances[i].part] for i in order],
     }
-    made = dialect.rewrite_main(module, extraction, main)
+    made, _ = dialect.rewrite_main(module, extraction, main)
     return made.with_attr(PARTITION, dialect.attribute(json.dumps(partition)))
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import tvm
 
-from relay_passes.emitter import Emitter
+from relay_passes.emitter import Emitter, OriginsOf
 from relay_passes.instances.merged_part import MergedUnits, emit_merged_part, require_same_rows
 from relay_passes.instances.part import emit_part
 from relay_passes.instances.pieces import Pieces
-from relay_passes.prepare import Prepared
+from relay_passes.prepared import Prepared
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.footprint import tensor_boxes
 from tvm_ios.graphturbo.instances import Instances
-from tvm_ios.graphturbo.unrolled_names import kept_name, name_prefix, read_name
+from tvm_ios.graphturbo.origins import Origin
 
 
 def unroll_instances(
@@ -23,7 +23,7 @@ def unroll_instances(
     instances: Instances,
     order: Sequence[int],
     merged: Sequence[MergedUnits] = (),
-) -> tvm.IRModule:
+) -> tuple[tvm.IRModule, OriginsOf]:
     """The module with the operators of the instances in an order, and no functions for these.
 
     Parameters
@@ -36,6 +36,11 @@ def unroll_instances(
         Of all instances, each after those that it reads from.
     merged
         Units that their instances merge; the first of them has the merged operators.
+
+    Returns
+    -------
+    tuple
+        The module, and what finds the origins of the operators that are extracted from it.
 
     Raises
     ------
@@ -63,17 +68,20 @@ def unroll_instances(
             mask = instances.subgraphs[instance.subgraph].layers
             boxes = tensor_boxes(layers, mask, instance.owned)
             made = dict(constants)
+            emitter.origin = Origin(number)
             for tensor in instance.needs:
-                made[tensor] = pieces.read(number, tensor, read_name(number))
+                made[tensor] = pieces.read(number, tensor)
             for layer in bits(mask):
-                prefix = name_prefix(number, layer)
+                emitter.origin = Origin(number, layer)
                 if layer in first:
-                    emit_merged_part(emitter, layers, first[layer], made, boxes, prefix)
+                    emit_merged_part(emitter, layers, first[layer], made, boxes)
                 elif layer not in others:
                     for op in layers.members[layer]:
-                        emit_part(emitter, graph, op, made, boxes, prefix)
+                        emit_part(emitter, graph, op, made, boxes)
+            emitter.origin = Origin(number, kept=True)
             for tensor in instance.owned:
-                pieces.put(number, tensor, made[tensor], boxes[tensor], kept_name(number))
+                pieces.put(number, tensor, made[tensor], boxes[tensor])
+        emitter.origin = Origin()
         return pieces.results()
 
     return prepared.dialect.rewrite_main(prepared.module, extraction, main)

@@ -16,6 +16,8 @@ from relay_passes.dialect import DialectError, Interface
 #: What can stand as an argument of a flat expression.
 Leaf = relax.Var | GenericConst
 
+#: Writes an expression into a function that is being built, and returns its variable.
+Emit = Callable[[Any], relax.Var]
 
 # Or TVM's pass manager would make a RuntimeError of it.
 tvm_ffi.register_error(DialectError)

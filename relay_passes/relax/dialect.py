@@ -17,7 +17,7 @@ from relay_passes.relax.outline import Outliner, outline
 from relay_passes.relax.saved_module import import_saved
 
 if TYPE_CHECKING:
-    from relay_passes.prepare import Prepared
+    from relay_passes.prepared import Prepared
     from relay_passes.relax.target_units import RelaxUnits
     from relay_passes.search_options import SearchOptions
 

@@ -9,15 +9,18 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.emitter import Body, Kind
+from relay_passes.emitter import Body, Kind, OriginsOf
 from relay_passes.relax.bindings import leaves, static_shape, substitute
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.lrn import emit_lrn
 from relay_passes.relax.merge import emit_stacked
 from tvm_ios.graph.merge_rule import MergePlan
+from tvm_ios.graphturbo.origins import Origin
 
 
-def rewrite_main(module: tvm.IRModule, extraction: Extraction, body: Body) -> tvm.IRModule:
+def rewrite_main(
+    module: tvm.IRModule, extraction: Extraction, body: Body
+) -> tuple[tvm.IRModule, OriginsOf]:
     """The module with another ``main`` of the same parameters and the results of a body."""
     old = module["main"]
     others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
@@ -25,18 +28,30 @@ def rewrite_main(module: tvm.IRModule, extraction: Extraction, body: Body) -> tv
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     attributes = dict(old.attrs.items()) if old.attrs else None
     several = isinstance(old.ret_ty, relax.TupleType)
+    emitter = RelaxEmitter(builder, extraction)
     with _function(builder, "main", parameters, attributes):
         with builder.dataflow():
-            results = body(RelaxEmitter(builder, extraction), parameters)
+            results = body(emitter, parameters)
             result = builder.emit_output(relax.Tuple(results) if several else results[0])
         builder.emit_func_output(result)
-    return tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
+    made = tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
+    return made, lambda new: [emitter.origins[group[0].var] for group in new.bindings]
 
 
 class RelaxEmitter:
-    """Writes operators of an extraction through a builder."""
+    """Writes operators of an extraction through a builder.
+
+    Attributes
+    ----------
+    origin
+        Of what is written next.
+    origins
+        Of each variable that was written.
+    """
 
     def __init__(self, builder: relax.BlockBuilder, extraction: Extraction) -> None:
+        self.origin = Origin()
+        self.origins: dict[relax.Var, Origin] = {}
         self._builder = builder
         self._extraction = extraction
 
@@ -45,14 +60,13 @@ class RelaxEmitter:
         op: int,
         made: dict[int, Any],
         shapes: Mapping[int, Sequence[int]],
-        prefix: str = "",
         pads: Sequence[int] | None = None,
     ) -> None:
         """Write an operator for inputs of other extents than it was written for."""
         operator = self._extraction.graph.operators[op]
         if operator.kind == "lrn":
             made[operator.outputs[0]] = emit_lrn(
-                self._builder, made[operator.inputs[0]], operator.attrs, f"{prefix}{operator.name}"
+                self._emit, made[operator.inputs[0]], operator.attrs
             )
             return
         number = self._extraction.number
@@ -67,7 +81,7 @@ class RelaxEmitter:
                 value = relax.op.reshape(value.args[0], list(shapes[operator.outputs[0]]))
             if pads is not None:
                 value = _padded(value, pads)
-            result = self._builder.emit(value, f"{prefix}{binding.var.name}")
+            result = self._emit(value)
             inner[binding.var] = result
             if binding.var in number:
                 made[number[binding.var]] = result
@@ -79,16 +93,15 @@ class RelaxEmitter:
         begins: Sequence[int],
         ends: Sequence[int],
         steps: Sequence[int],
-        name: str = "",
     ) -> Any:
         """Ranges of some axes of a value."""
         strides = list(steps) if set(steps) != {1} else None
         call = relax.op.strided_slice(value, list(axes), list(begins), list(ends), strides)
-        return self._builder.emit(call, name)
+        return self._emit(call)
 
-    def joined(self, values: Sequence[Any], axis: int, name: str = "") -> Any:
+    def joined(self, values: Sequence[Any], axis: int) -> Any:
         """Values joined along an axis."""
-        return self._builder.emit(relax.op.concat(list(values), axis=axis), name)
+        return self._emit(relax.op.concat(list(values), axis=axis))
 
     def stacked(
         self,
@@ -96,10 +109,9 @@ class RelaxEmitter:
         data: Any,
         weights: tuple[Any, Any],
         pads: Sequence[int] | None = None,
-        name: str = "",
     ) -> list[Any]:
         """One convolution for several units, and what each of them makes."""
-        return emit_stacked(self._builder, plan, data, weights, pads=pads, name=name)
+        return emit_stacked(self._emit, plan, data, weights, pads)
 
     def constant_part(self, value: Any, at: tuple[slice, ...]) -> Any | None:
         """Some elements of a constant; None of a parameter."""
@@ -134,10 +146,15 @@ class RelaxEmitter:
 
     def call(self, function: Any, arguments: Sequence[Any], results: int) -> list[Any]:
         """So many results of a function."""
-        whole = self._builder.emit(relax.Call(function, list(arguments)))
+        whole = self._emit(relax.Call(function, list(arguments)))
         if results == 1:
             return [whole]
-        return [self._builder.emit(relax.TupleGetItem(whole, field)) for field in range(results)]
+        return [self._emit(relax.TupleGetItem(whole, field)) for field in range(results)]
+
+    def _emit(self, value: Any) -> relax.Var:
+        variable = self._builder.emit(value)
+        self.origins[variable] = self.origin
+        return variable
 
 
 @contextmanager

@@ -13,8 +13,9 @@ import tvm
 from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 
 from relay_passes.dialect import DialectError
+from relay_passes.node_names import node_names
 from relay_passes.relax.canonicalise import canonicalise
-from runtime_ext.ir_form import OUTPUT_NAMES
+from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
 from tvm_ios.onnx.file import node_text
 
 
@@ -45,7 +46,8 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
             reason = " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)
             raise DialectError(_refusal(model, said.getvalue(), reason)) from error
     names = [output.name for output in model.graph.output]
-    return canonicalise(module.with_attr(OUTPUT_NAMES, json.dumps(names)))
+    named = module.with_attrs({OUTPUT_NAMES: json.dumps(names), NODE_NAMES: node_names(model)})
+    return canonicalise(named)
 
 
 def _require_importable(model: onnx.ModelProto) -> None:

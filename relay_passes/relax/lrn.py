@@ -7,23 +7,16 @@ from typing import Any
 
 from tvm import relax
 
-from relay_passes.relax.bindings import data_type, static_shape
+from relay_passes.relax.bindings import Emit, data_type, static_shape
 
 
-def emit_lrn(
-    builder: relax.BlockBuilder, data: Any, attrs: Mapping[str, Any], name: str = ""
-) -> relax.Var:
+def emit_lrn(emit: Emit, data: Any, attrs: Mapping[str, Any]) -> relax.Var:
     """``x / (bias + alpha / size * sum of x**2 over size channels) ** beta``, on NCHW data.
 
     A power of 3/4, the usual one, is two square roots: ``powf`` costs a hundred times more.
-    All results get the name, if it is not empty, with what tells them apart.
     """
     channels = static_shape(data)[1]
     size = int(attrs["size"])
-
-    def emit(call: Any) -> relax.Var:
-        return builder.emit(call, name)
-
     before = (size - 1) // 2
     dtype = data_type(data)
     squared = emit(relax.op.multiply(data, data))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from relay_passes.relax.bindings import Emit
 from tvm_ios.graph.merge_rule import MergePlan
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -37,33 +38,29 @@ def emit_merged(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> re
     attributes = {"num_input": 1}
     with builder.function("merged", parameters, attrs=attributes, private=True):
         with builder.dataflow():
-            outputs = emit_stacked(builder, plan, parameters[0], parameters[1:])
+            outputs = emit_stacked(builder.emit, plan, parameters[0], parameters[1:])
             result = builder.emit_output(relax.Tuple(outputs))
         variable = builder.emit_func_output(result)
     return builder.finalize()[variable]
 
 
 def emit_stacked(
-    builder: relax.BlockBuilder,
+    emit: Emit,
     plan: MergePlan,
     data: Any,
     weights: Sequence[Any],
-    *,
     pads: Sequence[int] | None = None,
-    name: str = "",
 ) -> list[Any]:
     """Emit one convolution for all units, and the split of its result.
 
     Parameters
     ----------
-    builder, plan
+    emit, plan
         Where to, and which units.
     data, weights
         What all read; the stacked kernel and bias.
     pads
         Other ones than the plan's: top, left, bottom, right.
-    name
-        Of what is emitted.
 
     Returns
     -------
@@ -72,7 +69,7 @@ def emit_stacked(
     """
 
     def activate(kind: str, value: Any) -> Any:
-        return value if kind == "none" else builder.emit(_ACTIVATIONS[kind](value), name)
+        return value if kind == "none" else emit(_ACTIVATIONS[kind](value))
 
     y = relax.op.nn.conv2d(
         data,
@@ -82,13 +79,13 @@ def emit_stacked(
         dilation=list(plan.dilations),
         out_dtype=plan.out_dtype or None,
     )
-    y = builder.emit(relax.op.add(builder.emit(y, name), weights[1]), name)
+    y = emit(relax.op.add(emit(y), weights[1]))
     shared = len(set(plan.activations)) == 1
     if shared:
         y = activate(plan.activations[0], y)
     cuts = np.cumsum(plan.out_channels)[:-1].tolist()
-    parts = builder.emit(relax.op.split(y, cuts, axis=1), name)
-    outputs = [builder.emit(relax.TupleGetItem(parts, i), name) for i in range(len(plan.units))]
+    parts = emit(relax.op.split(y, cuts, axis=1))
+    outputs = [emit(relax.TupleGetItem(parts, i)) for i in range(len(plan.units))]
     if not shared:
         pairs = zip(plan.activations, outputs, strict=True)
         outputs = [activate(kind, output) for kind, output in pairs]

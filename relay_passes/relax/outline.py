@@ -65,7 +65,9 @@ class Outliner(UnitOutliner[UnitFunction]):
         """Emit an operator; ``made`` maps the extraction's tensors to the builder's values."""
         operator = self.extraction.graph.operators[member]
         if operator.kind == "lrn":
-            made[operator.outputs[0]] = emit_lrn(builder, made[operator.inputs[0]], operator.attrs)
+            made[operator.outputs[0]] = emit_lrn(
+                builder.emit, made[operator.inputs[0]], operator.attrs
+            )
             return
         inner: dict[Any, Any] = {}
         for binding in self.extraction.bindings[member]:

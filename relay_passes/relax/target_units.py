@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relay_passes.prepare import Prepared, apply_schedule
+from relay_passes.prepare import apply_schedule
+from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel

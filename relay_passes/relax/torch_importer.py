@@ -18,9 +18,10 @@ import tvm
 from tvm import relax
 
 from relay_passes.dialect import DialectError
+from relay_passes.node_names import UNKNOWN
 from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.fix_inputs import fix_inputs
-from runtime_ext.ir_form import OUTPUT_NAMES
+from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
 from tvm_ios.errors import ModelError
 from tvm_ios.models.torch_archive import read_torch_archive
 
@@ -78,7 +79,8 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
             "from run to run: return the new value instead"
         )
     static = fix_inputs(module, shapes)
-    return canonicalise(static.with_attr(OUTPUT_NAMES, json.dumps(archive.outputs)))
+    names = {OUTPUT_NAMES: json.dumps(archive.outputs), NODE_NAMES: UNKNOWN}
+    return canonicalise(static.with_attrs(names))
 
 
 def _refusal(path: Path, error: Exception) -> str:

@@ -18,7 +18,7 @@ from relay_passes.relay.outline import Outliner, outline
 from relay_passes.relay.saved_module import import_saved
 
 if TYPE_CHECKING:
-    from relay_passes.prepare import Prepared
+    from relay_passes.prepared import Prepared
     from relay_passes.relay.target_units import RelayUnits
     from relay_passes.search_options import SearchOptions
 

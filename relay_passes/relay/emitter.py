@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relay
 
-from relay_passes.emitter import Body, Kind
+from relay_passes.emitter import Body, Kind, OriginsOf
 from relay_passes.relay.calls import emit_calls, same_call
 from relay_passes.relay.expressions import (
     constant,
@@ -23,6 +22,7 @@ from relay_passes.relay.expressions import (
 from relay_passes.relay.extract import Extraction
 from relay_passes.relay.merge import stacked
 from tvm_ios.graph.merge_rule import MergePlan
+from tvm_ios.graphturbo.origins import Origin
 
 #: What pads, and which of its attributes are kept.
 _WINDOW = ("strides", "dilation", "layout", "out_layout", "ceil_mode", "pool_size")
@@ -33,7 +33,9 @@ _PADDED = {
 }
 
 
-def rewrite_main(module: tvm.IRModule, extraction: Extraction, body: Body) -> tvm.IRModule:
+def rewrite_main(
+    module: tvm.IRModule, extraction: Extraction, body: Body
+) -> tuple[tvm.IRModule, OriginsOf]:
     """The module with another ``main`` of the same parameters and the results of a body."""
     old = module["main"]
     emitter = RelayEmitter(extraction)
@@ -44,11 +46,15 @@ def rewrite_main(module: tvm.IRModule, extraction: Extraction, body: Body) -> tv
         whole = relay.Let(variable, call, whole)
     main = relay.Function(old.params, whole, None, old.type_params, old.attrs)
     functions = {**dict(module.functions.items()), **emitter.functions}
-    return with_main(with_functions(module, functions), main)
+
+    def origins_of(new: Extraction) -> list[Origin]:
+        return [emitter.origins[int(calls[-1].span.source_name.name)] for calls in new.calls]
+
+    return with_main(with_functions(module, functions), main), origins_of
 
 
 class RelayEmitter:
-    """Writes operators of an extraction as expressions, whose spans have their names.
+    """Writes operators of an extraction as expressions, numbered in spans, which passes keep.
 
     Attributes
     ----------
@@ -56,11 +62,17 @@ class RelayEmitter:
         Beside ``main``.
     calls
         Of these, in order, and the variables that they are bound to.
+    origin
+        Of what is written next.
+    origins
+        Of each call of an operator, by its number.
     """
 
     def __init__(self, extraction: Extraction) -> None:
         self.functions: dict[relay.GlobalVar, relay.Function] = {}
         self.calls: list[tuple[relay.Var, relay.Call]] = []
+        self.origin = Origin()
+        self.origins: list[Origin] = []
         self._extraction = extraction
 
     def operator(
@@ -68,7 +80,6 @@ class RelayEmitter:
         op: int,
         made: dict[int, Any],
         shapes: Mapping[int, Sequence[int]],
-        prefix: str = "",
         pads: Sequence[int] | None = None,
     ) -> None:
         """Write an operator for inputs of other extents than it was written for."""
@@ -83,7 +94,7 @@ class RelayEmitter:
                 value = relay.reshape(arguments[0], list(shape))
             elif pads is not None:
                 value = _padded(value, pads)
-            return _named(f"{prefix}{operator.name}", value)
+            return self._marked(value)
 
         emit_calls(self._extraction, op, made, resized)
 
@@ -94,15 +105,14 @@ class RelayEmitter:
         begins: Sequence[int],
         ends: Sequence[int],
         steps: Sequence[int],
-        name: str = "",
     ) -> Any:
         """Ranges of some axes of a value."""
         ranges = (list(begins), list(ends), list(steps), list(axes))
-        return _named(name, relay.strided_slice(value, *ranges))
+        return self._marked(relay.strided_slice(value, *ranges))
 
-    def joined(self, values: Sequence[Any], axis: int, name: str = "") -> Any:
+    def joined(self, values: Sequence[Any], axis: int) -> Any:
         """Values joined along an axis."""
-        return _named(name, relay.concatenate(list(values), axis))
+        return self._marked(relay.concatenate(list(values), axis))
 
     def stacked(
         self,
@@ -110,10 +120,9 @@ class RelayEmitter:
         data: Any,
         weights: tuple[Any, Any],
         pads: Sequence[int] | None = None,
-        name: str = "",
     ) -> list[Any]:
         """One convolution for several units, and what each of them makes."""
-        return stacked(plan, data, weights, pads, partial(_named, name))
+        return stacked(plan, data, weights, pads, self._marked)
 
     def constant_part(self, value: Any, at: tuple[slice, ...]) -> Any | None:
         """Some elements of a constant; None of a parameter."""
@@ -154,13 +163,13 @@ class RelayEmitter:
             return [variable]
         return [relay.TupleGetItem(variable, field) for field in range(results)]
 
-
-def _named(name: str, call: relay.Call) -> relay.Call:
-    """A call with its type, and with a name that extraction will find."""
-    span = tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0) if name else None
-    made = relay.Call(call.op, call.args, call.attrs, call.type_args, span)
-    relay.transform.InferTypeLocal(made)
-    return made
+    def _marked(self, call: relay.Call) -> relay.Call:
+        """A call with its type and its number."""
+        span = tvm.ir.Span(tvm.ir.SourceName(str(len(self.origins))), 0, 0, 0, 0)
+        self.origins.append(self.origin)
+        made = relay.Call(call.op, call.args, call.attrs, call.type_args, span)
+        relay.transform.InferTypeLocal(made)
+        return made
 
 
 def _padded(call: relay.Call, pads: Sequence[int]) -> relay.Call:

@@ -12,10 +12,11 @@ import tvm
 from tvm import relay
 
 from relay_passes.dialect import DialectError
+from relay_passes.node_names import node_names
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.frontend import visiting_once
 from relay_passes.relay.plain_onnx import written_plainly
-from runtime_ext.ir_form import OUTPUT_NAMES
+from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
@@ -45,5 +46,8 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
                 f"the ONNX importer of TVM {tvm.__version__} refuses {model.graph.name} "
                 f"({reason}): export the model with another opset, or without that operator"
             ) from error
-    names = tvm.runtime.String(json.dumps([output.name for output in model.graph.output]))
-    return canonicalise(module.with_attr(OUTPUT_NAMES, names))
+    outputs = json.dumps([output.name for output in model.graph.output])
+    attributes = {OUTPUT_NAMES: outputs, NODE_NAMES: node_names(model)}
+    for name, text in attributes.items():
+        module = module.with_attr(name, tvm.runtime.String(text))
+    return canonicalise(module)

@@ -8,7 +8,8 @@ from functools import cached_property
 
 import tvm
 
-from relay_passes.prepare import Prepared, apply_schedule
+from relay_passes.prepare import apply_schedule
+from relay_passes.prepared import Prepared
 from relay_passes.relay.expressions import shape_of_type
 from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.unit_forms import UnitForms
-from runtime_ext.bundle.weights import FILE as WEIGHTS
 from runtime_ext.bundle.weights import Weights, load_weights
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays
@@ -30,6 +29,8 @@ ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.jso
 KERNELS = "kernels.safetensors.gz"
 #: Written by every run; the rest of a bundle stays as it is.
 RESULTS = "results"
+#: Our code, for those who have none.
+PACKAGES = "packages"
 
 
 class BundleError(UserError):
@@ -156,19 +157,3 @@ def digest(file: Path) -> str:
     """SHA-256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-__all__ = [
-    "ABOUT",
-    "KERNELS",
-    "OPERATORS",
-    "REFERENCE",
-    "RESULTS",
-    "UNITS",
-    "WEIGHTS",
-    "Bundle",
-    "BundleError",
-    "digest",
-    "read_bundle",
-    "write_about",
-]

@@ -8,11 +8,17 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tvm_ios.policies.registry import policy_modules
+
 #: The folder in which our packages lie.
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("tvm_ios", "runtime_ext")
-#: A file that imports the modules of its folder by their names.
-_REGISTRY = "registry.py"
+
+
+def copy_runner(folder: Path) -> None:
+    """Copy what ``run.py`` of a bundle needs of ours: its main, and policies, asked for by name."""
+    for module in ("runtime_ext.bundle.runner", *policy_modules()):
+        copy_sources(module, folder)
 
 
 def copy_sources(module: str, folder: Path) -> None:
@@ -39,9 +45,6 @@ def _needed(module: str) -> set[Path]:
             continue
         found.add(path)
         waiting += modules_of(path)
-        if path.name == _REGISTRY:
-            package = name.rpartition(".")[0]
-            waiting += [f"{package}.{other.stem}" for other in path.parent.glob("*.py")]
         if "." in name:
             waiting.append(name.rpartition(".")[0])
     return found

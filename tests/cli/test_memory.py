@@ -31,6 +31,18 @@ def test_every_scheduler_has_a_row(options: tuple[str, ...]) -> None:
         assert row["bound_kib"] <= optimal["peak_kib"] <= row["peak_kib"] <= row["arena_kib"]
 
 
+def test_rewriting_frees_parts_of_a_concatenation_early() -> None:
+    peaks: list[float] = []
+    for options in ((), ("--rewrite",)):
+        result = tvm_ios(
+            "memory", "unet", "--scheduler", "serenity", "--in-place", "--json", *options
+        ).json
+        (row,) = result["schedulers"]
+        peaks.append(row["peak_kib"])
+    assert peaks == [2048, 1536]
+    assert tvm_ios("memory", MODEL, "--units", "--rewrite").code == 2
+
+
 def test_people_get_a_table_and_bars() -> None:
     found = tvm_ios("memory", MODEL, "--scheduler", "rpo,optimal")
     assert found.code == 0

@@ -13,6 +13,7 @@ from tests.onnx_sketch import Sketch
 from tests.refusals import refused
 from tvm_ios import zoo
 from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.models.load import load_operators
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
 
@@ -271,10 +272,10 @@ def test_already_simplified_models_give_the_same_graph(tmp_path: Path) -> None:
     model = zoo.build("inception_block")
     path = tmp_path / "block.onnx"
     onnx.save(model, path)
-    from_file = graph_from_onnx(path)
+    from_file = load_operators(path)
     assert from_file.name == "block"
     simple = graph_from_onnx(simplify(model), already_simplified=True)
-    assert simple.fingerprint == from_file.fingerprint == graph_from_onnx(str(path)).fingerprint
+    assert simple.fingerprint == from_file.fingerprint == graph_from_onnx(model).fingerprint
 
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
@@ -294,7 +295,7 @@ def test_real_networks_are_read(name: str, operators: int, gigaflops: float) -> 
     path = LIGHT / f"light_{name}.onnx"
     if not path.is_file():
         pytest.skip("this onnx has no light models")
-    graph = graph_from_onnx(path)
+    graph = load_operators(path)
     assert len(graph) == operators
     assert sum(op.flops for op in graph.operators) / 1e9 == pytest.approx(gigaflops, rel=0.05)
     assert len(graph.inputs) == len(graph.outputs) == 1

@@ -115,7 +115,7 @@ def test_units_on_all_lanes_that_read_more_and_less_of_a_tensor() -> None:
     prepared = prepare(module)
     layers = unit_layers(prepared.outliner.extraction.graph, prepared.units)
     instances = split_into_instances(layers, [SubGraph(1 << unit, None) for unit in range(2)])
-    unrolled = unroll_instances(prepared, instances, range(2))
+    unrolled, _ = unroll_instances(prepared, instances, range(2))
     for found, expected in zip(run(unrolled), run(module), strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -174,7 +174,7 @@ def networks(draw: st.DrawFn) -> Any:
 @given(module=networks(), capacity=st.sampled_from((600, 1500, 3000)))
 def test_any_windows(module: Any, capacity: int) -> None:
     prepared, instances = instances_of(module, capacity)
-    unrolled = unroll_instances(prepared, instances, range(len(instances)))
+    unrolled, _ = unroll_instances(prepared, instances, range(len(instances)))
     for found, expected in zip(run(unrolled), run(module), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 

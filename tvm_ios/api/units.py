@@ -8,7 +8,7 @@ from tvm_ios.models import load as without_tvm
 from tvm_ios.models.source import AnyModel, ModelSource
 
 if TYPE_CHECKING:
-    from relay_passes.prepare import Prepared
+    from relay_passes.prepared import Prepared
     from tvm_ios.graph.op_graph import OpGraph
 
 

@@ -60,9 +60,9 @@ def hot_units(
     work
         The program's tasks.
     runs
-        At least one.
+        The timelines of at least one run.
     flops
-        For each unit.
+        The floating-point operations of each unit, or None if they are not known.
     """
     kernels: dict[int, list[str]] = defaultdict(list)
     nbytes: dict[int, int] = defaultdict(int)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.lanes import LanePlace, place_after
+from tvm_ios.graphturbo.origins import Origin
 from tvm_ios.graphturbo.planned import Planned
-from tvm_ios.graphturbo.unrolled_names import Origin
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,46 +14,37 @@ from tvm_ios.graph.op_graph import AttrValue, GraphError, Operator, OpGraph, Ten
 from tvm_ios.graph.operators import operator_flops
 from tvm_ios.onnx.canonical import Canonical
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.file import read_onnx
+from tvm_ios.onnx.node_names import name_by_type
 from tvm_ios.onnx.operators import canonical
 from tvm_ios.onnx.simplify import simplify
 
 
-def graph_from_onnx(
-    model: Any, *, name: str | None = None, already_simplified: bool = False
-) -> OpGraph:
+def graph_from_onnx(model: Any, *, already_simplified: bool = False) -> OpGraph:
     """The operator graph of an ONNX model, in the kinds of :mod:`tvm_ios.graph.operators`.
 
     Parameters
     ----------
     model
-        An ``onnx.ModelProto``, or the path of an ``.onnx`` file.
-    name
-        Of the graph; by default the model's own, or the file's.
+        An ``onnx.ModelProto``.
     already_simplified
         The model comes from :func:`tvm_ios.onnx.simplify.simplify`.
 
     Raises
     ------
-    ModelError
-        If the file is no ONNX model.
     InputShapeError, GraphError
         If a shape is not static, a data type is unknown, or an operator holds a graph of its own.
     """
-    if isinstance(model, str | Path):
-        path = Path(model)
-        name = path.stem if name is None else name
-        model = read_onnx(path)
     if not already_simplified:
         model = simplify(model)
     source: Any = ir.serde.deserialize_model(model)
+    name_by_type(source.graph)
     reader = _Reader(source.opset_imports.get("", 0))
     inputs = tuple(reader.data(value) for value in source.graph.inputs)
     for node in source.graph:
         reader.read(node)
     outputs = tuple(reader.number(value) for value in source.graph.outputs)
     return OpGraph(
-        name=name or source.graph.name or "model",
+        name=source.graph.name or "model",
         operators=tuple(reader.operators),
         tensors=tuple(reader.tensors),
         inputs=inputs,
@@ -109,18 +99,17 @@ class _Reader:
                 made = node.outputs[0]
                 tensor = Tensor(f"{made.name}.{step.kind}", _shape(made), _dtype(made))
                 outputs = (self._append(tensor),)
-            self._operator(node, step, position, inputs, outputs)
+            self._operator(node.name, step, position, inputs, outputs)
             sources = outputs
 
     def _operator(
         self,
-        node: Any,
+        base: str,
         step: Canonical,
         position: int,
         inputs: Sequence[int],
         outputs: Sequence[int],
     ) -> None:
-        base = node.name or node.outputs[0].name
         attrs: Mapping[str, AttrValue] = MappingProxyType(dict(step.attrs))
         read = [self.tensors[i] for i in inputs]
         made = [self.tensors[i] for i in outputs]

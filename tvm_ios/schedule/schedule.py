@@ -20,6 +20,8 @@ from tvm_ios.schedule.placement import Placement, Share, fault_of
 
 #: Of a schedule over units of instances: the schedule of the model that these are made of.
 UNROLLED_FROM = "unrolled_from"
+#: And of each of its units the instance, the unit there, and whether it keeps pieces for others.
+ORIGINS = "origins"
 
 
 class ScheduleError(UserError):

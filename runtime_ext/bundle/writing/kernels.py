@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.bundle.contents import KERNELS
+from runtime_ext.bundle.contents import KERNELS, PACKAGES
 from runtime_ext.bundle.rtasks import BundledRTasks
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.writing.model import ModelToBundle
@@ -63,7 +63,7 @@ def write_kernels(
     compiler, kernels = model.backend.compiler, folder / "kernels.so"
     compiler.export(kernels, forms.symbols)
     library = native_library_path()
-    packages = folder / "packages" / "runtime_ext"
+    packages = folder / PACKAGES / "runtime_ext"
     packages.mkdir(parents=True)
     shutil.copyfile(library, packages / library.name)
     return {

@@ -14,13 +14,16 @@ from typing import Any
 import tvm
 
 from runtime_ext.bundle.contents import (
+    ABOUT,
     OPERATORS,
+    PACKAGES,
     REFERENCE,
+    RESULTS,
     UNITS,
     BundleError,
     write_about,
 )
-from runtime_ext.bundle.sources import copy_sources
+from runtime_ext.bundle.sources import copy_runner
 from runtime_ext.bundle.tvm_peer import LIBRARY
 from runtime_ext.bundle.weights import save_weights
 from runtime_ext.bundle.writing.forms import compile_forms
@@ -32,7 +35,6 @@ from runtime_ext.execution.buffers import content_key
 from runtime_ext.tuning_log.use import LogUse
 from tvm_ios.files.array_files import Array, write_arrays
 from tvm_ios.files.atomic import make_folder, temporary_folder
-from tvm_ios.policies.registry import policy_modules
 from tvm_ios.progress import Progress, silent
 
 _RUN = '''"""Searches, verifies and measures this bundle's model here: ``python run.py --help``."""
@@ -165,8 +167,7 @@ def write_bundle(
             facts["tvm"] = [_kept(arrays, weight) for weight in weights]
         draws = save_weights(folder, arrays, drawn)
         facts |= write_kernels(model, forms, folder, max_fused, progress)
-        for module in ("runtime_ext.bundle.runner", *policy_modules()):
-            copy_sources(module, folder / "packages")
+        copy_runner(folder / PACKAGES)
         (folder / "run.py").write_text(_RUN)
         about = {
             "model": model.name,
@@ -225,14 +226,14 @@ def require_replaceable(path: Path) -> None:
 
 
 def _is_bundle(path: Path) -> bool:
-    return (path / "bundle.json").is_file() and (path / "run.py").is_file()
+    return (path / ABOUT).is_file() and (path / "run.py").is_file()
 
 
 def _move(folder: Path, path: Path, aside: Path) -> None:
     """Put a folder where an older bundle may be; results that were measured there stay."""
     if path.exists():
-        if (path / "results").is_dir():
-            shutil.copytree(path / "results", folder / "results")
+        if (path / RESULTS).is_dir():
+            shutil.copytree(path / RESULTS, folder / RESULTS)
         os.rename(path, aside)
     os.rename(folder, path)
 

@@ -16,6 +16,7 @@ from tests.program.arena.small_programs import (
 )
 from tests.random_units import Case, cases
 from tests.refusals import refused
+from tvm_ios.program.arena import planner
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.lifetimes import lifetimes
 from tvm_ios.program.arena.planner import plan_memory
@@ -52,7 +53,7 @@ def test_the_solver_alone_finds_the_optimum(program: Program, bounded: bool) -> 
     check_arena(program, _plan(program, dict(zip(times.buffers, offsets, strict=True))))
 
 
-def test_the_solver_improves_on_best_fit() -> None:
+def test_the_solver_improves_on_best_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """First and last step, and size in blocks: best-fit needs 7 blocks in every order, not 6."""
     lives = [(5, 6, 3), (0, 2, 3), (3, 6, 1), (2, 5, 1), (2, 3, 2)]
     buffers = tuple(
@@ -66,7 +67,8 @@ def test_the_solver_improves_on_best_fit() -> None:
     program = Program((lane,), ("k",), buffers, ("u",))
     made = plan_memory(program)
     assert (made.plan.nbytes, made.bound, made.proven) == (6 * 64, 6 * 64, True)
-    hurried = plan_memory(program, solver_limit=0.0)
+    monkeypatch.setattr(planner, "SOLVER_LIMIT", 0.0)
+    hurried = plan_memory(program)
     assert (hurried.plan.nbytes, hurried.bound, hurried.proven) == (7 * 64, 6 * 64, False)
     check_arena(program, hurried.plan)
 

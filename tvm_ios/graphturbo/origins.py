@@ -1,14 +1,12 @@
-"""Names in a graph in which every instance has operators of its own, and units of these."""
+"""Where the operators of a graph come from in which every instance has its own, and their units."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.unit_partition import Partition
-
-_NAME = re.compile(r"instance(\d+)_(?:unit(\d+)_|(own))?")
 
 
 class Origin(NamedTuple):
@@ -24,45 +22,33 @@ class Origin(NamedTuple):
         Whether it cuts what others read off what the instance has made.
     """
 
-    instance: int | None
-    unit: int | None
-    kept: bool
+    instance: int | None = None
+    unit: int | None = None
+    kept: bool = False
+
+    def name(self, number: int, units: OpGraph) -> str:
+        """What people read of the operator of a number; ``units`` is the original graph."""
+        if self.instance is None:
+            return f"outputs_{number}"
+        if self.unit is not None:
+            return f"instance{self.instance}/{units.operators[self.unit].name}"
+        return f"instance{self.instance}/{'own' if self.kept else 'read'}_{number}"
 
 
-def name_prefix(instance: int, unit: int) -> str:
-    """What the names of the operators begin with that an instance has of a unit."""
-    return f"instance{instance}_unit{unit}_"
-
-
-def read_name(instance: int) -> str:
-    """What cuts and joins pieces that an instance reads is called."""
-    return f"instance{instance}_read"
-
-
-def kept_name(instance: int) -> str:
-    """What cuts pieces off what an instance has made is called."""
-    return f"instance{instance}_own"
-
-
-def origin(name: str) -> Origin:
-    """The origin of an operator by its name."""
-    match = _NAME.match(name)
-    if match is None:
-        return Origin(None, None, False)
-    unit = None if match[2] is None else int(match[2])
-    return Origin(int(match[1]), unit, match[3] is not None)
-
-
-def unrolled_units(graph: OpGraph) -> list[list[int]]:
-    """The unit rule of an unrolled graph: a unit of an instance, or one cut or concatenation.
+def unrolled_units(graph: OpGraph, origins: Sequence[Origin]) -> list[list[int]]:
+    """The units of an unrolled graph: those of each instance, and single cuts and concatenations.
 
     A slice that only one unit of an instance reads goes with this unit, which then reads it where
     the piece lies. One that a concatenation reads stays a unit of its own and is written into the
     result: such are the rows at borders, which are few.
+
+    Parameters
+    ----------
+    graph, origins
+        Of the operators.
     """
     partition = Partition(graph)
     first: dict[tuple[int, int], int] = {}
-    origins = [origin(operator.name) for operator in graph.operators]
     for op, (instance, unit, _) in enumerate(origins):
         if instance is not None and unit is not None:
             partition.join(first.setdefault((instance, unit), op), op)
@@ -75,3 +61,8 @@ def unrolled_units(graph: OpGraph) -> list[list[int]]:
         if "concat" not in {partition.op(m).kind for m in partition.members(reader)}:
             partition.join(op, reader)
     return partition.groups()
+
+
+def origin_of_unit(members: Sequence[Origin]) -> Origin:
+    """Of a unit, by those of its operators: it may hold a slice of what it reads."""
+    return next((member for member in members if member.unit is not None), members[0])

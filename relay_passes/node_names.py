@@ -1,0 +1,70 @@
+"""The names of an ONNX model's nodes, for the operators of the module that was imported from it.
+
+TVM's importers number values instead (``lv7``). A module keeps the names as an attribute, unit by
+unit: units have the same numbers whatever their graph was read with, and so have the operators in
+them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import onnx
+import tvm
+
+from runtime_ext.ir_form import NODE_NAMES
+from tvm_ios.errors import UserError
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
+
+#: Of a module whose importer has named the values, and whose model's names are not known.
+UNKNOWN = "{}"
+
+
+def node_names(model: onnx.ModelProto) -> str:
+    """What the attribute of a module says that is imported from a simplified model."""
+    names: dict[str, Any] = {}
+    # What has no graph has no schedule without TVM either, where other names could be read.
+    with contextlib.suppress(UserError):
+        graph = graph_from_onnx(model, already_simplified=True)
+        units = form_units(graph)
+        names["fingerprint"] = units.fingerprint
+        names["units"] = [[graph.operators[m].name for m in op.members] for op in units.operators]
+    return json.dumps(names)
+
+
+def with_node_names(graph: OpGraph, module: tvm.IRModule) -> OpGraph:
+    """The graph of a module's operators, called as the attribute says.
+
+    Where other passes have changed what the model computes, and where nothing is known of its
+    nodes, an operator gets its kind and number. A module without the attribute keeps the names of
+    its values, which are somebody's own.
+    """
+    if not module.attrs or NODE_NAMES not in module.attrs:
+        return graph
+    names = _by_operator(graph, json.loads(str(module.attrs[NODE_NAMES])))
+    return replace(
+        graph,
+        operators=tuple(
+            replace(operator, name=names.get(number, f"{operator.kind}_{number}"))
+            for number, operator in enumerate(graph.operators)
+        ),
+    )
+
+
+def _by_operator(graph: OpGraph, attribute: Mapping[str, Any]) -> dict[int, str]:
+    if "fingerprint" not in attribute:
+        return {}
+    units = form_units(graph)
+    if units.fingerprint != attribute["fingerprint"]:
+        return {}
+    return {
+        member: name
+        for unit, names in zip(units.operators, attribute["units"], strict=True)
+        for member, name in zip(unit.members, names, strict=True)
+    }
