@@ -20,7 +20,8 @@ from runtime_ext.cuda.kernels.gemm_tile import (
     tile_of,
 )
 from runtime_ext.cuda.kernels.threads import THREADS
-from runtime_ext.kernels.spec import Contraction, GemmTile
+from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.space import Array, Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
 

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.onnx_sketch import Sketch
+from tests.refusals import refused
 from tvm_ios import zoo
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.graph.op_graph import OpGraph
@@ -310,11 +311,11 @@ def test_stated_errors() -> None:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
     )
     condition = s.op("Greater", s.op("ReduceMax", "x", keepdims=0), s.const(0.0))
-    with pytest.raises(GraphError, match=r"\(If\) holds a graph of its own"):
+    with refused(GraphError, "(If)"):
         graph_from_onnx(s.model(s.op("If", condition, then_branch=branch, else_branch=branch)))
     s = Sketch(1, 4)
     s.op("NonZero", "x")
-    with pytest.raises(GraphError, match=r"the shape of .* depends on the data"):
+    with refused(GraphError, "'v0_0'"):
         graph_from_onnx(s.model(s.op("Cast", "v0_0", to=TensorProto.FLOAT)))
 
 
@@ -322,5 +323,5 @@ def test_a_concatenation_of_an_input_without_a_name_is_refused() -> None:
     sketch = Sketch(1, 3, 4, 5)
     model = sketch.model(sketch.op("Concat", "x", "x", axis=1))
     model.graph.node[0].input[0] = ""
-    with pytest.raises(GraphError, match=r"\(Concat\) reads an input without a name"):
+    with refused(GraphError, "(Concat)", "name"):
         graph_from_onnx(model)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.random_units import VECTOR
+from tests.refusals import refused
 from tvm_ios.program.happens_before import RaceError, check_races, ordered_launches
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 
@@ -112,12 +113,12 @@ def test_tiles_of_one_kernel_are_independent_and_overlap_is_not() -> None:
         return Program(lanes, ("write",), buffers, ("u",), (WRITE,))
 
     check_races(two(2))
-    with pytest.raises(RaceError, match=r"unit 'u'.*buffer 'x'"):
+    with refused(RaceError, "'u'", "'x'"):
         check_races(two(1))
 
 
 def test_reading_what_nothing_wrote_is_found() -> None:
     buffers = (Buffer("x", VECTOR, Role.INTERMEDIATE),)
     program = Program(((Launch(0, (0,), 0, 1, 0),),), ("read",), buffers, ("u",), (READ,))
-    with pytest.raises(RaceError, match="nothing has written"):
+    with refused(RaceError, "'u'", "'x'", "written before"):
         check_races(program)

@@ -24,6 +24,7 @@ from runtime_ext.relay.model_tasks import tuning_tasks
 from runtime_ext.relay.tuning_file import AutotvmRecord, open_autotvm_log
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
 from tests.brief import take_first_samples
+from tests.refusals import refused
 from tests.relay.relay_commands import RELAY, command
 from tests.relay.relay_sketch import RelaySketch, module_of
 from tests.relay.small_models import write_small_model
@@ -206,8 +207,7 @@ def test_a_killed_run_leaves_nothing_that_stands_in_the_way(
     path.write_bytes(whole[:-40])
     with open_autotvm_log(path, TARGET) as log:
         assert (log.mended, len(log.records)) == (1, 2)
-        refused = pytest.raises(TuningLogError, match="another process is tuning into")
-        with refused, open_autotvm_log(path, TARGET):
+        with refused(TuningLogError, "another process"), open_autotvm_log(path, TARGET):
             pass
     assert path.read_bytes() == whole[: whole[:-1].rfind(b"\n") + 1]
 
@@ -216,8 +216,7 @@ def test_a_killed_run_leaves_nothing_that_stands_in_the_way(
 def test_other_files_are_refused_and_left_alone(content: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(content)
-    refused = pytest.raises(TuningLogError, match="line 1 of the tuning log")
-    with refused, open_autotvm_log(path, TARGET):
+    with refused(TuningLogError, "line 1"), open_autotvm_log(path, TARGET):
         pass
     assert path.read_text() == content
 

@@ -12,9 +12,10 @@ import tvm
 from tvm import relax
 
 from runtime_ext.cpu.kernel_timer import KernelTimer
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning.tuner import tune
@@ -24,6 +25,7 @@ from runtime_ext.tuning_log.space import noted, recut
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import host_target, make_unit
+from tests.refusals import refused
 from tvm_ios.errors import UserError
 from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 
@@ -185,5 +187,5 @@ def test_without_xgboost(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(UserError, match=r"pip install 'tvm-ios\[tune\]'"):
+    with refused(UserError, "xgboost", "pip install 'tvm-ios[tune]'"):
         SpeedModel(1)

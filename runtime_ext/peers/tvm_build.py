@@ -1,4 +1,4 @@
-"""What TVM does on its own with a module: the baseline of every comparison."""
+"""TVM's own build of a Relax module, with which everything is compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
 
-def compile_baseline(
+def compile_tvm_build(
     module: tvm.IRModule, target: Any, path: Path, database: Path | None = None
 ) -> None:
     """Compile a module by TVM's default pipeline to a shared library.

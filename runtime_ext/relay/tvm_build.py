@@ -1,4 +1,4 @@
-"""What TVM does on its own with a Relay module: the baseline of every comparison."""
+"""TVM's own build of a Relay module, with which everything is compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.files.atomic import temporary_folder
 
 
-def compile_baseline(
+def compile_tvm_build(
     module: tvm.IRModule, target: Any, path: Path, log: AutotvmLog | None = None
 ) -> None:
     """Compile a module by ``relay.build`` to a shared library for the graph executor.
@@ -41,7 +41,7 @@ def compile_baseline(
 def graph_executor(
     library: Any, inputs: Mapping[str, np.ndarray[Any, Any]]
 ) -> Callable[[], list[Any]]:
-    """What :func:`compile_baseline` wrote, loaded, as a runner: its outputs on these inputs."""
+    """What :func:`compile_tvm_build` wrote, loaded, as a runner: its outputs on these inputs."""
     model = executor.GraphModule(library["default"](tvm.cpu()))
     model.set_input(**inputs)
     places = range(model.get_num_outputs())

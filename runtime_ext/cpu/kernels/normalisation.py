@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.tile_code import TileCode
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Normalisation

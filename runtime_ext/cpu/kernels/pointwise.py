@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from runtime_ext.cpu.tile_code import TileCode
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Pointwise, Statement
 from runtime_ext.kernels.statements import store_statement
 from runtime_ext.kernels.tile_work import is_long_run, work_a_tile

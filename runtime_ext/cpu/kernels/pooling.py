@@ -6,9 +6,9 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.rows import TileRun, column, kernel_rows, row_runs
-from runtime_ext.cpu.tile_code import TileCode
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime_ext.cpu.tile_code import TileCode
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.interpolator import Interpolator
 from runtime_ext.kernels.spec import Interpolation
 from runtime_ext.kernels.statements import divide

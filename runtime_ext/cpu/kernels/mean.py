@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from runtime_ext.cpu.tile_code import TileCode
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, load, widths
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import ceil, gcd
 
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
 
 #: Cycles from a multiply-add to one that needs its result, times multiply-adds a cycle.
 _IN_FLIGHT = 8

@@ -7,15 +7,15 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.cpu.contraction import contraction
-from runtime_ext.cpu.interleave import interleave
-from runtime_ext.cpu.interpolation import interpolation
-from runtime_ext.cpu.mean import mean
-from runtime_ext.cpu.normalisation import normalisation
-from runtime_ext.cpu.pointwise import pointwise
-from runtime_ext.cpu.pooling import pooling
-from runtime_ext.cpu.product import product
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.contraction import contraction
+from runtime_ext.cpu.kernels.interleave import interleave
+from runtime_ext.cpu.kernels.interpolation import interpolation
+from runtime_ext.cpu.kernels.mean import mean
+from runtime_ext.cpu.kernels.normalisation import normalisation
+from runtime_ext.cpu.kernels.pointwise import pointwise
+from runtime_ext.cpu.kernels.pooling import pooling
+from runtime_ext.cpu.kernels.product import product
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.phases import Phase, Phases

@@ -8,13 +8,14 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.blocking import UNROLLED
-from runtime_ext.cpu.rows import TileRun, column, kernel_rows, row_runs
-from runtime_ext.cpu.tile_code import TileCode
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.blocking import UNROLLED
+from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, equal, load, low_lanes, widths
+from runtime_ext.kernels.cut import USUAL_TILES
 from runtime_ext.kernels.expression import ACC
-from runtime_ext.kernels.spec import USUAL_TILES, Contraction
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import activate, divide, store_statement
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
