@@ -145,4 +145,4 @@ def test_a_batch_is_refused_where_the_first_axis_is_none() -> None:
         with_batch(graph, 4)
     sketch = Sketch((1, 4, 4))
     with refused(GraphError, "'Transpose_0'", "batch"):
-        with_batch(Runner(sketch.model(sketch.op("'Transpose_0'", "x", perm=[1, 0, 2]))).graph, 4)
+        with_batch(Runner(sketch.model(sketch.op("Transpose", "x", perm=[1, 0, 2]))).graph, 4)
