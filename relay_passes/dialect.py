@@ -64,7 +64,7 @@ class Dialect:
     target_units
         The units of a prepared module for the target of some options, a
         :class:`relay_passes.measured_module.TargetUnits`.
-    compile_baseline
+    compile_tvm_build
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles
         Whether schedules can choose units' rKernels and place their tiles.
@@ -82,7 +82,7 @@ class Dialect:
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
     target_units: Callable[[Any, SearchOptions], Any]
-    compile_baseline: Callable[[tvm.IRModule, SearchOptions, Path], None]
+    compile_tvm_build: Callable[[tvm.IRModule, SearchOptions, Path], None]
     places_tiles: bool
 
 

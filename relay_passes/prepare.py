@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 
 from relay_passes.dialect import Dialect, DialectError, dialect_of
-from relay_passes.instances.apply import unroll_schedule
+from relay_passes.instances.apply import apply_instances
 from relay_passes.node_names import with_node_names
 from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
@@ -109,7 +109,7 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     attached: dict[str, Any] = {}
     if schedule.instances is not None:
         attached[UNROLLED_FROM] = schedule.to_json(prepared.units)
-        prepared, schedule, attached[ORIGINS] = unroll_schedule(prepared, schedule)
+        prepared, schedule, attached[ORIGINS] = apply_instances(prepared, schedule)
     scheduled = dialect.outline(prepared.module, prepared.outliner, schedule)
     _require_same_interface(dialect, before.module, scheduled)
     text = json.dumps(schedule.to_json(prepared.units) | attached)

@@ -20,7 +20,8 @@ from runtime_ext.ir_form import (
     output_names,
 )
 from runtime_ext.kernels.tir_calls import with_tir
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 

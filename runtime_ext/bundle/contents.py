@@ -27,6 +27,8 @@ FORMAT, VERSION = "tvm-ios bundle", 3
 ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.json", "reference.npz"
 #: Of a GPU.
 KERNELS = "kernels.safetensors.gz"
+#: TVM's own build; a name that Python does not take for a module beside ``run.py``.
+TVM_LIBRARY = "tvm-build.so"
 #: Written by every run; the rest of a bundle stays as it is.
 RESULTS = "results"
 #: Our code, for those who have none.

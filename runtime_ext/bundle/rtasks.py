@@ -14,7 +14,7 @@ from runtime_ext.cuda.machine_code.nvrtc import Cubin, compiler_version, has_com
 from runtime_ext.cuda.nvidia.driver import OpenDevice
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
-from tvm_ios.devices.device import Device, device_text, load_device
+from tvm_ios.devices.device import DeviceDescription, device_text, load_device
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.files.json_text import json_object, naturals
 from tvm_ios.measuring.stage_fuser import UnfusedError
@@ -39,7 +39,7 @@ class BundledRTasks:
         Units of the stages that these are of.
     """
 
-    device: Device
+    device: DeviceDescription
     kernels: Mapping[str, tuple[Footprint, RTaskFunction]]
     fused: Mapping[str, tuple[int, ...]]
     stages: Sequence[tuple[int, ...]]

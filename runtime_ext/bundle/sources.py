@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from runtime_ext.peers.registry import peer_modules
 from tvm_ios.policies.registry import policy_modules
 
 #: The folder in which our packages lie.
@@ -16,8 +17,8 @@ _PACKAGES = ("tvm_ios", "runtime_ext")
 
 
 def copy_runner(folder: Path) -> None:
-    """Copy what ``run.py`` of a bundle needs of ours: its main, and policies, asked for by name."""
-    for module in ("runtime_ext.bundle.runner", *policy_modules()):
+    """Copy what ``run.py`` of a bundle needs: its main, and policies and peers, loaded by name."""
+    for module in ("runtime_ext.bundle.runner", *policy_modules(), *peer_modules()):
         copy_sources(module, folder)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, log2, prod
 
-from runtime_ext.cpu.contraction import plan_tiles
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.cpu.kernels.contraction import plan_tiles
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
 
 
 def blocking_features(spec: Contraction, unit: VectorUnit, blocking: Blocking) -> list[float]:

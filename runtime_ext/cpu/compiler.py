@@ -9,11 +9,11 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.cpu.build import build_kernel
+from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.machine_code import link, object_code
 from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, plan_unit

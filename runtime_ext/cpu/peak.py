@@ -19,7 +19,7 @@ except ImportError as error:
         "do it where apache-tvm 0.27 is installed, which runs executables of both dialects"
     ) from error
 
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.execution.buffers import allocate
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.kernels.code import Code, load

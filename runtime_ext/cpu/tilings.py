@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from runtime_ext.cpu.blocking import row_cycles
-from runtime_ext.cpu.contraction import plan_tiles
+from runtime_ext.cpu.kernels.blocking import row_cycles
+from runtime_ext.cpu.kernels.contraction import plan_tiles
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import (
-    USUAL_TILES,
-    Blocking,
-    Contraction,
-)
+from runtime_ext.kernels.cut import USUAL_TILES, Blocking
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.tile_work import finer
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource

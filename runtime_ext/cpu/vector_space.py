@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from tvm import s_tir
 
-from runtime_ext.cpu.blocking import UNROLLED, choose_blocking
 from runtime_ext.cpu.blocking_features import blocking_features
-from runtime_ext.cpu.contraction import plan_tiles
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.cpu.kernels.blocking import UNROLLED, choose_blocking
+from runtime_ext.cpu.kernels.contraction import plan_tiles
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.space import Array, Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
 
@@ -113,6 +114,7 @@ class VectorSpace:
     def explicit(self, spec: Contraction) -> Blocking:
         """The blocking of a contraction with its order of loops told."""
         plan = plan_tiles(spec, self.unit)
+        assert isinstance(spec.blocking, Blocking)
         return replace(spec.blocking, blocks_outer=plan.blocks_outer and plan.blocks > 1)
 
     def point(self, notes: Notes) -> Blocking:

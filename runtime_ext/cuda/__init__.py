@@ -15,4 +15,6 @@
     Time tiles of one contraction on a GPU, side by side.
 ``measure.py``
     Seconds of programs on a GPU, by the GPU's own clock.
+``stored_types.py``
+    In which type a program on a GPU stores what the model has as float32.
 """

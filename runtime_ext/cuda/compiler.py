@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,27 +18,27 @@ from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork, write_kernels
 from runtime_ext.cuda.machine_code.nvrtc import Cubin, compile_cubin, compiler_version, has_compiler
+from runtime_ext.cuda.machine_code.packed_kernels import pack, unpack
 from runtime_ext.cuda.machine_code.source import cuda_target, generate
 from runtime_ext.cuda.machine_code.target_gpu import gpu_of
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
+from runtime_ext.cuda.stored_types import stored_as
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
-from runtime_ext.kernels.spec import Contraction, GemmTile
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.tile_work import finer
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, library_plan, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
-from tvm_ios.devices.device import Device, largest_gpu
+from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UserError
-from tvm_ios.files.json_text import json_object, natural
 from tvm_ios.measuring.stage_fuser import UnfusedError
-from tvm_ios.program.constant_transform import ParamTransform
-from tvm_ios.program.program import BufferType
 
 #: How to store, and multiply, what the model has as float32.
 GpuPrecision = Literal["float32", "tf32", "float16"]
@@ -214,29 +213,7 @@ class CudaKernelCompiler(UnitCompiler):
         return different({"default": plans["default"], **plans, **others})
 
     def _stored(self, plan: UnitPlan) -> UnitPlan:
-        """The plan with float32 tensors and weights in the type that they are stored in."""
-        dtype = self.stored_dtype
-        if dtype == "float32":
-            return plan
-
-        def types(buffers: tuple[BufferType, ...]) -> tuple[BufferType, ...]:
-            return tuple(replace(b, dtype=dtype) if b.dtype == "float32" else b for b in buffers)
-
-        cast = ("astype", dtype)
-        constants = tuple(
-            replace(use, transform=ParamTransform((*use.transform.steps, cast)))
-            if kind.dtype == "float32"
-            else use
-            for use, kind in zip(plan.constants, plan.constant_types, strict=True)
-        )
-        return replace(
-            plan,
-            inputs=types(plan.inputs),
-            constants=constants,
-            constant_types=types(plan.constant_types),
-            outputs=types(plan.outputs),
-            scratch=types(plan.scratch),
-        )
+        return stored_as(plan, self.stored_dtype)
 
     @property
     def stored_dtype(self) -> str:
@@ -255,7 +232,7 @@ class CudaKernelCompiler(UnitCompiler):
         found = self._cache.find(key)
         if found is None:
             return None
-        self._facts[key] = _unpack(self._cache.code_file(key).read_bytes())
+        self._facts[key] = unpack(self._cache.code_file(key).read_bytes())
         return found
 
     def _build(self, key: str, workload: Workload) -> Artefact:
@@ -295,28 +272,12 @@ class CudaKernelCompiler(UnitCompiler):
             for symbol, phase in zip(made, phases.phases, strict=True)
         )
         artefact = Artefact(key, uses, phases.scratch)
-        self._cache.add(artefact, _pack(made))
+        self._cache.add(artefact, pack(made))
         self._facts[key] = made
         return artefact
 
 
-def _device(arch: str) -> Device:
+def _device(arch: str) -> DeviceDescription:
     found = largest_gpu(arch)
     assert found is not None, "gpu_of has found it"
     return found
-
-
-def _pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:
-    """A line of JSON, then the cubins."""
-    facts = [{**kernel.to_json(), "nbytes": len(code)} for kernel, code in kernels.values()]
-    line = json.dumps({"kernels": facts}).encode() + b"\n"
-    return line + b"".join(code for _, code in kernels.values())
-
-
-def _unpack(content: bytes) -> dict[str, tuple[CudaKernel, bytes]]:
-    line, _, rest = content.partition(b"\n")
-    made: dict[str, tuple[CudaKernel, bytes]] = {}
-    for facts in json_object(line)["kernels"]:
-        kernel, size = CudaKernel.from_json(facts), natural(facts["nbytes"])
-        made[kernel.symbol], rest = (kernel, rest[:size]), rest[size:]
-    return made

@@ -20,7 +20,8 @@ from runtime_ext.cuda.kernels.gemm_tile import (
     tile_of,
 )
 from runtime_ext.cuda.kernels.threads import THREADS
-from runtime_ext.kernels.spec import Contraction, GemmTile
+from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.space import Array, Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
 
@@ -63,6 +64,7 @@ class GemmSpace:
 
     def explicit(self, spec: Contraction) -> GemmTile:
         """The tile that the contraction has."""
+        assert isinstance(spec.blocking, GemmTile)
         return spec.blocking
 
     def point(self, notes: Notes) -> GemmTile:

@@ -6,6 +6,8 @@ Nothing here knows a unit or a device's instructions.
     A compiled kernel on disk: its machine code and a description, found by their key.
 ``code.py``
     A small vocabulary for writing TIR by hand: bindings, loops, branches, vectors.
+``cut.py``
+    How the work of a contraction is cut: into blockings on CPUs, into tiles of blocks on GPUs.
 ``cutter.py``
     What a device says of how it cuts contractions.
 ``expression.py``

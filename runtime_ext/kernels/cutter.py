@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from runtime_ext.kernels.spec import Contraction, ContractionCut
+from runtime_ext.kernels.cut import ContractionCut
+from runtime_ext.kernels.spec import Contraction
 
 #: The cut that a contraction should have instead of its own, if any.
 Recut = Callable[[Contraction], ContractionCut | None]

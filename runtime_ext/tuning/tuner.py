@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from tvm.s_tir import meta_schedule
 
-from runtime_ext.kernels.spec import Contraction, ContractionCut
+from runtime_ext.kernels.cut import ContractionCut
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning_log.folder import OpenLog, recorded, workload_name

@@ -1,6 +1,6 @@
 """The design space of a contraction: the ways to cut it, which MetaSchedule traces note.
 
-A point of the space is a :class:`~runtime_ext.kernels.spec.ContractionCut`. Its trace cuts the
+A point of the space is a :class:`~runtime_ext.kernels.cut.ContractionCut`. Its trace cuts the
 loops of the contraction's workload accordingly, so that TVM alone can apply it too, and notes the
 cut on the block ``sum``. What runs here is the hand-written kernel of this cut, which
 :func:`noted` reads back from a trace.
@@ -16,8 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from tvm import s_tir
 
+from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.cutter import Cutter
-from runtime_ext.kernels.spec import Contraction, ContractionCut
+from runtime_ext.kernels.spec import Contraction
 
 Array = np.ndarray[Any, Any]
 #: A cut as traces note it; what the numbers are is for the device's space to say.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.cutter import Cutter, Recut
 from runtime_ext.kernels.library_convolution import LibraryConvolution
-from runtime_ext.kernels.spec import Contraction, ContractionCut, Pooling
+from runtime_ext.kernels.spec import Contraction, Pooling
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import Space
 from runtime_ext.units.by_library import by_library

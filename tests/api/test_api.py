@@ -1,4 +1,4 @@
-"""``optimize`` keeps what is fastest beyond doubt, and refuses what computes something else."""
+"""``optimize`` keeps what is surely the fastest, and refuses what computes something else."""
 
 from __future__ import annotations
 

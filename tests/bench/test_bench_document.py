@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.refusals import refused
 from tvm_ios.bench.bench import NetworkResult, geometric_means
 from tvm_ios.bench.document import BenchDocument
-from tvm_ios.contest.paired import PairedRatio
+from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.errors import UserError
 
 MACHINE = {"processor": "a CPU", "lanes": 2, "versions": {"torch": "1"}, "date": "today"}

@@ -126,11 +126,12 @@ from pathlib import Path
 folder, output = map(Path, sys.argv[1:])
 sys.path.insert(0, str(folder / "packages"))
 import runtime_ext.cpu.device
-from runtime_ext.bundle.compare import verified
+from runtime_ext.bundle.compare import reference_of
 from runtime_ext.bundle.contents import read_bundle
 from runtime_ext.bundle.backend import open_bundle
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.bundle.search import bundle_search, limits_of
+from tvm_ios.contest.contest import verified
 
 runtime_ext.cpu.device.time_program = lambda *_: [1e-3]
 bundle = read_bundle(folder)
@@ -139,7 +140,7 @@ search = bundle_search(bundle, backend, output, limits_of(bundle, None, None), l
 schedule = search.search.find("ios-merge").schedule
 schedule.save(output / "merged.json", bundle.graph)
 session = backend.session(bundled_program(bundle, backend, search.timer, schedule))
-print(verified(bundle, "ios-merge", session)[1])
+print(verified("ios-merge", session, reference_of(bundle))[1])
 """
 
 

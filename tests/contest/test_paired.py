@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refusals import refused
-from tvm_ios.contest.paired import paired_ratio
+from tvm_ios.contest.pairs import paired_ratio
 
 seconds = st.floats(1e-6, 1e3)
 pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=60)

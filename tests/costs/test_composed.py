@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.random_dags import dags, graph_of
 from tests.refusals import refused
 from tvm_ios.costs.composed import ComposedCost, CostError
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.lanes import allocate_lanes
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.rkernel import RKernel

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import check, compiler, make_unit, run_unit

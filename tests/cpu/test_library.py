@@ -14,10 +14,10 @@ import pytest
 import tvm
 from tvm import relax
 
-from runtime_ext.cpu.build import tir_of
 from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.cpu.kernels.build import tir_of
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import (

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from tvm import relax
 
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.relax_function import tensor_types
-from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.folder import workload_name
 from runtime_ext.tuning_log.workload import contraction_workload
 from runtime_ext.units.plans import plan_unit, tuned_plans

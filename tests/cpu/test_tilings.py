@@ -11,10 +11,10 @@ import pytest
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.contraction import plan_tiles
+from runtime_ext.cpu.kernels.contraction import plan_tiles
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.tilings import coarse, fine, other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource

@@ -22,12 +22,13 @@ import runtime_ext.bundle.rtasks  # noqa: E402
 import runtime_ext.cuda.machine_code.cubin_cache  # noqa: E402  # noqa: E402
 import runtime_ext.cuda.measure  # noqa: E402
 from runtime_ext.bundle.backend import open_bundle  # noqa: E402
-from runtime_ext.bundle.compare import verified  # noqa: E402
+from runtime_ext.bundle.compare import reference_of  # noqa: E402
 from runtime_ext.bundle.contents import read_bundle  # noqa: E402
 from runtime_ext.bundle.programs import bundled_program  # noqa: E402
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies  # noqa: E402
 from runtime_ext.cuda.machine_code.nvrtc import Cubin  # noqa: E402
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser  # noqa: E402
+from tvm_ios.contest.contest import verified  # noqa: E402
 from tvm_ios.errors import UserError  # noqa: E402
 from tvm_ios.search import Search  # noqa: E402
 
@@ -102,11 +103,12 @@ def main() -> None:
         found = {**found, **search_policies(simulated, ("rammer",), FOLDER)[0]}
     errors: dict[str, float] = {}
     counts: dict[str, int] = {}
+    reference = reference_of(bundle)
     for policy, made in found.items():
         program = bundled_program(bundle, backend, search.timer, made.schedule)
         counts[policy] = launches(program.program)
         if MODE != "no compiler":
-            errors[policy] = verified(bundle, policy, backend.session(program))[1]
+            errors[policy] = verified(policy, backend.session(program), reference)[1]
     assert "tvm_ffi" not in sys.modules, "a GPU needs no tvm-ffi"
     assert "tvm" not in sys.modules
     used = {p: [s.strategy.value for s in made.schedule.stages] for p, made in found.items()}

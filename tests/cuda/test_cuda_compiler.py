@@ -16,8 +16,9 @@ from runtime_ext.cuda.kernels.gemm_tile import best_tile, coarse_tile, fine_tile
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
+from runtime_ext.kernels.cut import UNCUT, GemmTile
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.spec import UNCUT, Contraction, GemmTile, Window
+from runtime_ext.kernels.spec import Contraction, Window
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.unit import UnitSource
 from tests.cuda.cuda_harness import Bench, Unit

@@ -61,7 +61,7 @@ def test_points_and_their_traces(name: str) -> None:
         notes = noted(trace)
         assert notes is not None
         assert SPACE.point(notes) == point
-    assert not SPACE.holds(spec, replace(points[0], pixels=7))
+    assert not SPACE.holds(spec, replace(points[0], rows=7))
     features = SPACE.features(spec, points)
     assert np.isfinite(features).all()
     assert len(np.unique(features, axis=0)) == len(points)

@@ -32,7 +32,7 @@ from tests.cuda.nvrtc_kernels import (
     ring_program,
     run_ring,
 )
-from tvm_ios.devices.device import Device, Multiprocessor, largest_gpu
+from tvm_ios.devices.device import DeviceDescription, Multiprocessor, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.lane_writer import LaneWriter
@@ -92,7 +92,7 @@ def simulate(program: Program, values: list[np.ndarray]) -> None:
         values[target] = mixed % 1000003
 
 
-def this_gpu() -> Device:
+def this_gpu() -> DeviceDescription:
     """As the driver describes it: the device files are not on every machine with a GPU."""
     opened = open_device()
     holds = Multiprocessor(
@@ -106,7 +106,7 @@ def this_gpu() -> Device:
         source="the driver",
     )
     count = opened.attribute("MULTIPROCESSOR_COUNT")
-    return Device("gpu", opened.name, 1.0, 1.0, count, 1, 0.0, 0.0, {}, holds)
+    return DeviceDescription("gpu", opened.name, 1.0, 1.0, count, 1, 0.0, 0.0, {}, holds)
 
 
 @pytest.mark.parametrize("captured", [True, False])

@@ -17,7 +17,8 @@ from runtime_ext.build import build
 from runtime_ext.execution.session import Session
 from tests.random_units import Case, cases, random_inputs
 from tests.refusals import refused
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule

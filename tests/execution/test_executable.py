@@ -24,7 +24,8 @@ from runtime_ext.machine.cpu_features import host_flags, missing_features, requi
 from runtime_ext.native_errors import ExecutableError
 from tests.refusals import refused
 from tvm_ios.errors import UserError
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode

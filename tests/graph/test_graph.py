@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.graph_sketch import GraphSketch, graphs
 from tests.refusals import refused
-from tvm_ios.graph.op_graph import GraphError, Operator, OpGraph, Tensor, bits, mask_of
+from tvm_ios.graph.elements import GraphError, Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 
 masks = st.integers(0, 1 << 90)
 

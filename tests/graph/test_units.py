@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.graph_sketch import CHANNELS, GraphSketch, graphs
 from tests.refusals import refused
-from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.unit_rule import default_rule
 from tvm_ios.graph.units import form_units
 

@@ -14,7 +14,8 @@ from tests.ios.brute_force import all_endings, all_schedules
 from tests.random_dags import dags, graph_of
 from tests.refusals import refused
 from tvm_ios.errors import MemoryBudgetError
-from tvm_ios.graph.op_graph import OpGraph, Tensor, bits
+from tvm_ios.graph.elements import Tensor
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.ios.counts import count_block
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import lazy_search

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.random_dags import all_on_one_lane, dags, graph_of
 from tests.refusals import refused
 from tvm_ios.errors import SearchError
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.network import search_graph

@@ -18,8 +18,8 @@ from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.model_tasks import tuning_tasks

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.refusals import refused
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.models.bare_graph import BareGraph, is_bare_graph, load_bare_graph
 
 

@@ -15,7 +15,7 @@ from tests.graph_sketch import GraphSketch
 from tests.onnx_sketch import Sketch, relative_error, run
 from tests.refusals import refused
 from tvm_ios.errors import ModelError
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_blocks, load_graph, load_onnx
 from tvm_ios.models.source import Form, ModelSource

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 from tests.onnx_sketch import Sketch
 from tests.refusals import refused
 from tvm_ios import zoo
-from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.models.load import load_operators
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify

@@ -9,7 +9,7 @@ import pytest
 
 from tests.onnx_sketch import Sketch, kinds, relative_error, run
 from tests.refusals import refused
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
 

@@ -18,7 +18,7 @@ from relay_passes.prepared import Prepared
 from runtime_ext.build import build
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
-from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
 from tvm_ios.schedule.instance_plan import (
     InstancePlan,
     PlacedInstance,
@@ -31,7 +31,7 @@ from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, 
 def graphturbo(prepared: Prepared, capacity: int = 7000, lanes: int = LANES) -> Schedule:
     graph = prepared.outliner.extraction.graph
     instances = choose_instances(graph, prepared.units, lanes=lanes, capacity=capacity, axes=(0,))
-    return instances_schedule(prepared.units, instances, lanes)
+    return schedule_on_lanes(prepared.units, instances, lanes)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,8 @@ from tvm_ios.costs.composed import CostError
 from tvm_ios.costs.costs import Offer
 from tvm_ios.devices.device import load_device
 from tvm_ios.errors import SearchError, UserError
-from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.policies.sequential import sequential_schedule

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.random_units import VECTOR, Case, cases
 from tests.refusals import refused
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.happens_before import RaceError, check_races, ordered_launches
 from tvm_ios.program.lower import lower, lower_stages, recorded_latency
 from tvm_ios.program.program import BufferType, Launch, PhaseCall, Program, Role, UnitCode, Wait

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.refusals import refused
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.happens_before import RaceError, check_races
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import (

@@ -22,7 +22,7 @@ from tests.onnx_sketch import Sketch, relative_error
 from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, module_of, run
 from tests.same_graphs import small_model
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx.simplify import simplify
 

@@ -211,6 +211,6 @@ def test_policies_that_measure_whole_programs(monkeypatch: pytest.MonkeyPatch) -
     mixed = search.search.find("holistic").schedule
     assert (made.policy, mixed.policy) == ("graphturbo", "holistic")
     for schedule in (made, mixed):
-        # `holistic` keeps the sequential program where no other one is faster beyond doubt.
+        # `holistic` keeps the sequential program where no interval of another lies below one.
         has_instances = schedule.instances is not None
         require_equal(module, apply_schedule(search.prepared, schedule), has_instances)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from runtime_ext.cpu.build import build_kernel
+from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace, sampled
-from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.folder import workload_name
 from runtime_ext.tuning_log.space import noted, recut

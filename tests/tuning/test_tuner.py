@@ -12,9 +12,10 @@ import tvm
 from tvm import relax
 
 from runtime_ext.cpu.kernel_timer import KernelTimer
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning.tuner import tune

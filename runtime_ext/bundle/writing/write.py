@@ -19,12 +19,12 @@ from runtime_ext.bundle.contents import (
     PACKAGES,
     REFERENCE,
     RESULTS,
+    TVM_LIBRARY,
     UNITS,
     BundleError,
     write_about,
 )
 from runtime_ext.bundle.sources import copy_runner
-from runtime_ext.bundle.tvm_peer import LIBRARY
 from runtime_ext.bundle.weights import save_weights
 from runtime_ext.bundle.writing.forms import compile_forms
 from runtime_ext.bundle.writing.kernels import write_kernels
@@ -162,7 +162,7 @@ def write_bundle(
         facts: dict[str, Any] = {"reference": reference}
         if with_tvm:
             progress("compiling TVM's own build", 0, 1)
-            weights = compile_tvm_peer(model.module, compiler.target, folder / LIBRARY)
+            weights = compile_tvm_peer(model.module, compiler.target, folder / TVM_LIBRARY)
             progress("compiling TVM's own build", 1, 1)
             facts["tvm"] = [_kept(arrays, weight) for weight in weights]
         draws = save_weights(folder, arrays, drawn)

@@ -22,8 +22,9 @@ from runtime_ext.cuda.kernels.statements import (
 )
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.phases import Phase, Phases
-from runtime_ext.kernels.spec import Contraction, GemmTile, Statement
+from runtime_ext.kernels.spec import Contraction, Statement
 from runtime_ext.kernels.statements import divide
 
 

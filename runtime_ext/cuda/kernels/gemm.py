@@ -12,7 +12,7 @@ from runtime_ext.cuda.kernels.statements import WIDE
 from runtime_ext.cuda.kernels.tensor_cores import WarpTiles
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.spec import GemmTile
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
 
 #: What to do with the first of some neighbouring columns of the block, their values, how many.

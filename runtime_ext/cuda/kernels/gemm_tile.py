@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from math import ceil
 
-from runtime_ext.kernels.spec import Contraction, GemmTile, Window
+from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.kernels.spec import Contraction, Window
 
 #: Rows and columns of a block, and of one of its threads; 128 threads, or 256 for the largest.
 _THREAD_TILES = {

@@ -11,8 +11,9 @@ from runtime_ext.cuda.kernels.gemm_tile import best_product_tile
 from runtime_ext.cuda.kernels.statements import WIDE, is_wide, statement_width, store_statement
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index
+from runtime_ext.kernels.cut import UNCUT, GemmTile
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.spec import UNCUT, Contraction, GemmTile, Product, Window
+from runtime_ext.kernels.spec import Contraction, Product, Window
 from runtime_ext.kernels.statements import divide
 
 

@@ -9,6 +9,8 @@
 ``nvrtc.py``
     Compile CUDA C++ to the machine code of an architecture: by NVRTC, or else nvcc; needs no
     GPU.
+``packed_kernels.py``
+    The kernels of a workload as a file of a cache: a line of JSON, then the cubins.
 ``prelude.py``
     What our CUDA C++ begins with, in the place of headers.
 ``source.py``

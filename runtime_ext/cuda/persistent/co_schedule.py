@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
 from runtime_ext.execution.buffers import content_key
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
@@ -52,7 +52,7 @@ def fused_stages(
     placed: Mapping[Stage, Placement],
     code: Mapping[int, UnitCode],
     library: RTaskLibrary,
-    device: Device,
+    device: DeviceDescription,
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> FusedStages:
@@ -105,7 +105,7 @@ def co_scheduled(
     placement: Placement,
     code: Mapping[int, UnitCode],
     library: RTaskLibrary,
-    device: Device,
+    device: DeviceDescription,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> CoScheduledStage:
     """Compile a co-scheduled stage to one kernel and the code that launches it.

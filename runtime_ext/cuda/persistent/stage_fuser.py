@@ -8,7 +8,7 @@ from runtime_ext.cuda.persistent.co_schedule import MOST_KERNELS, fused_stages
 from runtime_ext.cuda.persistent.fused_kernel import vdevice
 from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
 from runtime_ext.cuda.persistent.rtask_times import profiled_rkernel
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.stage_fuser import FusedStages
 from tvm_ios.program.program import Part, UnitCode
@@ -37,7 +37,7 @@ class GpuStageFuser:
     def __init__(
         self,
         library: RTaskLibrary,
-        device: Device,
+        device: DeviceDescription,
         only: Collection[tuple[int, ...]] | None = None,
     ) -> None:
         self.compiles = only is None

@@ -5,14 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from runtime_ext.kernels.cut import UNCUT
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.relax_function import static_shape
-from runtime_ext.kernels.spec import (
-    UNCUT,
-    Contraction,
-    Pooling,
-    Window,
-)
+from runtime_ext.kernels.spec import Contraction, Pooling, Window
 from runtime_ext.units.kernel_draft import IMAGE, PLAIN
 from runtime_ext.units.rules import attention
 from runtime_ext.units.rules.reading import read_input

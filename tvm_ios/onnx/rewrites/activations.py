@@ -1,0 +1,78 @@
+"""The activations that recurrent layers of ONNX name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm_ios.onnx.rewrites.steps import Steps
+
+#: Makes the result of a value.
+Activation = Callable[[Any], Any]
+
+#: Their parameters alpha and beta, with the values that they have unless given.
+_PARAMETERS: dict[str, tuple[float | None, float | None]] = {
+    "Relu": (None, None),
+    "Tanh": (None, None),
+    "Sigmoid": (None, None),
+    "Softsign": (None, None),
+    "Softplus": (None, None),
+    "LeakyRelu": (0.01, None),
+    "ThresholdedRelu": (1.0, None),
+    "Elu": (1.0, None),
+    "HardSigmoid": (0.2, 0.5),
+    "ScaledTanh": (1.0, 1.0),
+    "Affine": (1.0, 0.0),
+}
+
+
+def activations(steps: Steps, names: Sequence[str], most: float) -> list[Activation] | None:
+    """Activations by name, whatever its case; None if one is unknown.
+
+    Parameters
+    ----------
+    steps
+        Puts operators before the layer, whose attributes have the activations' parameters.
+    names
+        Of all directions, in order.
+    most
+        What they read is at most so far from zero, unless this is 0.
+    """
+    known = {name.lower(): name for name in _PARAMETERS}
+    if not {name.lower() for name in names} <= known.keys():
+        return None
+    # Only the activations that have parameters take some from these lists, in order.
+    get = steps.node.attributes.get_floats
+    alphas, betas = (list(get(f"activation_{which}", [])) for which in ("alpha", "beta"))
+    found: list[Activation] = []
+    for name in (known[name.lower()] for name in names):
+        alpha, beta = _PARAMETERS[name]
+        if alpha is not None and alphas:
+            alpha = alphas.pop(0)
+        if beta is not None and betas:
+            beta = betas.pop(0)
+        found.append(_activation(steps, name, alpha, beta, most))
+    return found
+
+
+def _activation(
+    steps: Steps, name: str, alpha: float | None, beta: float | None, most: float
+) -> Activation:
+    op, number = steps.op, steps.number
+    parameters = {"alpha": alpha, "beta": beta}
+    given: dict[str, Any] = {key: value for key, value in parameters.items() if value is not None}
+
+    def apply(value: Any) -> Any:
+        if most:
+            value = steps.clipped(value, -most, most)
+        match name:
+            case "ScaledTanh":
+                scaled = op("Tanh", op("Mul", value, number(given["beta"])))
+                return op("Mul", scaled, number(given["alpha"]))
+            case "Affine":
+                scaled = op("Mul", value, number(given["alpha"]))
+                return op("Add", scaled, number(given["beta"]))
+            case _:
+                return op(name, value, **given)
+
+    return apply

@@ -1,0 +1,77 @@
+"""Operators that are written out in simpler ones, so that every spelling becomes the same graph."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.steps import Steps
+
+
+def expand_hard_activation(graph: Any, node: Any, opset: int) -> None:
+    """``HardSigmoid`` as ``clip(x * alpha + beta, 0, 1)``; ``HardSwish`` as x times that."""
+    if node.op_type == "HardSigmoid":
+        alpha = node.attributes.get_float("alpha", 0.2)
+        beta = node.attributes.get_float("beta", 0.5)
+    elif node.op_type == "HardSwish":
+        alpha, beta = 1 / 6, 0.5
+    else:
+        return
+    steps = Steps(graph, node, opset)
+    source, result = node.inputs[0], node.outputs[0]
+    # The factor and the shift can be folded into the convolution before.
+    scaled = steps.op("Mul", source, steps.number(alpha), like=result)
+    scaled = steps.op("Add", scaled, steps.number(beta), like=result)
+    gate = steps.clipped(scaled, 0.0, 1.0)
+    steps.stand_for(steps.op("Mul", gate, source) if node.op_type == "HardSwish" else gate)
+
+
+def softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:
+    """Before opset 13 all axes from the given one on were one: say so by reshapes."""
+    if node.op_type != "Softmax" or opset >= 13:
+        return
+    source = node.inputs[0]
+    if source.shape is None or not source.shape.is_static():
+        return
+    extents = tuple(source.shape)
+    axis = node.attributes.get_int("axis", 1) % len(extents)
+    if len(extents) == 2 and axis == 1:
+        return
+    steps = Steps(graph, node, opset)
+    flat = (math.prod(extents[:axis]), math.prod(extents[axis:]))
+    value = steps.op("Softmax", steps.reshaped(source, extents, flat), axis=1)
+    steps.stand_for(steps.reshaped(value, flat, extents))
+
+
+def slice_of_one_index(graph: Any, node: Any, opset: int) -> None:
+    """A ``Gather`` of one known index is a slice, which units read without a copy."""
+    index = constant(node.inputs[1]) if node.op_type == "Gather" else None
+    # Before version 10 the bounds of a slice were attributes.
+    if index is None or index.size != 1 or index.ndim > 1 or opset < 10:
+        return
+    source = node.inputs[0]
+    if source.shape is None or not source.shape.is_static() or constant(source) is not None:
+        return
+    axis = node.attributes.get_int("axis", 0) % len(source.shape)
+    begin = int(index.item()) % source.shape[axis]
+    steps = Steps(graph, node, opset)
+    bounds = (steps.number([limit]) for limit in (begin, begin + 1, axis))
+    part = steps.op("Slice", source, *bounds)
+    if index.ndim == 0:
+        extents = [e for i, e in enumerate(source.shape) if i != axis]
+        part = steps.op("Reshape", part, steps.number(extents))
+    steps.stand_for(part)
+
+
+def binary_sums(graph: Any, node: Any, opset: int) -> None:
+    """A ``Sum`` of many as a chain of ``Add``."""
+    if node.op_type != "Sum" or len(node.inputs) < 2:
+        return
+    steps, result = Steps(graph, node, opset), node.outputs[0]
+    # Terms that are broadcast have partial sums of other shapes, which are inferred later.
+    like = result if all(term.shape == result.shape for term in node.inputs) else None
+    total: Any = node.inputs[0]
+    for term in node.inputs[1:]:
+        total = steps.op("Add", total, term, like=like)
+    steps.stand_for(total)

@@ -1,0 +1,77 @@
+"""Operators that ONNX defines by others: TVM's importer lacks them, or reads other ones."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import onnx
+from onnx import helper, inliner, shape_inference
+
+from tvm_ios.graph.elements import GraphError
+
+_WRITTEN_OUT = frozenset(
+    {
+        "Attention",
+        "Celu",
+        "CenterCropPad",
+        "NegativeLogLikelihoodLoss",
+        "SoftmaxCrossEntropyLoss",
+        "Swish",
+    }
+)
+
+
+def write_functions_out(model: Any) -> Any:
+    """The model with some of ONNX's operators as what the standard says that they are.
+
+    Parameters
+    ----------
+    model
+        An ``onnx.ModelProto``; it is not changed.
+
+    Raises
+    ------
+    GraphError
+        If there are such operators and this ``onnx``, before 1.19, cannot write them out.
+    """
+    while found := _found(model):
+        # TVM with Relay needs an older one.
+        if len(inspect.signature(inliner.inline_selected_functions).parameters) < 4:
+            raise GraphError(
+                f"the model has {', '.join(kind for _, kind in found)}, which onnx "
+                f"{onnx.__version__} cannot write out in other operators as 1.19 can: export it "
+                "with these decomposed"
+            )
+        # What an operator is can depend on the types of what it reads, also of weights.
+        typed = onnx.ModelProto()
+        typed.CopyFrom(model)
+        known = {value.name for value in typed.graph.input}
+        for weight in typed.graph.initializer:
+            if weight.name not in known:
+                kind = helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims)
+                typed.graph.value_info.append(kind)
+        _give_defaults(typed)
+        typed = shape_inference.infer_shapes(typed)
+        made = inliner.inline_selected_functions(typed, found, False, True)
+        if _found(made) == found:
+            return made
+        model = made
+    return model
+
+
+def _give_defaults(model: Any) -> None:
+    """Say what nodes leave to their defaults, which the inliner does not know."""
+    (opset,) = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    for node in model.graph.node:
+        if node.op_type not in _WRITTEN_OUT:
+            continue
+        given = {attribute.name for attribute in node.attribute}
+        for attribute in onnx.defs.get_schema(node.op_type, opset).attributes.values():
+            if attribute.name not in given and attribute.default_value.name:
+                node.attribute.append(attribute.default_value)
+
+
+def _found(model: Any) -> list[tuple[str, str]]:
+    kinds = {node.op_type for node in model.graph.node if node.domain in ("", "ai.onnx")}
+    return [("", kind) for kind in sorted(kinds & _WRITTEN_OUT)]

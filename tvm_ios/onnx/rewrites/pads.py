@@ -1,0 +1,87 @@
+"""The padding of windowed operators as numbers, and pads that copy elements as gathers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.steps import Steps
+
+
+def gather_what_pads_copy(graph: Any, node: Any, opset: int) -> None:
+    """Write a Pad that reflects, repeats or wraps as a Gather along each axis that it widens."""
+    mode = node.attributes.get_string("mode", "constant") if node.op_type == "Pad" else "constant"
+    if mode not in ("reflect", "edge", "wrap"):
+        return
+    value: Any = node.inputs[0]
+    if value.shape is None or not value.shape.is_static():
+        return
+    extents: list[int] = list(value.shape)
+    given = constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    axes = constant(node.inputs[3]) if len(node.inputs) > 3 else np.arange(len(extents))
+    widths = node.attributes.get_ints("pads", None) if given is None else given.tolist()
+    if widths is None or axes is None or min(widths) < 0 or not any(widths):
+        return
+    steps = Steps(graph, node, opset)
+    half = len(widths) // 2
+    for axis, begin, end in zip(axes.tolist(), widths[:half], widths[half:], strict=True):
+        if not begin and not end:
+            continue
+        axis %= len(extents)
+        rows = np.pad(np.arange(extents[axis], dtype=np.int64), (begin, end), mode=mode)
+        value = steps.op("Gather", value, steps.number(rows), axis=axis)
+    steps.stand_for(value)
+
+
+def explicit_pads(graph: Any, node: Any, opset: int) -> None:
+    """Say as ``pads`` what ``auto_pad`` or a transposed convolution's ``output_shape`` means."""
+    del graph, opset
+    mode = node.attributes.get_string("auto_pad", "NOTSET")
+    if node.op_type == "ConvTranspose":
+        _transposed(node, mode)
+        return
+    if node.op_type not in ("Conv", "MaxPool", "AveragePool") or mode == "NOTSET":
+        return
+    del node.attributes["auto_pad"]
+    source = node.inputs[0].shape
+    rank = len(source) - 2
+    kernel = node.attributes.get_ints("kernel_shape", None)
+    kernel = node.inputs[1].shape[2:] if kernel is None else kernel
+    strides = node.attributes.get_ints("strides", [1] * rank)
+    dilations = node.attributes.get_ints("dilations", [1] * rank)
+    begins, ends = [0] * rank, [0] * rank
+    for axis in range(rank if mode != "VALID" else 0):
+        extent, stride = source[axis + 2], strides[axis]
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        total = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
+        small, large = total // 2, total - total // 2
+        begins[axis], ends[axis] = (small, large) if mode == "SAME_UPPER" else (large, small)
+    node.attributes["pads"] = ir.AttrInt64s("pads", [*begins, *ends])
+
+
+def _transposed(node: Any, mode: str) -> None:
+    get = node.attributes.get_ints
+    wanted = get("output_shape", None)
+    node.attributes.pop("auto_pad", None)
+    node.attributes.pop("output_shape", None)
+    if wanted is None and mode not in ("SAME_UPPER", "SAME_LOWER"):
+        return
+    source = node.inputs[0].shape[2:]
+    strides = get("strides", [1] * len(source))
+    if wanted is None:
+        wanted = [extent * stride for extent, stride in zip(source, strides, strict=True)]
+    kernel = node.inputs[1].shape[2:]
+    more = get("output_padding", [0] * len(source))
+    dilations = get("dilations", [1] * len(source))
+    begins: list[int] = []
+    ends: list[int] = []
+    for axis, extent in enumerate(source):
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        total = strides[axis] * (extent - 1) + more[axis] + reach - wanted[axis]
+        small, large = total // 2, total - total // 2
+        begins.append(small if mode == "SAME_UPPER" else large)
+        ends.append(large if mode == "SAME_UPPER" else small)
+    node.attributes["pads"] = ir.AttrInt64s("pads", [*begins, *ends])

@@ -1,0 +1,262 @@
+"""LSTM, GRU and RNN step by step: cells that schedulers see, and TVM's importer needs no more.
+
+What all steps read of the input is one matrix product; what they read of the state before is one
+each (Appleyard et al., "Optimizing Performance of Recurrent Neural Networks on GPUs", 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.activations import Activation, activations
+from tvm_ios.onnx.rewrites.steps import Array, Steps
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+
+
+def unroll_recurrent(graph: Any, node: Any, opset: int) -> None:
+    """Write an LSTM, GRU or RNN of known weights as its cells, one for each step and direction.
+
+    Raises
+    ------
+    GraphError
+        If its sequences differ in length, its weights are computed, or an activation is unknown.
+    """
+    if node.op_type not in _GATES or opset < 7:
+        return
+    source = node.inputs[0]
+    if source.shape is None or not source.shape.is_static():
+        return
+    _Unroller(graph, node, opset).write()
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """The weights of one direction, as right operands of products, and its activations.
+
+    Attributes
+    ----------
+    w, r
+        (features, gates), (hidden, gates).
+    bias_w, bias_r
+        (gates,), zeros where the node has none.
+    peepholes
+        (3, hidden) of an LSTM's input, output and forget gates, or None.
+    functions
+        As ONNX lists them: f, g and h.
+    reverse
+        Whether it begins at the last step.
+    state, memory
+        (batch, hidden) before the first step; None for zeros.
+    """
+
+    w: Array
+    r: Array
+    bias_w: Array
+    bias_r: Array
+    peepholes: Array | None
+    functions: Sequence[Activation]
+    reverse: bool
+    state: Any
+    memory: Any
+
+
+class _Unroller:
+    def __init__(self, graph: Any, node: Any, opset: int) -> None:
+        self.node, self.steps = node, Steps(graph, node, opset)
+        self.kind: str = node.op_type
+        self.gates = _GATES[self.kind]
+        self.batch_first = bool(node.attributes.get_int("layout", 0))
+        extents = tuple(node.inputs[0].shape)
+        if self.batch_first:
+            extents = (extents[1], extents[0], extents[2])
+        self.length, self.batch, self.features = extents
+        lengths = self._input(4)
+        known = None if lengths is None else constant(lengths)
+        if lengths is not None and (known is None or np.any(known != self.length)):
+            raise self._refusal("has sequences of several lengths: pad them, and leave these out")
+        self.w, self.r = (self._weights(place) for place in (1, 2))
+        self.directions, _, self.hidden = self.r.shape
+        self.clip = node.attributes.get_float("clip", 0.0)
+
+    def write(self) -> None:
+        """All directions, and the node's results."""
+        steps, source = self.steps, self.node.inputs[0]
+        if self.batch_first:
+            source = steps.transposed(source, (1, 0, 2))
+        rows = (self.length * self.batch, self.features)
+        source = steps.reshaped(source, (self.length, self.batch, self.features), rows)
+        made = [self._run(source, self._direction(d)) for d in range(self.directions)]
+        sequences, states, memories = ([m[i] for m in made] for i in range(3))
+        together = [list(step) for step in zip(*sequences, strict=True)]
+        # (length, directions, batch, hidden), or with the batch first.
+        shape = [self.length, self.directions, self.batch, self.hidden]
+        flat = steps.op("Concat", *(state for step in together for state in step), axis=0)
+        whole = steps.op("Reshape", flat, steps.number(shape))
+        if self.batch_first:
+            whole = steps.op("Transpose", whole, perm=[2, 0, 1, 3])
+        results = [whole, self._ends(states)]
+        if self.kind == "LSTM":
+            results.append(self._ends(memories))
+        steps.stand_for(*results)
+
+    def _ends(self, states: Sequence[Any]) -> Any:
+        """The last states of all directions as one result."""
+        shape = [self.directions, self.batch, self.hidden]
+        flat = self.steps.op("Concat", *states, axis=0)
+        whole = self.steps.op("Reshape", flat, self.steps.number(shape))
+        return self.steps.op("Transpose", whole, perm=[1, 0, 2]) if self.batch_first else whole
+
+    def _run(self, source: Any, of: _Direction) -> tuple[list[Any], Any, Any]:
+        """The states of all steps in the order of time, and the last state and memory."""
+        steps = self.steps
+        bias = of.bias_w + of.bias_r
+        if self._resets_late():
+            bias = np.concatenate([bias[: -self.hidden], of.bias_w[-self.hidden :]])
+        product = steps.op("Gemm", source, steps.number(of.w), steps.number(bias))
+        read = steps.split(product, [self.batch] * self.length, 0)
+        weight = steps.number(of.r)
+        cell = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[self.kind](of, weight)
+        state, memory, found = of.state, of.memory, list[Any]()
+        for gates in reversed(read) if of.reverse else read:
+            state, memory = cell(gates, state, memory)
+            found.append(state)
+        return found[::-1] if of.reverse else found, state, memory
+
+    def _lstm(self, of: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+        """Gates in the order input, output, forget, candidate."""
+        op, (f, g, h) = self.steps.op, of.functions
+        seen = [] if of.peepholes is None else [self.steps.number(p) for p in of.peepholes]
+        coupled = self.node.attributes.get_int("input_forget", 0)
+
+        def looked(gate: Any, memory: Any, place: int) -> Any:
+            if not seen or memory is None:
+                return gate
+            return op("Add", gate, op("Mul", memory, seen[place]))
+
+        def cell(gates: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+            take, give, forget, candidate = self._parts(self._with(gates, state, weight))
+            take = f(looked(take, memory, 0))
+            taken = op("Mul", take, g(candidate))
+            if memory is not None:
+                one = self.steps.number(1.0) if coupled else None
+                kept = op("Sub", one, take) if coupled else f(looked(forget, memory, 2))
+                taken = op("Add", op("Mul", kept, memory), taken)
+            return op("Mul", f(looked(give, taken, 1)), h(taken)), taken
+
+        return cell
+
+    def _gru(self, of: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+        """Gates in the order update, reset, hidden."""
+        steps, op, hidden, (f, g) = self.steps, self.steps.op, self.hidden, of.functions
+        one, late = steps.number(1.0), self._resets_late()
+        new_weight, new_bias = of.r[:, -hidden:], steps.number(of.bias_r[-hidden:])
+        if not late:
+            weight, new_weight = steps.number(of.r[:, :-hidden]), steps.number(new_weight)
+
+        def cell(gates: Any, state: Any, _: Any) -> tuple[Any, Any]:
+            update, reset, new = self._parts(gates)
+            if state is None:
+                # Of a state of zeros only the bias is left.
+                if late:
+                    new = op("Add", new, op("Mul", f(reset), new_bias))
+                return op("Mul", op("Sub", one, f(update)), g(new)), None
+            from_state = op("MatMul", state, weight)
+            if late:
+                more = self._parts(from_state)
+                seen = op("Mul", f(op("Add", reset, more[1])), op("Add", more[2], new_bias))
+            else:
+                more = steps.split(from_state, [hidden] * 2, 1)
+                seen = op("MatMul", op("Mul", f(op("Add", reset, more[1])), state), new_weight)
+            kept = f(op("Add", update, more[0]))
+            candidate = g(op("Add", new, seen))
+            fresh = op("Mul", op("Sub", one, kept), candidate)
+            return op("Add", fresh, op("Mul", kept, state)), None
+
+        return cell
+
+    def _rnn(self, of: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+        (f,) = of.functions
+
+        def cell(gates: Any, state: Any, _: Any) -> tuple[Any, Any]:
+            return f(self._with(gates, state, weight)), None
+
+        return cell
+
+    def _resets_late(self) -> bool:
+        """Whether a GRU's reset gate follows the product with the state, as cuDNN has it."""
+        return self.kind == "GRU" and bool(self.node.attributes.get_int("linear_before_reset", 0))
+
+    def _with(self, gates: Any, state: Any, weight: Any) -> Any:
+        """What a step reads of the input, with what it reads of the state."""
+        if state is None:
+            return gates
+        return self.steps.op("Add", gates, self.steps.op("MatMul", state, weight))
+
+    def _parts(self, gates: Any) -> list[Any]:
+        return self.steps.split(gates, [self.hidden] * self.gates, 1)
+
+    # What the node says.
+
+    def _direction(self, d: int) -> _Direction:
+        width = self.gates * self.hidden
+        bias = self._input(3)
+        both = np.zeros(2 * width, self.r.dtype) if bias is None else self._weights(3)[d]
+        peepholes = self._input(7)
+        wanted = self.node.attributes.get_string("direction", "forward")
+        return _Direction(
+            w=self.w[d].T,
+            r=self.r[d].T,
+            bias_w=both[:width],
+            bias_r=both[width:],
+            peepholes=None if peepholes is None else self._weights(7)[d].reshape(3, -1),
+            functions=self._functions(d),
+            reverse=wanted == "reverse" or d == 1,
+            state=self._start(5, d),
+            memory=self._start(6, d),
+        )
+
+    def _start(self, place: int, d: int) -> Any:
+        """The state before the first step, (batch, hidden); None for zeros."""
+        value = self._input(place)
+        if value is None:
+            return None
+        array = constant(value)
+        if array is not None and not np.any(array):
+            return None
+        if self.batch_first:
+            value = self.steps.transposed(value, (1, 0, 2))
+        shape = [self.batch, self.hidden]
+        value = self.steps.split(value, [1] * self.directions, 0)[d]
+        return self.steps.op("Reshape", value, self.steps.number(shape))
+
+    def _functions(self, d: int) -> list[Activation]:
+        """The activations of a direction, with the clip of what they read."""
+        names = self.node.attributes.get_strings(
+            "activations", _DEFAULTS[self.kind] * self.directions
+        )
+        found = activations(self.steps, names, self.clip)
+        if found is None:
+            raise self._refusal(f"has activations that ONNX does not define ({', '.join(names)})")
+        count = len(_DEFAULTS[self.kind])
+        return found[d * count : (d + 1) * count]
+
+    def _input(self, place: int) -> Any:
+        return self.node.inputs[place] if len(self.node.inputs) > place else None
+
+    def _weights(self, place: int) -> Array:
+        array = constant(self._input(place))
+        if array is None:
+            raise self._refusal("has weights that are computed: export the model with constants")
+        return array
+
+    def _refusal(self, what: str) -> GraphError:
+        where = f"node {self.node.name!r}, output {self.node.outputs[0].name!r}"
+        return GraphError(f"operator {self.kind} ({where}) {what}")
