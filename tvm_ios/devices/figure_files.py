@@ -60,11 +60,11 @@ class FigureFiles:
 
     def names(self) -> tuple[str, ...]:
         """What comes with the package."""
-        found = (
+        names = (
             file.name
             for file in resources.files("tvm_ios").joinpath("devices", self.folder).iterdir()
         )
-        return tuple(sorted(n.removesuffix(".json") for n in found if n.endswith(".json")))
+        return tuple(sorted(n.removesuffix(".json") for n in names if n.endswith(".json")))
 
     def text(self, name: str) -> str:
         """The file of one of the names."""

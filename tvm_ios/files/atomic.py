@@ -34,17 +34,17 @@ def write_atomically(path: Path, data: bytes) -> None:
     path = _named(path)
     make_folder(path.parent)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
-        made = folder / "new"
+        new = folder / "new"
         try:
-            with made.open("wb") as stream:
+            with new.open("wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
             # Those of a full disk do not say where it is.
             raise OSError(error.errno, error.strerror, str(path)) from error
-        os.chmod(made, 0o644)
-        os.replace(made, path)
+        os.chmod(new, 0o644)
+        os.replace(new, path)
 
 
 def require_writable(path: Path) -> None:

@@ -95,8 +95,8 @@ class Splitter:
         fit before any that spills.
         """
         if subgraph not in self._best:
-            found = self.split_info(subgraph, only_the_best=True)
-            self._best[subgraph] = max(found, key=self._preference, default=None)
+            splits = self.split_info(subgraph, only_the_best=True)
+            self._best[subgraph] = max(splits, key=self._preference, default=None)
         return self._best[subgraph]
 
     def split_info(self, subgraph: int, only_the_best: bool = False) -> list[Split]:
@@ -120,19 +120,19 @@ class Splitter:
             for output in exits(self.layers, subgraph)
             for axis, dimension in enumerate(self.dimensions.of(output))
         ]
-        found: list[Split] = []
+        splits: list[Split] = []
         for operators, minus_axis, _, dimension in sorted(candidates, reverse=True):
             axes = self._axes(subgraph, dimension)
             if axes is None:
                 continue
-            if only_the_best and any(map(self.fits, found)):
-                best = max(found, key=self._preference)
+            if only_the_best and any(map(self.fits, splits)):
+                best = max(splits, key=self._preference)
                 if operators < best.operators or best.factor <= self._first_from(least):
                     break
             split = self._least(subgraph, complete, operators, -minus_axis, axes)
             if split is not None:
-                found.append(split)
-        return found
+                splits.append(split)
+        return splits
 
     def fits(self, split: Split) -> bool:
         """Whether its parts fit the local buffer."""

@@ -91,10 +91,10 @@ class Worth:
     ) -> Iterator[tuple[int, float, Mapping[int, Box]]]:
         """The layers, their FLOPs, and the boxes that they read and make."""
         for layer in bits(subgraph):
-            made = {t: work.boxes[t] for t in self.layers.outputs[layer] if t in work.boxes}
-            if made:
-                read, flops = self.layers.needs(layer, made)
-                yield layer, flops, {**read, **made}
+            written = {t: work.boxes[t] for t in self.layers.outputs[layer] if t in work.boxes}
+            if written:
+                read, flops = self.layers.needs(layer, written)
+                yield layer, flops, {**read, **written}
 
     def _footprint(self, boxes: Mapping[int, Box]) -> int:
         return sum(nbytes(self.layers, tensor, box) for tensor, box in boxes.items())
@@ -108,9 +108,9 @@ class Worth:
         fraction: int,
     ) -> float:
         """Of a layer on one of so many parts of the lanes."""
-        made = self.layers.outputs[layer]
+        outputs = self.layers.outputs[layer]
         traffic = sum(
-            nbytes(self.layers, t, box) * (_WRITES if t in made else 1) / rates[t]
+            nbytes(self.layers, t, box) * (_WRITES if t in outputs else 1) / rates[t]
             for t, box in boxes.items()
         )
         weights = self.layers.weight_bytes[layer] * self.device.cores / self._weights_rate

@@ -62,7 +62,7 @@ class FusedGraph(StateGraph):
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         """What may be live between nodes, with nodes as writers and users."""
-        made = (
+        buffers = (
             Buffer(
                 b.nbytes,
                 self.nodes_of((b.writers,)),
@@ -72,7 +72,7 @@ class FusedGraph(StateGraph):
             )
             for b in self.problem.memory.buffers
         )
-        return tuple(b for b in made if b.at_start or b.at_end or b.users.bit_count() > 1)
+        return tuple(b for b in buffers if b.at_start or b.at_end or b.users.bit_count() > 1)
 
     @cached_property
     def touched(self) -> tuple[tuple[int, ...], ...]:

@@ -50,15 +50,15 @@ def close_gap(
     peak, bound = problem.footprints(order).peak, -(-bound // grain) * grain
     patience, too_slow = _PATIENCE, peak
     # Relations by the threshold that they hold for; those of a higher one hold for lower ones.
-    known = {peak: ForcedOrder(graph)}
+    forced = {peak: ForcedOrder(graph)}
     while bound < peak and time.perf_counter() < until:
         threshold = bound + (too_slow - grain - bound) // grain // 2 * grain
         end = min(until, time.perf_counter() + patience)
-        relations = known[min(above for above in known if above >= threshold)].copy()
+        relations = forced[min(above for above in forced if above >= threshold)].copy()
         if not relations.within(threshold, time.perf_counter() + (end - time.perf_counter()) / 2):
             bound = threshold + grain
         else:
-            known[threshold] = relations
+            forced[threshold] = relations
             tighter = fuse_further(relations.apply(), end)
             nodes, refuted = order_within(tighter, threshold, end)
             if nodes is not None:

@@ -59,13 +59,13 @@ def schedule_fusion_ilp(
         worst = max(range(len(peaks)), key=peaks.__getitem__)
         if worst in solved or peaks[worst] <= bound:
             break
-        found = solve_order(
+        answer = solve_order(
             graph, lows[worst], ends[worst], pieces[worst], until, bound=bound, solver=solver
         )
         solved.add(worst)
-        pieces[worst], peaks[worst] = found.nodes, found.peak
+        pieces[worst], peaks[worst] = answer.nodes, answer.peak
         if len(pieces) == 1:
-            bound = max(bound, found.bound)
+            bound = max(bound, answer.bound)
     order = graph.unfold(node for piece in pieces for node in piece)
     peak = problem.footprints(order).peak
     seconds = time.perf_counter() - begin

@@ -67,19 +67,23 @@ def solve_order(
     if bound >= peak or seconds <= 0:
         return Answer(tuple(start), peak, min(bound, peak))
     program = integer_program(graph, low, high, bound, peak)
-    known = {program.x[node, step] for step, node in enumerate(start)}
-    values, least = SOLVERS[solver](program, known, seconds)
+    hint = {program.x[node, step] for step, node in enumerate(start)}
+    values, least = SOLVERS[solver](program, hint, seconds)
     best = Answer(tuple(start), peak, min(peak, max(bound, least * program.unit)))
     if values is None:
         return best
     nodes = tuple(u for _, u in sorted((t, u) for (u, t), x in program.x.items() if values[x]))
     assert sorted(nodes) == list(bits(high & ~low))
-    found = graph.peak_from(low, nodes)
-    return Answer(nodes, found, min(best.bound, found)) if found < peak else best
+    peak_of_nodes = graph.peak_from(low, nodes)
+    return (
+        Answer(nodes, peak_of_nodes, min(best.bound, peak_of_nodes))
+        if peak_of_nodes < peak
+        else best
+    )
 
 
 def _cp_sat(
-    program: IntegerProgram, known: set[int], seconds: float
+    program: IntegerProgram, hint: set[int], seconds: float
 ) -> tuple[Sequence[int] | None, int]:
     from ortools.sat.python import cp_model
 
@@ -92,7 +96,7 @@ def _cp_sat(
         terms = sum(coefficient * variables[v] for v, coefficient in row.items())
         model.add(terms <= bound)
     for x in program.x.values():
-        model.add_hint(variables[x], x in known)
+        model.add_hint(variables[x], x in hint)
     model.minimize(peak)
     solved = solve_by_cp_sat(model, "max_time_in_seconds", seconds)
     if solved is None:
@@ -104,9 +108,9 @@ def _cp_sat(
 
 
 def _highs(
-    program: IntegerProgram, known: set[int], seconds: float
+    program: IntegerProgram, hint: set[int], seconds: float
 ) -> tuple[Sequence[int] | None, int]:
-    del known  # scipy's interface takes no start.
+    del hint  # scipy's interface takes no start.
     try:
         # Without stubs for the checker.
         optimize: Any = importlib.import_module("scipy.optimize")

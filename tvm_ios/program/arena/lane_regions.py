@@ -75,8 +75,8 @@ def _best(times: Lifetimes, conflicts: Sequence[Array], own: Array) -> Array:
     near = [others[others >= 0] for others in near]
     by_size = np.argsort(-sizes, kind="stable")
     by_time = np.argsort(times.first_step[own], kind="stable")
-    found = [place(sizes, near, order) for order in (by_size, by_time)]
-    return min(found, key=lambda offsets: int((offsets + sizes).max(initial=0)))
+    placed = [place(sizes, near, order) for order in (by_size, by_time)]
+    return min(placed, key=lambda offsets: int((offsets + sizes).max(initial=0)))
 
 
 def _large_first(times: Lifetimes, chosen: Array) -> Array:

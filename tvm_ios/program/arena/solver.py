@@ -75,8 +75,8 @@ def solve(
     if solved is None:
         return start, False
     solver, proven = solved
-    found = [solver.value(offset) * ALIGNMENT for offset in offsets]
-    return np.asarray(found, np.int64), proven
+    solution = [solver.value(offset) * ALIGNMENT for offset in offsets]
+    return np.asarray(solution, np.int64), proven
 
 
 def _cliques(conflicts: Sequence[Array]) -> Iterator[list[int]]:
