@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
-from tvm_ios.policies.baselines import sequential_schedule
 
 from relay_passes.dialect import DialectError
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
 from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 
