@@ -90,7 +90,7 @@ def placed_stages(
                 "there: schedule anew"
             )
         made[stage] = Stage(Strategy.CO_SCHEDULE, (tuple(units),))
-        placements[stage] = tuple(replace(share, unit=calls[share.unit]) for share in shares)
+        placements[stage] = tuple(replace(share, unit=calls.get(share.unit, -1)) for share in shares)
     return tuple(made), placements
 
 
