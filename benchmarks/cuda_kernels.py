@@ -16,8 +16,8 @@ from rich.table import Table
 from relay_passes.load import load_model
 from relay_passes.prepare import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.kernels.generic import Generic
 from runtime_ext.machine.this_machine import cache_folder
-from runtime_ext.units.generic import Generic
 from runtime_ext.units.in_place import arrange
 from tvm_ios import zoo
 from tvm_ios.cli.output import console

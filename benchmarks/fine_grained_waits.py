@@ -31,7 +31,7 @@ from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.cli.output import console
-from tvm_ios.contest.paired import paired_ratio
+from tvm_ios.contest.pairs import paired_ratio
 from tvm_ios.program.lower import lower_stages
 from tvm_ios.rammer.rprogram import RProgram, simulate
 from tvm_ios.rammer.wavefront import schedule_wave
@@ -82,7 +82,9 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
             parts=search.units.parts,
             placements=placements,
         )
-        functions = {symbol: search.units.kernels.function(symbol) for symbol in lowered.kernels}
+        functions = {
+            symbol: search.units.backend.compiler.function(symbol) for symbol in lowered.kernels
+        }
         executors.append(NativeExecutor(lowered, functions, random_buffers(lowered)))
     fine, barrier = paired_samples(executors, pairs)
     for executor in executors:

@@ -41,10 +41,10 @@ def measure(
     from relay_passes.relax.target_units import RelaxUnits
     from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build
-    from runtime_ext.contest import Rules
-    from runtime_ext.peers import EXECUTABLE, opponents
-    from runtime_ext.peers.side_by_side import Contestant, hold_side_by_side
-    from runtime_ext.peers.tvm_baseline import compile_baseline
+    from runtime_ext.peers.registry import available_peers
+    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+    from runtime_ext.peers.tvm_build import compile_tvm_build
+    from tvm_ios.contest.rules import Rules
     from tvm_ios.contest.verdict import ratio_of
     from tvm_ios.files.atomic import temporary_folder
     from tvm_ios.ios.lazy import Budget
@@ -61,23 +61,22 @@ def measure(
             apply_schedule(search.prepared, search.timer.timed(made)),
             lanes=lanes,
             name=loaded.name,
-            compiler=search.units.kernels,
+            compiler=search.units.backend.compiler,
         )
         for policy, made in schedules.items()
     }
     with temporary_folder() as folder:
-        contestants: list[Contestant] = []
         for policy, model in models.items():
             model.save(folder / policy)
-            contestants.append(Contestant(policy, EXECUTABLE.name, str(folder / policy)))
+        onnx, tvm_build = folder / "model.onnx", folder / "tvm.so"
         assert loaded.onnx is not None
-        (folder / "model.onnx").write_bytes(loaded.onnx.SerializeToString())
-        runners = opponents(others)
-        if any(runner.reads == "tvm.so" for runner in runners):
-            compile_baseline(loaded.module, options.resolved_target, folder / "tvm.so", None)
-        contestants += [Contestant(r.name, r.name, str(folder / r.reads)) for r in runners]
+        onnx.write_bytes(loaded.onnx.SerializeToString())
+        peers = [peer.name for peer in available_peers(others)]
+        if "tvm" in peers:
+            compile_tvm_build(loaded.module, options.resolved_target, tvm_build, None)
         rules = Rules(rounds=60, seconds=seconds, minimum=6, warm_up=1)
-        outcome = hold_side_by_side(contestants, lanes, rules)
+        programs = {policy: folder / policy for policy in models}
+        outcome = run_side_by_side(SideBySide(programs, lanes, rules, peers, onnx, tvm_build))
     ratios = {
         name: {other: ratio_of(outcome.samples, name, other) for other in outcome.samples}
         for name in OURS
@@ -162,7 +161,7 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", help=f"of the zoo; by default {NETWORKS}")
     parser.add_argument("--batch", type=int, action="append", help=f"by default {BATCHES}")
     parser.add_argument("--lanes", type=int, default=available_lanes())
-    parser.add_argument("--against", default=",".join(OTHERS), help="other runners")
+    parser.add_argument("--against", default=",".join(OTHERS), help="peers")
     parser.add_argument("--time-limit", type=float, default=60.0, help="of a policy's search")
     parser.add_argument("--seconds", type=float, default=40.0, help="of all runs, about")
     parser.add_argument("--again", action="store_true", help="measure what is known again")

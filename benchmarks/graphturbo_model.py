@@ -14,7 +14,7 @@ import math
 from report import write_result
 from rich.table import Table
 
-from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from runtime_ext.cpu.hierarchy import cpu_hierarchy
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios import zoo
 from tvm_ios.cli.output import console

@@ -16,7 +16,8 @@ from rich.table import Table
 
 from tvm_ios.api import load_operators
 from tvm_ios.cli.output import console
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.comparison import compare_schedulers
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.operators import with_biases

@@ -19,11 +19,11 @@ from relay_passes.prepare import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.persistent.co_schedule import co_scheduled
 from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
-from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.units.in_place import arrange
 from tvm_ios.cli.output import console
-from tvm_ios.devices.device import Device, load_device
+from tvm_ios.devices.device import DeviceDescription, load_device
 from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.op_graph import OpGraph, bits
@@ -35,7 +35,7 @@ from tvm_ios.schedule.schedule import Stage, Strategy
 NETWORKS = ("inception_v3", "nasnet_a")
 
 
-def measure(network: str, device: Device, precision: Any) -> dict[str, Any]:
+def measure(network: str, device: DeviceDescription, precision: Any) -> dict[str, Any]:
     """What becomes of the network's block of the most units."""
     prepared = prepare(load_model(network).module, network)
     graph = prepared.units
@@ -103,10 +103,10 @@ def search(
     units: Sequence[int],
     forms: Mapping[str, Mapping[str, CompiledUnit]],
     compiler: CudaKernelCompiler,
-    device: Device,
+    device: DeviceDescription,
 ) -> RProgram:
     """The rProgram, with estimated times, on as many vEUs as the kernels that it names leave."""
-    fuser = StageFuser(compiler, device)
+    fuser = GpuStageFuser(compiler, device)
     veus = fuser.execution_units(form.code for u in units for form in forms[str(u)].values())
 
     def rkernels(unit: int) -> tuple[RKernel, ...]:

@@ -77,8 +77,11 @@ def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.prepare import prepare
     from relay_passes.relay.target_units import RelayUnits
-    from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
-    from tvm_ios.contest.verdict import kept_policy, output_errors, ratio_of
+    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+    from runtime_ext.peers.tvm_peer import start_library
+    from tvm_ios.contest.outputs import output_errors
+    from tvm_ios.contest.rules import Rules
+    from tvm_ios.contest.verdict import kept_policy, ratio_of
     from tvm_ios.policies.sequential import sequential_schedule
 
     module = logits_of(name)
@@ -91,11 +94,12 @@ def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
     }
     built = {policy: search.build(schedule) for policy, schedule in schedules.items()}
     with temporary_folder() as folder:
-        baseline = folder / "tvm.so"
-        prepared.dialect.compile_baseline(module, search.options, baseline)
+        tvm_build = folder / "tvm.so"
+        prepared.dialect.compile_tvm_build(module, search.options, tvm_build)
         sessions = {policy: model.session() for policy, model in built.items()}
         inputs = sessions["sequential"].random_inputs(SEED)
-        reference = machine_outputs(virtual_machine(baseline, inputs)())
+        tvm = start_library(tvm_build, inputs)
+        reference = tvm.outputs(tvm.run())
         errors: dict[str, float] = {}
         for policy, session in sessions.items():
             session.set_input(**inputs)
@@ -110,7 +114,8 @@ def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
         contests = []
         for number in range(PROCESSES):
             order = dict(reversed(paths.items())) if number % 2 else paths
-            contests.append(hold_contest_elsewhere(order, baseline, lanes, rules))
+            beside = SideBySide(order, lanes, rules, ("tvm",), tvm=tvm_build)
+            contests.append(run_side_by_side(beside).samples)
     kept, ratios = kept_policy("ios-both", contests)
     pooled = {key: [s for c in contests for s in c[key]] for key in contests[0]}
     return {

@@ -90,9 +90,12 @@ def layouts(module: Any) -> tuple[dict[str, int], int]:
 def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
     from relay_passes import SearchOptions
     from relay_passes.prepare import apply_schedule, for_target, prepare
-    from runtime_ext.contest import Rules, hold_contest_elsewhere, machine_outputs, virtual_machine
+    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+    from runtime_ext.peers.tvm_peer import start_library
     from runtime_ext.relay.build import build
-    from tvm_ios.contest.verdict import output_errors, ratio_of
+    from tvm_ios.contest.outputs import output_errors
+    from tvm_ios.contest.rules import Rules
+    from tvm_ios.contest.verdict import ratio_of
     from tvm_ios.policies.sequential import sequential_schedule
 
     module = logits_of(name)
@@ -100,9 +103,9 @@ def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
     with temporary_folder() as folder:
         logs = {"chosen": log, "own": folder / "own.log"}
         records = in_own_blocks(log, lanes, logs["own"])
-        baseline = folder / "tvm.so"
+        tvm_build = folder / "tvm.so"
         options = {n: SearchOptions(lanes=lanes, database=path) for n, path in logs.items()}
-        prepared.dialect.compile_baseline(module, options["chosen"], baseline)
+        prepared.dialect.compile_tvm_build(module, options["chosen"], tvm_build)
         found: dict[str, Any] = {}
         errors: list[float] = []
         for program, given in options.items():
@@ -114,7 +117,8 @@ def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
             model.save(folder / program)
             session = model.session()
             inputs = session.random_inputs(SEED)
-            reference = machine_outputs(virtual_machine(baseline, inputs)())
+            tvm = start_library(tvm_build, inputs)
+            reference = tvm.outputs(tvm.run())
             session.run(**inputs)
             outputs = [session.get_output(i) for i in range(len(reference))]
             errors.append(output_errors(outputs, reference)[1])
@@ -124,7 +128,8 @@ def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
         for number in range(PROCESSES):
             order = tuple(reversed(logs)) if number % 2 else tuple(logs)
             paths = {program: folder / program for program in order}
-            contests.append(hold_contest_elsewhere(paths, baseline, lanes, rules))
+            beside = SideBySide(paths, lanes, rules, ("tvm",), tvm=tvm_build)
+            contests.append(run_side_by_side(beside).samples)
     pooled = {key: [s for c in contests for s in c[key]] for key in contests[0]}
     latency = {key: sorted(seconds)[len(seconds) // 2] for key, seconds in pooled.items()}
     return {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.machine.description import describe_machine
+from runtime_ext.cpu.machine_description import describe_machine
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.files.atomic import write_atomically
 

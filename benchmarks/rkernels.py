@@ -19,10 +19,9 @@ from relay_passes.measured_module import MeasuredModule
 from relay_passes.prepare import prepare
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
-from runtime_ext.cpu.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.machine.this_machine import available_lanes
-from runtime_ext.units.unit import plan_unit
+from runtime_ext.units.plans import plan_unit
 from tvm_ios.cli.output import console
 from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient
 
@@ -32,7 +31,6 @@ NETWORKS = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
 def contractions(search: MeasuredModule[RelaxUnits]) -> dict[int, int]:
     """The first of each kind of units with a contraction, and how many of the kind there are."""
     timer, graph = search.timer, search.prepared.units
-    vectors = VectorUnit.of(search.units.kernels.target)
     keys = [timer.unit_key(graph, unit) for unit in range(len(graph))]
     counts = Counter(keys)
     return {
@@ -40,7 +38,9 @@ def contractions(search: MeasuredModule[RelaxUnits]) -> dict[int, int]:
         for key, count in counts.items()
         if any(
             isinstance(kernel.spec, Contraction)
-            for kernel in plan_unit(search.units.source((keys.index(key),)), vectors).kernels
+            for kernel in plan_unit(
+                search.units.source((keys.index(key),)), search.units.backend.compiler.space
+            ).kernels
         )
     }
 

@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,12 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     from relay_passes.relax.target_units import RelaxUnits
     from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build
-    from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
-    from runtime_ext.peers.tvm_baseline import compile_baseline
-    from tvm_ios.contest.verdict import compare_outputs
+    from runtime_ext.peers.tvm_build import compile_tvm_build
+    from runtime_ext.peers.tvm_peer import start_library
+    from tvm_ios.contest.contest import verified
+    from tvm_ios.contest.outputs import Reference
+    from tvm_ios.contest.rounds import run_in_turn
+    from tvm_ios.contest.rules import Rules
 
     loaded = load_model(network)
     prepared = prepare(loaded.module, loaded.name)
@@ -58,24 +61,21 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
             apply_schedule(prepared, search.timer.timed(schedule)),
             lanes=count,
             name=loaded.name,
-            compiler=search.units.kernels,
+            compiler=search.units.backend.compiler,
         )
 
     models = {policy: built(policy, lanes) for policy in POLICIES}
     sessions = {policy: model.session() for policy, model in models.items()}
     inputs = sessions["sequential"].random_inputs(0)
     with tempfile.TemporaryDirectory() as folder:
-        baseline = Path(folder) / "tvm.so"
-        compile_baseline(loaded.module, options.resolved_target, baseline)
-        run_tvm = virtual_machine(baseline, inputs)
-        reference = machine_outputs(run_tvm())
-        runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm}
+        tvm_build = Path(folder) / "tvm.so"
+        compile_tvm_build(loaded.module, options.resolved_target, tvm_build)
+        tvm = start_library(tvm_build, inputs)
+        reference = Reference(inputs, tvm.outputs(tvm.run()))
         for policy, session in sessions.items():
-            session.run(**inputs)
-            found = [session.get_output(place) for place in range(len(session.outputs))]
-            compare_outputs(policy, found, reference)
-            runners[policy] = session.run
-        samples = hold_contest(runners, Rules(rounds=60, seconds=20.0, minimum=6, warm_up=1))
+            verified(policy, session, reference)
+        runners = {"tvm": tvm.run, **{policy: s.run for policy, s in sessions.items()}}
+        samples = run_in_turn(runners, Rules(rounds=60, seconds=20.0, minimum=6, warm_up=1))
     latency = {name: statistics.median(seconds) for name, seconds in samples.items()}
 
     bound = ideal_of(built("sequential", 1), lanes)

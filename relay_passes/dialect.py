@@ -18,11 +18,8 @@ from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.emitter import Body, OriginsOf
-    from relay_passes.measured_module import TargetUnits
-    from relay_passes.prepared import Prepared
     from relay_passes.search_options import SearchOptions
     from tvm_ios.graph.input_shapes import Shapes
-
 
 #: Names, shapes and types of parameters and results, which are numbered: ``result 0``.
 Interface = list[tuple[str, tuple[int, ...], str]]
@@ -65,8 +62,9 @@ class Dialect:
         The canonical module of one that was read from a file, with the shapes that the user gives
         for inputs; the path is for errors.
     target_units
-        The units of a prepared module for the target of some options.
-    compile_baseline
+        The units of a prepared module for the target of some options, a
+        :class:`relay_passes.measured_module.TargetUnits`.
+    compile_tvm_build
         Given a module, options and a path, writes TVM's own build of it for a CPU.
     places_tiles
         Whether schedules can choose units' rKernels and place their tiles.
@@ -83,8 +81,8 @@ class Dialect:
     attribute: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
-    target_units: Callable[[Prepared, SearchOptions], TargetUnits]
-    compile_baseline: Callable[[tvm.IRModule, SearchOptions, Path], None]
+    target_units: Callable[[Any, SearchOptions], Any]
+    compile_tvm_build: Callable[[tvm.IRModule, SearchOptions, Path], None]
     places_tiles: bool
 
 

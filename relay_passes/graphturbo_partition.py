@@ -9,7 +9,7 @@ import tvm
 from relay_passes.dialect import dialect_of
 from relay_passes.instances.subgraph_functions import PARTITION, outline_instances
 from relay_passes.ios_schedule import let_pass
-from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from runtime_ext.cpu.hierarchy import cpu_hierarchy
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
 from tvm_ios.errors import UserError

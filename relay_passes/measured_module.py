@@ -13,10 +13,10 @@ import tvm
 from relay_passes.dialect import DialectError
 from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
+from runtime_ext.backend import Backend
 from runtime_ext.execution.built_model import BuiltModel
 from tvm_ios.costs.costs import ProgramCosts
 from tvm_ios.costs.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
-from tvm_ios.measuring.device import Device, Kernels
 from tvm_ios.measuring.measured_costs import measured_costs, recorded_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.stage_timer import StageTimer
@@ -27,7 +27,7 @@ from tvm_ios.schedule.schedule import Schedule, ScheduleError
 from tvm_ios.search import Search
 
 if TYPE_CHECKING:
-    from runtime_ext.tuning.log_use import LogUse
+    from runtime_ext.tuning_log.use import LogUse
     from tvm_ios.program.program import Part
 
 
@@ -45,23 +45,8 @@ class TargetUnits(Protocol):
         ...
 
     @property
-    def target(self) -> tvm.target.Target:
-        """What the kernels are for."""
-        ...
-
-    @property
-    def kernels(self) -> Kernels:
-        """Makes the code of units."""
-        ...
-
-    @property
-    def device(self) -> Device:
-        """Times it."""
-        ...
-
-    @property
-    def executor(self) -> str:
-        """Which one runs what is built: ``native`` or ``cuda``."""
+    def backend(self) -> Backend[Any]:
+        """Makes the code of units, times it, and runs what is built."""
         ...
 
     @property
@@ -114,10 +99,16 @@ class MeasuredModule(Generic[UnitsT]):
         self.prepared = units.prepared
         self.graph = units.prepared.units
         self._progress = progress or silent
-        self._header = LogHeader(units.device.name, str(units.target), tvm.__version__)
+        backend = units.backend
+        self._header = LogHeader(backend.device.name, str(backend.compiler.target), tvm.__version__)
         self.timer = StageTimer(
             MeasuredUnits(
-                self.graph, units.source, units.kernels, units.device, self._log(), units.parts
+                self.graph,
+                units.source,
+                backend.compiler,
+                backend.device,
+                self._log(),
+                units.parts,
             )
         )
         operators = units.prepared.outliner.extraction.graph
@@ -127,7 +118,7 @@ class MeasuredModule(Generic[UnitsT]):
             self._progress,
             choose_forms=units.choose_forms,
             places_tiles=units.prepared.dialect.places_tiles,
-            programs=self._programs() if units.executor == "native" else None,
+            programs=self._programs() if backend.executor == "native" else None,
         )
         self.search = Search(self.problem, costs, options.limits, self._progress)
 

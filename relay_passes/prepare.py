@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tvm
 
 from relay_passes.dialect import Dialect, DialectError, dialect_of
-from relay_passes.instances.apply import unroll_schedule
+from relay_passes.instances.apply import apply_instances
 from relay_passes.node_names import with_node_names
 from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
@@ -121,7 +121,7 @@ def applied(prepared: Prepared, schedule: Schedule) -> Applied:
         schedule = schedule.of_stages_alone
     if schedule.instances is None:
         return Applied(prepared, schedule, schedule.to_json(prepared.units))
-    unrolled = unroll_schedule(prepared, schedule)
+    unrolled = apply_instances(prepared, schedule)
     attached = unrolled.schedule.to_json(unrolled.prepared.units)
     attached |= {UNROLLED_FROM: schedule.to_json(prepared.units), ORIGINS: unrolled.origins}
     return Applied(unrolled.prepared, unrolled.schedule, attached)

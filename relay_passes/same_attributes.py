@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tvm_ios.graph.op_graph import AttrValue
+from tvm_ios.graph.elements import AttrValue
 
 Attrs = dict[str, AttrValue]
 Shape = tuple[int, ...]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import tvm
 
-from runtime_ext.backend import backend
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.machine.this_machine import available_lanes, cache_folder
+from runtime_ext.targets import target_backend
 from tvm_ios.progress import Steps
 
 if TYPE_CHECKING:
@@ -58,5 +58,5 @@ def build(
     from runtime_ext.unit_build import build_units
 
     lanes = lanes or available_lanes()
-    compiler = compiler or backend(target, lanes, cache_folder() / "kernels").compiler
+    compiler = compiler or target_backend(target, lanes, cache_folder() / "kernels").compiler
     return build_units(read_scheduled_module(module, name), compiler, lanes, progress)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime_ext.cpu.peak import measured_peak
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import ExecutableError
 from runtime_ext.machine.hardware import last_level_cache
-from runtime_ext.machine.peak import measured_peak
+from runtime_ext.native_errors import ExecutableError
 from tvm_ios.explain.advice import advise
 from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
 from tvm_ios.explain.hot_units import HotUnits, hot_units
@@ -21,6 +21,9 @@ from tvm_ios.explain.timeline import Timeline, read_timeline
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
 from tvm_ios.schedule.schedule import Schedule, Strategy
+
+#: Kinds of units that an explanation names.
+_HOTTEST = 5
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         total=regions[0],
         blocks=tuple(regions[1:]),
         advice=tuple(advise(region, names, peaks, lanes, searched) for region in regions),
-        hot=hot_units(work, runs, flops),
+        hot=hot_units(work, runs, flops)[:_HOTTEST],
         timeline=min(runs, key=lambda run: run.seconds),
     )
 

@@ -18,15 +18,15 @@ from runtime_ext.ir_form import (
     ModuleError,
     output_names,
 )
+from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.scheduled_units import (
     ScheduledUnits,
     latencies_of_calls,
     placed_stages,
     stages_of_calls,
 )
-from runtime_ext.units.tir_calls import with_tir
-from tvm_ios.files.array_files import Array
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule
 
 
@@ -82,7 +82,7 @@ class _Reader:
         self.tensors: list[Tensor] = []
         self.operators: list[Operator] = []
         self.functions: list[relax.Function] = []
-        self.constants: list[tuple[Array, ...]] = []
+        self.constants: list[tuple[GenericConst, ...]] = []
         self.places: list[tuple[int, int]] = []
         self._number: dict[Any, int] = {}
         self._tuples: dict[Any, tuple[int, ...]] = {}
@@ -154,5 +154,5 @@ class _Reader:
         inputs = tuple(self._number[a] for a in data)
         self.operators.append(Operator(name, "unit", inputs, outputs))
         self.functions.append(with_tir(function, self.module))
-        self.constants.append(tuple(constant.value.numpy() for constant in constants))
+        self.constants.append(tuple(constants))
         self.places.append((int(function.attrs[STAGE]), int(function.attrs[GROUP])))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runtime_ext.ir_form import ModuleError
-from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage, Strategy
@@ -28,7 +27,7 @@ class ScheduledUnits:
     functions
         For each operator its Relax function.
     constants
-        For each operator the arrays of its parameters after the data, in the IR's layout.
+        For each operator TVM's constants of its parameters after the data, in the IR's layout.
     schedule
         The schedule as plain data, which an executable keeps.
     output_names
@@ -43,7 +42,7 @@ class ScheduledUnits:
     stages: tuple[Stage, ...]
     placements: Mapping[int, Placement]
     functions: tuple[Any, ...]
-    constants: tuple[tuple[Array, ...], ...]
+    constants: tuple[tuple[Any, ...], ...]
     schedule: Mapping[str, Any]
     output_names: tuple[str, ...]
     kernels: Mapping[int, str]
@@ -90,7 +89,9 @@ def placed_stages(
                 "there: schedule anew"
             )
         made[stage] = Stage(Strategy.CO_SCHEDULE, (tuple(units),))
-        placements[stage] = tuple(replace(share, unit=calls.get(share.unit, -1)) for share in shares)
+        placements[stage] = tuple(
+            replace(share, unit=calls.get(share.unit, -1)) for share in shares
+        )
     return tuple(made), placements
 
 

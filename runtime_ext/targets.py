@@ -1,40 +1,108 @@
-"""Targets by the words of the command line."""
+"""The backend of each target."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from runtime_ext.machine.this_machine import LEVELS, host_target
+from runtime_ext.backend import AbsentGpu, Backend
+from runtime_ext.machine.this_machine import host_target
+from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.errors import UserError
+from tvm_ios.measuring.device import Device
+
+#: What to do without the GPU that something is compiled for.
+_WITHOUT_GPU = "give --cost a device or a log, or make a bundle and run it there"
 
 
-def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -> Any:
-    """A TVM target; None for this machine's, so that what is measured here holds for it.
+def target_backend(
+    target: Any,
+    lanes: int,
+    cache: Path,
+    *,
+    database: Path | None = None,
+    precision: str = "",
+    cudnn: bool | None = None,
+) -> Backend[Any]:
+    """The backend of a target for Relax modules.
 
     Parameters
     ----------
-    kind
-        ``llvm`` or ``cuda``.
-    arch
-        An instruction-set level, or an architecture like ``sm_90``.
+    target
+        A TVM target, or what makes one, of kind llvm or cuda; None for this machine.
     lanes
-        Threads; nothing to a GPU.
-    dialect
-        ``relax`` or ``relay``, whose TVM knows processors by other names.
+        Threads, or streams.
+    cache
+        Folder of compiled kernels.
+    database
+        A MetaSchedule database of tuned kernels, for this target.
+    precision
+        In which a GPU computes: float32, tf32 or float16; a CPU in float32 only.
+    cudnn
+        Whether units have a form that calls cuDNN; by default where a GPU and cuDNN are.
 
     Raises
     ------
     UserError
-        If there is no such architecture.
+        If the target is unknown, or the database, precision or library is none of it.
     """
-    if kind == "cuda":
-        return {"kind": "cuda", "arch": arch or "sm_90"}
-    if arch is None:
-        return None
-    if arch not in LEVELS:
-        raise UserError(f"{arch!r} is no x86-64 level: use {', '.join(LEVELS)}")
-    if dialect == "relay":
-        from runtime_ext.relay import library
+    arch = cuda_arch(target)
+    if arch is not None:
+        return _cuda_backend(arch, lanes, cache, precision or "float32", database, cudnn)
+    if cudnn:
+        raise UserError("cuDNN is for NVIDIA GPUs: give --target cuda, or leave out --cudnn")
+    if precision not in ("", "float32"):
+        raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
+    from runtime_ext.cpu.compiler import KernelCompiler
+    from runtime_ext.cpu.device import CpuDevice
 
-        return library.host_target(lanes, arch)
-    return host_target(lanes, arch)
+    compiler = KernelCompiler(target or host_target(lanes), lanes, cache, database=database)
+    return Backend(compiler, CpuDevice(lanes), "native")
+
+
+def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
+    """The GPU here, or what stands for one of an architecture that is not here.
+
+    Parameters
+    ----------
+    arch
+        Of the kernels.
+    lanes
+        Streams.
+    otherwise
+        What to do without it, for the refusal to measure.
+    """
+    from runtime_ext.cuda.measure import GpuDevice
+    from runtime_ext.cuda.nvidia.driver import open_device, runs_on
+    from runtime_ext.native_errors import CudaError
+
+    try:
+        opened = open_device()
+    except CudaError as error:
+        return AbsentGpu(arch, lanes, str(error), otherwise)
+    if not runs_on(arch, opened.compute_capability):
+        return AbsentGpu(arch, lanes, f"the GPU here is {opened.name}", otherwise)
+    return GpuDevice(lanes=lanes)
+
+
+def _cuda_backend(
+    arch: str,
+    lanes: int,
+    cache: Path,
+    precision: Any,
+    database: Path | None,
+    wanted: bool | None,
+) -> Backend[Any]:
+    from runtime_ext.cuda.compiler import CudaKernelCompiler
+    from runtime_ext.cuda.nvidia import cudnn
+
+    device = cuda_device(arch, lanes)
+    here = not isinstance(device, AbsentGpu)
+    if here and wanted is None:
+        try:
+            cudnn.version()
+        except cudnn.CudnnError:
+            wanted = False
+    called = wanted is not False if here else bool(wanted)
+    compiler = CudaKernelCompiler(arch, cache, precision, database, cudnn=called)
+    return Backend(compiler, device, "cuda", called)

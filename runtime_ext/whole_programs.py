@@ -6,21 +6,19 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 
-from runtime_ext.contest import Rules, hold_contest
+from runtime_ext.cpu.hierarchy import cpu_hierarchy
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.session import Session
-from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from tvm_ios.contest import rules
+from tvm_ios.contest.rounds import run_in_turn
+from tvm_ios.contest.rules import Rules
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.explain.timeline import read_timeline
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.planned import planned_instances
 from tvm_ios.policies.mixing import segments_of
 from tvm_ios.schedule.schedule import ORIGINS, Schedule, Strategy
-
-#: Seconds that the runs of a contest take, about.
-_SECONDS = 8.0
 
 
 class WholePrograms:
@@ -57,7 +55,7 @@ class WholePrograms:
         self._built: dict[Schedule, BuiltModel] = {}
         self._refused: dict[Schedule, str] = {}
 
-    @cached_property
+    @property
     def hierarchy(self) -> MemoryHierarchy:
         """The caches of the lanes."""
         return cpu_hierarchy(self.lanes)
@@ -75,14 +73,12 @@ class WholePrograms:
     def contest(
         self,
         schedules: Mapping[str, Schedule],
-        rounds: int,
-        minimum: int,
+        limits: Rules,
         report: Callable[[int], None],
     ) -> Mapping[str, Sequence[float]]:
         """Seconds of runs of some schedules' programs, which run in turn."""
         sessions = {name: self._session(schedule) for name, schedule in schedules.items()}
-        rules = Rules(rounds=rounds, seconds=_SECONDS, minimum=minimum, warm_up=1)
-        samples = hold_contest({name: s.run for name, s in sessions.items()}, rules, report)
+        samples = run_in_turn({name: s.run for name, s in sessions.items()}, limits, report)
         for session in sessions.values():
             session.close()
         return samples
@@ -94,9 +90,10 @@ class WholePrograms:
         sessions = [self._session(schedule) for schedule in schedules]
         segments = [self._segments(schedule) for schedule in schedules]
         samples: list[list[list[float]]] = [[] for _ in schedules]
-        rounds, begin = 12, time.perf_counter()
-        for number in range(rounds):
-            if number >= 5 and time.perf_counter() - begin > _SECONDS:
+        begin = time.perf_counter()
+        for number in range(rules.PROFILE.rounds):
+            spent = time.perf_counter() - begin
+            if number >= rules.PROFILE.minimum and spent > rules.PROFILE.seconds:
                 break
             for place in random.Random(number).sample(range(len(schedules)), len(schedules)):
                 # The run before leaves another program's data in the caches.
@@ -108,7 +105,7 @@ class WholePrograms:
                     segment = segments[place][program.units[step.unit]]
                     ends[segment] = max(ends[segment], step.end)
                 samples[place].append(_differences(ends))
-            report(number + 1, rounds)
+            report(number + 1, rules.PROFILE.rounds)
         for session in sessions:
             session.close()
         return [tuple(map(statistics.median, zip(*runs, strict=True))) for runs in samples]

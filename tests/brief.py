@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from runtime_ext import contest
 from runtime_ext.cpu import device as cpu_device
+from tvm_ios.contest import rules
 
 #: The fewest that have an interval.
 _ROUNDS = 6
@@ -22,25 +21,14 @@ Put = Callable[[object, str, object], None]
 
 def shorten(put: Put = setattr) -> None:
     """Make the contests of this process, also those that it has held elsewhere, brief ones."""
-    for name in ("hold_contest", "hold_contest_elsewhere"):
-        put(contest, name, _briefly(getattr(contest, name)))
+    for name in ("SELECTION", "CONFIRMATION"):
+        put(rules, name, replace(getattr(rules, name), rounds=_ROUNDS))
     take_first_samples(put)
 
 
 def take_first_samples(put: Put = setattr) -> None:
     """Do not wait for a moment without other work."""
     put(cpu_device, "_TRIES", 1)
-
-
-def _briefly(hold: Callable[..., Any]) -> Callable[..., Any]:
-    def hold_briefly(*given: Any) -> Any:
-        short = (
-            replace(g, rounds=min(g.rounds, _ROUNDS)) if isinstance(g, contest.Rules) else g
-            for g in given
-        )
-        return hold(*short)
-
-    return hold_briefly
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 
 CHANNELS = 4
 SHAPE = (1, CHANNELS, 8, 8)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_passes.instances.apply import unroll_schedule
+from relay_passes.instances.apply import apply_instances
 from relay_passes.prepared import Prepared
 from tvm_ios.graphturbo.instances import Instances
-from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
 from tvm_ios.schedule.schedule import Schedule
 
 
@@ -35,8 +35,8 @@ def graphturbo_policy(
 
 def unroll_subgraphs(prepared: Prepared, instances: Instances, lanes: int) -> Unrolled:
     """The module and the schedule of instances on lanes."""
-    planned = instances_schedule(prepared.units, instances, lanes, f"{lanes} lanes")
+    planned = schedule_on_lanes(prepared.units, instances, lanes, f"{lanes} lanes")
     if planned.instances is None:
         return Unrolled(prepared, planned, instances, planned)
-    unrolled = unroll_schedule(prepared, planned)
+    unrolled = apply_instances(prepared, planned)
     return Unrolled(unrolled.prepared, unrolled.schedule, instances, planned)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor, bits
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import co_schedule, with_placements
 from tvm_ios.schedule.rkernel import RKernel

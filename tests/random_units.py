@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor, bits
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule.placement import Placement, Share
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from lzma import LZMAError
 from pathlib import Path
 
 from gpu_suite.measure import BUNDLES, CHECKS, PACKAGES, TVM_RUNTIME, WHEELS, WORK
 from gpu_suite.slices import LANES, Kind, Slice
-from runtime_ext.bundle.contents import ABOUT, FORMAT, VERSION
-from tvm_ios.files.json_text import json_object
+from runtime_ext.bundle.archive import SUFFIX, is_current, pack, pack_bundle
+from runtime_ext.bundle.contents import BundleError
 
 _ROOT = Path(__file__).parents[2]
 #: What the GPU machine lacks, which has a bare Python.
@@ -33,8 +30,6 @@ _NEEDED_TESTS = ("test_on_gpu.py", "convolutions.py", "nvrtc_kernels.py")
 #: Of what is copied.
 _MOST_BYTES = 64 << 20
 _STREAMS = 8
-#: After the name of what is being written.
-_NEW = ".new"
 
 
 def prepare_suite(
@@ -60,7 +55,7 @@ def prepare_suite(
     """
     bundles = suite / BUNDLES
     bundles.mkdir(parents=True, exist_ok=True)
-    for cut_short in bundles.glob(f"*{_NEW}"):
+    for cut_short in bundles.glob("*.new"):
         cut_short.unlink()
     shutil.copyfile(_ROOT / "benchmarks" / "gpu.py", suite / "gpu.py")
     shutil.copytree(
@@ -73,8 +68,8 @@ def prepare_suite(
     _fetch_wheels(suite / WHEELS, python)
     _pack_tvm_runtime(suite / TVM_RUNTIME)
     wanted = {s.bundle: s for s in slices if s.kind is not Kind.checks}
-    archives = {name: bundles / f"{name}.tar.xz" for name in wanted}
-    missing = [name for name, archive in archives.items() if not _is_whole(archive)]
+    archives = {name: bundles / f"{name}{SUFFIX}" for name in wanted}
+    missing = [name for name, archive in archives.items() if not _is_ready(archive)]
 
     def make(name: str) -> bool:
         which = wanted[name]
@@ -90,20 +85,15 @@ def prepare_suite(
         sys.exit(f"gpu.py: no bundle could be made of {', '.join(failed)}: see above")
 
 
-def _is_whole(archive: Path) -> bool:
+def _is_ready(archive: Path) -> bool:
     """Whether a bundle is there, undamaged, and one that our code of now reads."""
     if not archive.exists():
         return False
     try:
-        with tarfile.open(archive) as packed:
-            # Reads to the end, so that what is cut off shows.
-            packed.getmembers()
-            about = packed.extractfile(f"{archive.name.partition('.')[0]}/{ABOUT}")
-            found = json_object(b"" if about is None else about.read())
-    except (OSError, EOFError, LZMAError, tarfile.TarError, KeyError, ValueError) as error:
-        print(f"{archive.name} is damaged ({error}): it is made again", flush=True)
+        return is_current(archive)
+    except BundleError as error:
+        print(error, flush=True)
         return False
-    return (found.get("format"), found.get("version")) == (FORMAT, VERSION)
 
 
 def _pack_bundle(which: Slice, archive: Path, arch: str, *, alone: bool) -> bool:
@@ -121,37 +111,20 @@ def _pack_bundle(which: Slice, archive: Path, arch: str, *, alone: bool) -> bool
         if done.returncode:
             print(done.stderr or "", end="", file=sys.stderr)
             return False
-        _leave_out_code(bundle)
-        _pack(archive, {which.bundle: bundle})
+        pack_bundle(bundle, archive)
     return True
-
-
-def _leave_out_code(bundle: Path) -> None:
-    shutil.rmtree(bundle / PACKAGES)
-    about = json_object((bundle / ABOUT).read_bytes())
-    files = about["files"].items()
-    about["files"] = {n: sha for n, sha in files if not n.startswith(f"{PACKAGES}/")}
-    (bundle / ABOUT).write_text(json.dumps(about, indent=1))
-
-
-def _pack(archive: Path, content: dict[str, Path]) -> None:
-    new = archive.with_name(f"{archive.name}{_NEW}")
-    with tarfile.open(new, "w:xz", preset=9) as packed:
-        for name, path in content.items():
-            packed.add(path, name)
-    os.replace(new, archive)
 
 
 def _copy_code(suite: Path) -> None:
     """Our code of now, for all bundles and for the tests, and the tests themselves."""
-    from runtime_ext.bundle.sources import copy_sources, modules_of
-    from runtime_ext.execution.native_library import native_library_path
+    from runtime_ext.bundle.sources import copy_runner, copy_sources, modules_of
+    from runtime_ext.native_library import native_library_path
 
     packages, checks = suite / PACKAGES, suite / CHECKS
     for folder in (packages, checks):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    copy_sources("runtime_ext.bundle.runner", packages)
+    copy_runner(packages)
     (checks / _TESTS).mkdir(parents=True)
     for name in _NEEDED_TESTS:
         source = _ROOT / _TESTS / name
@@ -182,7 +155,7 @@ def _pack_tvm_runtime(archive: Path) -> None:
     if archive.exists():
         return
     files = {Path(f).name: f.locate() for f in metadata.files("apache-tvm") or ()}
-    _pack(archive, {f"tvm/lib/{name}": Path(str(files[name])) for name in _TVM_LIBRARIES})
+    pack(archive, {f"tvm/lib/{name}": Path(str(files[name])) for name in _TVM_LIBRARIES})
 
 
 def _print_sizes(suite: Path) -> None:

@@ -36,7 +36,7 @@ class Unrolled(NamedTuple):
     origins: tuple[Origin, ...]
 
 
-def unroll_schedule(prepared: Prepared, schedule: Schedule) -> Unrolled:
+def apply_instances(prepared: Prepared, schedule: Schedule) -> Unrolled:
     """The unrolled module, and the schedule of its units.
 
     Parameters

@@ -28,16 +28,16 @@ def _target_units(prepared: Prepared, options: SearchOptions) -> RelaxUnits:
     return RelaxUnits(prepared, options)
 
 
-def _compile_baseline(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
-    from runtime_ext.backend import cuda_arch
+def _compile_tvm_build(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
     from runtime_ext.machine.this_machine import host_target
-    from runtime_ext.peers.tvm_baseline import compile_baseline
+    from runtime_ext.peers.tvm_build import compile_tvm_build
+    from runtime_ext.target_architecture import cuda_arch
 
     target, tuned = options.resolved_target, options.database
     if cuda_arch(target) is not None:
         # What it computes is compared with on the CPU, for which the log is not.
         target, tuned = host_target(options.lanes), None
-    compile_baseline(module, target, path, tuned)
+    compile_tvm_build(module, target, path, tuned)
 
 
 DIALECT = Dialect(
@@ -54,6 +54,6 @@ DIALECT = Dialect(
     import_onnx=import_onnx,
     import_saved=import_saved,
     target_units=_target_units,
-    compile_baseline=_compile_baseline,
+    compile_tvm_build=_compile_tvm_build,
     places_tiles=True,
 )

@@ -21,7 +21,8 @@ from relay_passes.relax.bindings import (
 )
 from relay_passes.relax.operators import kind_and_attrs
 from relay_passes.relax.spellings import operator_groups, spelled_kind_and_attrs
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import is_bias, operator_flops
 
 

@@ -1,7 +1,7 @@
 """The ONNX importer emits Clip as two TIR functions: raise them to operators again.
 
 They become ``maximum`` and ``minimum`` and not ``relax.clip``, which takes the two in the other
-order: of what is no number TVM makes the bound that it is compared with first.
+order: of NaN TVM makes the bound that it is compared with first.
 """
 
 from __future__ import annotations

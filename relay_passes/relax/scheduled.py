@@ -9,14 +9,15 @@ from relay_passes.dialect import DialectError
 from relay_passes.prepare import Applied
 from relay_passes.unit_outliner import UnitFunction
 from runtime_ext.ir_form import ModuleError, output_names
+from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.scheduled_units import (
     ScheduledUnits,
     latencies_of_calls,
     placed_stages,
     stages_of_calls,
 )
-from runtime_ext.units.tir_calls import with_tir
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 
 
 def scheduled_units(applied: Applied) -> ScheduledUnits:
@@ -63,9 +64,7 @@ def scheduled_units(applied: Applied) -> ScheduledUnits:
         stages=stages,
         placements=placements,
         functions=tuple(with_tir(call.function.function, module) for call in calls),
-        constants=tuple(
-            tuple(constant.value.numpy() for constant in call.function.constants) for call in calls
-        ),
+        constants=tuple(call.function.constants for call in calls),
         schedule=attached,
         output_names=names,
         kernels={place: call.kernel for place, call in enumerate(calls) if call.kernel is not None},

@@ -6,12 +6,12 @@ from relay_passes.prepare import applied
 from relay_passes.prepared import Prepared
 from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.search_options import SearchOptions
-from runtime_ext.backend import backend
 from runtime_ext.execution.built_model import BuiltModel
-from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.targets import target_backend
+from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.unit_build import build_units
 from runtime_ext.units.in_place import arrange
-from runtime_ext.units.tir_calls import with_tir
 from runtime_ext.units.unit import UnitSource
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import Schedule
@@ -23,7 +23,7 @@ class RelaxUnits:
     def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
         self.prepared = prepared
         self.options = options
-        self.backend = backend(
+        self.backend = target_backend(
             options.resolved_target,
             options.lanes,
             options.cache / "kernels",
@@ -31,10 +31,6 @@ class RelaxUnits:
             precision=options.precision,
             cudnn=options.cudnn,
         )
-        self.kernels = self.backend.compiler
-        self.target = self.kernels.target
-        self.device = self.backend.device
-        self.executor: str = self.backend.executor
         self.choose_forms = options.database is not None or self.backend.cudnn
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self._memory = arrange(prepared.units, functions)
@@ -50,8 +46,8 @@ class RelaxUnits:
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
         units = scheduled_units(applied(self.prepared, schedule))
-        return build_units(units, self.kernels, self.options.lanes, progress)
+        return build_units(units, self.backend.compiler, self.options.lanes, progress)
 
     def log_use(self) -> LogUse | None:
         """Of the kernels compiled so far."""
-        return self.kernels.log_use()
+        return self.backend.compiler.log_use()

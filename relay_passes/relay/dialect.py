@@ -38,11 +38,11 @@ def _target_units(prepared: Prepared, options: SearchOptions) -> RelayUnits:
     return RelayUnits(prepared, options)
 
 
-def _compile_baseline(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
-    from runtime_ext.backend import cuda_arch
-    from runtime_ext.relay.baseline import compile_baseline
+def _compile_tvm_build(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
     from runtime_ext.relay.library import host_target
     from runtime_ext.relay.tuning_log import read_autotvm_log
+    from runtime_ext.relay.tvm_build import compile_tvm_build
+    from runtime_ext.target_architecture import cuda_arch
 
     target = tvm.target.Target(options.target or host_target(options.lanes))
     tuned = options.database
@@ -50,7 +50,7 @@ def _compile_baseline(module: tvm.IRModule, options: SearchOptions, path: Path) 
         # What a GPU computes is compared with what a CPU does; the log is the GPU's.
         target, tuned = host_target(options.lanes), None
     log = read_autotvm_log(tuned, target) if tuned else None
-    compile_baseline(module, target, path, log)
+    compile_tvm_build(module, target, path, log)
 
 
 DIALECT = Dialect(
@@ -66,6 +66,6 @@ DIALECT = Dialect(
     import_onnx=import_onnx,
     import_saved=import_saved,
     target_units=_target_units,
-    compile_baseline=_compile_baseline,
+    compile_tvm_build=_compile_tvm_build,
     places_tiles=False,
 )

@@ -22,7 +22,8 @@ from relay_passes.relay.expressions import (
 )
 from relay_passes.relay.operators import kind_and_attrs
 from relay_passes.relay.spellings import Spelling, spellings
-from tvm_ios.graph.op_graph import AttrValue, Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import AttrValue, Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import is_bias, operator_flops
 
 

@@ -12,7 +12,7 @@ from tvm.relay.expr_functor import ExprMutator
 
 from relay_passes.relay.expressions import post_order
 from relay_passes.unit_outliner import UnitFunction
-from runtime_ext.relay.in_place import Concatenation, Cuts, concatenation
+from runtime_ext.relay.in_place import Concatenation, TensorRanges, concatenation
 
 #: What relay.build uses; FuseOps of level 0 would fuse nothing.
 _FUSE_OPT_LEVEL = 2
@@ -32,7 +32,7 @@ class RelayUnitFunction(UnitFunction):
         It only concatenates what lies side by side already: there is nothing to compute.
     """
 
-    cuts: Cuts = ()
+    cuts: TensorRanges = ()
     silent: bool = False
 
     @cached_property

@@ -14,7 +14,8 @@ from relay_passes.prepare import apply_schedule, prepare_canonical
 from relay_passes.relay.expressions import arguments, shape_of_type, with_main
 from relay_passes.reordering import Reordering
 from runtime_ext.ir_form import CALLS, ModuleError
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import Stage, Strategy
 

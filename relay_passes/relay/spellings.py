@@ -17,7 +17,7 @@ from relay_passes.relay.expressions import (
     static_shape,
 )
 from relay_passes.same_attributes import ints
-from tvm_ios.graph.op_graph import AttrValue
+from tvm_ios.graph.elements import AttrValue
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,17 @@ from relay_passes.relay.outline import outlined
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
 from relay_passes.search_options import SearchOptions
-from runtime_ext.backend import cuda_arch, cuda_device
+from runtime_ext.backend import Backend
 from runtime_ext.cpu.device import CpuDevice
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.relay.build import build_calls
-from runtime_ext.relay.in_place import Arrangement, arrange
+from runtime_ext.relay.in_place import SlicedTensors, arrange
 from runtime_ext.relay.library import host_target
-from runtime_ext.relay.tuning_log import read_autotvm_log
-from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log
+from runtime_ext.target_architecture import cuda_arch
+from runtime_ext.targets import cuda_device
+from runtime_ext.tuning_log.use import LogUse
 from tvm_ios.errors import UserError
-from tvm_ios.measuring.device import Device
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import Schedule
 
@@ -39,18 +40,11 @@ class RelayUnits:
 
     def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
         _require_kernels_of_tvm(options)
-        self.target = tvm.target.Target(options.target or host_target(options.lanes))
-        self._tuned = read_autotvm_log(options.database, self.target) if options.database else None
-        self.kernels = RelayKernels(self.target, self._tuned)
+        target = tvm.target.Target(options.target or host_target(options.lanes))
+        self._tuned = read_autotvm_log(options.database, target) if options.database else None
         self.options = options
-        arch = cuda_arch(self.target)
-        self.executor = "native" if arch is None else "cuda"
-        self.device: Device = (
-            CpuDevice(options.lanes)
-            if arch is None
-            else cuda_device(arch, options.lanes, "give --cost a device or a log")
-        )
-        self._layouts = LayoutChoice(self.target, self._tuned)
+        self.backend = _backend(target, options.lanes, self._tuned)
+        self._layouts = LayoutChoice(target, self._tuned)
         self.prepared = replace(prepared, outliner=prepared.outliner.in_layouts(self._layouts))
         self.parts = self._memory.parts
 
@@ -84,7 +78,7 @@ class RelayUnits:
         return self.prepared.outliner.altered([self.plain((unit,)) for unit in units])
 
     @cached_property
-    def _memory(self) -> Arrangement:
+    def _memory(self) -> SlicedTensors:
         """Which tensors of the sequential program lie in others."""
         made, borders = self._sequential
         units = self.prepared.units
@@ -100,7 +94,8 @@ class RelayUnits:
                 for op, unit in zip(units.operators, made, strict=True)
             ),
         )
-        joined = map(unit_concatenation, made) if self.executor == "native" else [None] * len(made)
+        on_cpu = self.backend.executor == "native"
+        joined = map(unit_concatenation, made) if on_cpu else [None] * len(made)
         return arrange(graph, list(joined))
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
@@ -111,7 +106,7 @@ class RelayUnits:
             main,
             calls,
             of.attached,
-            target=self.target,
+            target=self.backend.compiler.target,
             lanes=self.options.lanes,
             name=self.prepared.units.name,
             log=self.options.database,
@@ -123,6 +118,16 @@ class RelayUnits:
             return None
         found, tunable = self._tuned.coverage(self.prepared.module)
         return LogUse(found, found, tunable - found)
+
+
+def _backend(
+    target: tvm.target.Target, lanes: int, log: AutotvmLog | None
+) -> Backend[RelayKernels]:
+    """Kernels that ``relay.build`` makes, and where they are timed."""
+    kernels, arch = RelayKernels(target, log), cuda_arch(target)
+    if arch is None:
+        return Backend(kernels, CpuDevice(lanes), "native")
+    return Backend(kernels, cuda_device(arch, lanes, "give --cost a device or a log"), "cuda")
 
 
 def _require_kernels_of_tvm(options: SearchOptions) -> None:

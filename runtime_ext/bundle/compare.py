@@ -1,51 +1,48 @@
-"""Programs of a bundle compared: what they compute, then how long they take."""
+"""A contest of a bundle's programs: in this process, then each confirming one in a fresh one."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
-from runtime_ext.bundle.place import Place, RunningSession
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.programs import bundled_program
-from runtime_ext.contest import Rules, hold_contest
-from tvm_ios.contest.paired import PairedRatio
-from tvm_ios.contest.verdict import (
-    PolicyResult,
-    compare_outputs,
-    first_with_equal_schedule,
-    kept_policy,
-    most_promising,
-    policy_results,
-)
-from tvm_ios.errors import UserError
-from tvm_ios.measuring.device import UnfusedError
+from runtime_ext.execution.session import Session
+from runtime_ext.fresh_process import run_fresh_process
+from tvm_ios.contest import rules
+from tvm_ios.contest.contest import hold_contest
+from tvm_ios.contest.outputs import Reference
+from tvm_ios.contest.rounds import Samples, run_in_turn
+from tvm_ios.contest.verdict import Verdict
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
-_RULES = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
-_ELSEWHERE = Rules(rounds=40, seconds=6.0, warm_up=1)
-
 
 def compare_policies(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     timer: StageTimer,
     schedules: Mapping[str, Schedule],
+    files: Mapping[str, Path],
+    options: Sequence[str],
     progress: Progress,
-) -> tuple[tuple[PolicyResult, ...], dict[str, str]]:
-    """Errors against the bundle's reference outputs, and latencies taken in turn.
+) -> Verdict:
+    """Verify and time the policies' programs, and say which to keep.
 
-    Returns
-    -------
-    tuple of PolicyResult, dict
-        And for policies with a stage that cannot be one kernel here why.
+    Parameters
+    ----------
+    bundle, backend, timer
+        Whose.
+    schedules, files
+        Of each policy, and where it is saved.
+    options
+        Those that this ``run.py`` has, for the fresh processes.
+    progress
+        Called with (what, done, total).
 
     Raises
     ------
@@ -53,93 +50,36 @@ def compare_policies(
         If a schedule computes something else.
     """
     lowered = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
-    measured_as = first_with_equal_schedule(lowered)
-    different = list(dict.fromkeys(measured_as.values()))
-    skipped: dict[str, str] = {}
-    sessions: dict[str, RunningSession] = {}
-    errors: dict[str, tuple[float, float]] = {}
-    try:
-        for done, policy in enumerate(different):
-            progress("building and verifying", done, len(different))
-            try:
-                session = bundled_program(bundle, timer, lowered[policy]).session(place)
-            except UnfusedError as error:
-                skipped |= {p: str(error) for p, first in measured_as.items() if first == policy}
-                continue
-            sessions[policy] = session
-            errors[policy] = verified(bundle, policy, session)
-        progress("building and verifying", len(different), len(different))
-        runners: dict[str, Callable[[], None]] = {p: s.run for p, s in sessions.items()}
-        samples = hold_contest(runners, _RULES, lambda n: progress("measuring", n, _RULES.rounds))
-    finally:
-        for session in sessions.values():
-            session.close()
-    built = {policy: first for policy, first in measured_as.items() if policy not in skipped}
-    stages = {policy: len(schedules[policy].stages) for policy in built}
-    return policy_results(stages, built, samples, errors), skipped
+
+    def open_session(policy: str) -> Session:
+        return backend.session(bundled_program(bundle, backend, timer, lowered[policy]))
+
+    def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
+        command = [sys.executable, str(bundle.folder / "run.py"), "--contest", *options]
+        return run_fresh_process(command, {policy: str(files[policy]) for policy in policies})
+
+    return hold_contest(lowered, open_session, reference_of(bundle), time_elsewhere, progress)
 
 
-def confirm(
+def time_saved(
     bundle: Bundle,
+    backend: Backend[BundledKernels],
+    timer: StageTimer,
     schedules: Mapping[str, Path],
-    results: Sequence[PolicyResult],
-    log: Path,
-    options: Sequence[str],
-    progress: Progress,
-) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep, and its ratio to ``sequential``, from three fresh processes.
-
-    They are given the same options as this one.
-    """
-    best = most_promising(results)
-    names = list(dict.fromkeys(("sequential", best)))
-    times = 3 if len(names) > 1 else 1
-    contests: list[Mapping[str, list[float]]] = []
-    for number in range(times):
-        progress("confirming", number, times)
-        # Who is loaded first lies elsewhere in memory.
-        order = list(reversed(names)) if number % 2 else names
-        task = {policy: str(schedules[policy]) for policy in order}
-        command = [sys.executable, str(bundle.folder / "run.py")]
-        command += ["--contest", json.dumps(task)]
-        command += [*options, "--output", str(log.parent)]
-        done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
-        if done.returncode:
-            last = [f"it ended with {done.returncode}", *done.stderr.strip().splitlines()][-1]
-            raise UserError(f"the measurement in a fresh process failed: {last}")
-        contests.append(json.loads(done.stdout.splitlines()[-1]))
-    progress("confirming", times, times)
-    return kept_policy(best, contests)
-
-
-def contest(
-    bundle: Bundle, place: Place, timer: StageTimer, schedules: Mapping[str, Path]
 ) -> dict[str, list[float]]:
-    """Samples of some saved schedules, in this process."""
+    """Samples of some saved schedules in this process, which is one of the fresh ones."""
     sessions = {
-        name: bundled_program(bundle, timer, Schedule.load(path)).session(place)
+        name: backend.session(bundled_program(bundle, backend, timer, Schedule.load(path)))
         for name, path in schedules.items()
     }
     for session in sessions.values():
         session.run(**bundle.reference_inputs)
-    samples = hold_contest({name: s.run for name, s in sessions.items()}, _ELSEWHERE)
+    samples = run_in_turn({name: s.run for name, s in sessions.items()}, rules.CONFIRMATION)
     for session in sessions.values():
         session.close()
     return samples
 
 
-def verified(bundle: Bundle, policy: str, session: RunningSession) -> tuple[float, float]:
-    """Largest absolute and relative error of one run; refuses what is not rounding."""
-    session.run(**bundle.reference_inputs)
-    found = [session.get_output(place) for place in range(len(bundle.outputs))]
-    return compare_outputs(policy, found, bundle.reference_outputs, bundle.about["precision"])
-
-
-def results_json(results: Sequence[PolicyResult]) -> list[dict[str, object]]:
-    """As ``tvm-ios optimize --json`` has them."""
-    rows: list[dict[str, object]] = []
-    for row in results:
-        data = asdict(row)
-        data["latency_ms"] = data.pop("latency") * 1e3
-        rows.append(data)
-    return rows
+def reference_of(bundle: Bundle) -> Reference:
+    """What the bundle's programs have to compute."""
+    return Reference(bundle.reference_inputs, bundle.reference_outputs, bundle.about["precision"])

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.unit_forms import UnitForms
-from runtime_ext.bundle.weights import FILE as WEIGHTS
 from runtime_ext.bundle.weights import Weights, load_weights
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays
 from tvm_ios.files.json_text import json_object, natural, naturals
+from tvm_ios.graph.merge_rule import plan_merge
+from tvm_ios.graph.merged_weights import merged_weights
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Part
 
@@ -26,8 +27,12 @@ FORMAT, VERSION = "tvm-ios bundle", 3
 ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.json", "reference.npz"
 #: Of a GPU.
 KERNELS = "kernels.safetensors.gz"
+#: TVM's own build; a name that Python does not take for a module beside ``run.py``.
+TVM_LIBRARY = "tvm-build.so"
 #: Written by every run; the rest of a bundle stays as it is.
 RESULTS = "results"
+#: Our code, for those who have none.
+PACKAGES = "packages"
 
 
 class BundleError(UserError):
@@ -80,6 +85,15 @@ class Bundle:
     def reference_inputs(self) -> dict[str, Array]:
         """By the model's names."""
         return {name: self.weights[key] for name, key in self.inputs.items()}
+
+    def function_weights(self, units: tuple[int, ...]) -> list[Array]:
+        """The values of the parameters after the data of a unit's function, or of merged ones'."""
+        weights = [[self.weights[key] for key in self.constants[unit]] for unit in units]
+        if len(units) == 1:
+            return weights[0]
+        plan = plan_merge(self.graph, units)
+        assert plan is not None, "the bundle has their merged code"
+        return list(merged_weights(plan, weights))
 
     @property
     def reference_outputs(self) -> list[Array]:
@@ -145,19 +159,3 @@ def digest(file: Path) -> str:
     """SHA-256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-__all__ = [
-    "ABOUT",
-    "KERNELS",
-    "OPERATORS",
-    "REFERENCE",
-    "RESULTS",
-    "UNITS",
-    "WEIGHTS",
-    "Bundle",
-    "BundleError",
-    "digest",
-    "read_bundle",
-    "write_about",
-]

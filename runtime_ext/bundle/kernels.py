@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime_ext.bundle.contents import Bundle, BundleError
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.progress import Steps
 
-if TYPE_CHECKING:
-    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+#: A unit, or several merged ones: what stands for their source.
+Units = tuple[int, ...]
 
 
 class BundledKernels:
-    """Gives the code that a bundle holds; what stands for a unit's source is its number.
+    """Gives the code that a bundle holds; the source of units is their numbers.
 
     Parameters
     ----------
@@ -33,48 +34,105 @@ class BundledKernels:
         self,
         bundle: Bundle,
         function: Callable[[str], Any],
-        fuser: StageFuser | None,
+        fuser: StageFuser | None = None,
         without_library: str = "",
     ) -> None:
         self.fuser = fuser
         self.without_library = without_library
-        self._forms = bundle.forms
-        self._graph = bundle.graph
-        self.function = function
+        self._bundle = bundle
+        self._function = function
+        self._functions: dict[str, Any] = {}
+        self._kept: dict[str, CompiledUnit] = {}
+
+    def function(self, symbol: str) -> Any:
+        """What a symbol of the code is."""
+        if symbol not in self._functions:
+            self._functions[symbol] = self._function(symbol)
+        return self._functions[symbol]
+
+    def compile(
+        self, units: Mapping[str, Units], progress: Steps | None = None
+    ) -> dict[str, CompiledUnit]:
+        """For each unit, or merged ones, the form that :meth:`keep` says, or else the first.
+
+        Raises
+        ------
+        BundleError
+            As :meth:`compile_forms`.
+        """
+        forms = self.compile_forms(units, progress)
+        usual = {name: [f for f in made if not f.library] for name, made in forms.items()}
+        return {name: self._kept.get(forms[name][-1].key, own[0]) for name, own in usual.items()}
 
     def compile_forms(
-        self, units: Mapping[str, Any], progress: Steps | None = None
+        self, units: Mapping[str, Units], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """For each unit, or merged ones, the forms in the bundle.
+        """For each unit, or merged ones, the forms in the bundle that can run here.
 
         Raises
         ------
         BundleError
             If units shall be merged that are no candidates of the bundle.
         """
-        for wanted in units.values():
-            if wanted not in self._forms.forms:
-                names = ", ".join(self._graph.operators[unit].name for unit in wanted)
-                raise BundleError(f"the bundle has no merged kernels of {names}: bundle more")
-        return {name: self.forms(wanted) for name, wanted in units.items()}
+        return {name: self._forms(members) for name, members in units.items()}
 
-    def forms(self, units: tuple[int, ...]) -> tuple[CompiledUnit, ...]:
-        """The forms of a unit, or of merged ones, that can run here."""
-        made = self._forms.forms[units]
-        return tuple(form for form in made if not (form.library and self.without_library))
+    def rkernels(self, source: Units) -> tuple[str, ...]:
+        """The names of the ways to compute a unit."""
+        return tuple(self._ways(source))
 
     def compile_rkernels(
-        self, units: Mapping[str, Any], progress: Steps | None = None
+        self,
+        units: Mapping[str, Units],
+        progress: Steps | None = None,
+        *,
+        only: Mapping[str, str] | None = None,
     ) -> dict[str, dict[str, CompiledUnit]]:
-        """For each unit its rKernels."""
-        return {
-            name: {n: form for n, form in self._forms.rkernels[unit].items() if not form.library}
-            for name, (unit,) in units.items()
-        }
+        """For each unit its rKernels; those of a library only if ``only`` asks for them.
+
+        Raises
+        ------
+        BundleError
+            If it asks for what a library computes that is not called here.
+        """
+        ways = {name: self._ways(members) for name, members in units.items()}
+        if only is None:
+            return {
+                name: {way: form for way, form in forms.items() if not form.library}
+                for name, forms in ways.items()
+            }
+        chosen = {name: {only[name]: forms[only[name]]} for name, forms in ways.items()}
+        for name, (unit, *_) in units.items():
+            if self.without_library and chosen[name][only[name]].library:
+                which = self._bundle.graph.operators[unit].name
+                raise BundleError(
+                    f"unit {which!r} of the schedule is computed by cuDNN, and "
+                    f"{self.without_library}, or search again"
+                )
+        return chosen
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Nothing is compiled later: who measured knows."""
+        """Use one of the forms of a unit from now on."""
+        self._kept[forms[-1].key] = best
 
     def mergeable(self, graph: OpGraph, units: Sequence[int]) -> bool:
         """Whether the bundle has the code of these units merged."""
-        return tuple(sorted(units)) in self._forms.forms
+        return tuple(sorted(units)) in self._bundle.forms.forms
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether some unit, or merged ones, can run in several forms here."""
+        return any(len(self._forms(units)) > 1 for units in self._bundle.forms.forms)
+
+    def _forms(self, units: Units) -> tuple[CompiledUnit, ...]:
+        """The forms of a unit, or of merged ones, that can run here."""
+        forms = self._bundle.forms.forms.get(units)
+        if forms is None:
+            names = ", ".join(self._bundle.graph.operators[unit].name for unit in units)
+            raise BundleError(f"the bundle has no merged kernels of {names}: bundle more")
+        return tuple(form for form in forms if not (form.library and self.without_library))
+
+    def _ways(self, units: Units) -> dict[str, CompiledUnit]:
+        """All ways in the bundle to compute a unit, or merged ones, by name."""
+        forms = self._bundle.forms
+        libraries = {form.library: form for form in forms.forms[units] if form.library}
+        return {**libraries, **(forms.rkernels[units[0]] if len(units) == 1 else {})}

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
-from runtime_ext.cuda.nvidia.driver import Device as OpenedDevice
-from runtime_ext.cuda.nvidia.nvrtc import Cubin, compiler_version, has_compiler
+from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import Cubin, compiler_version, has_compiler
+from runtime_ext.cuda.nvidia.driver import OpenDevice
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
-from runtime_ext.cuda.persistent.stage_fuser import StageFuser
-from tvm_ios.devices.device import Device, device_text, load_device
+from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
+from tvm_ios.devices.device import DeviceDescription, device_text, load_device
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.files.json_text import json_object, naturals
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 
 FILE, GPU = "rtasks.json.gz", "gpu.json"
 
@@ -39,7 +39,7 @@ class BundledRTasks:
         Units of the stages that these are of.
     """
 
-    device: Device
+    device: DeviceDescription
     kernels: Mapping[str, tuple[Footprint, RTaskFunction]]
     fused: Mapping[str, tuple[int, ...]]
     stages: Sequence[tuple[int, ...]]
@@ -79,8 +79,8 @@ def read_rtasks(folder: Path) -> BundledRTasks:
 
 
 def bundle_fuser(
-    rtasks: BundledRTasks, kernels: dict[str, Launchable], opened: OpenedDevice, cache: Path
-) -> StageFuser:
+    rtasks: BundledRTasks, kernels: dict[str, Launchable], opened: OpenDevice, cache: Path
+) -> GpuStageFuser:
     """What makes kernels of stages here: NVRTC or nvcc, or else only what was compiled before.
 
     Parameters
@@ -97,7 +97,7 @@ def bundle_fuser(
     count = opened.attribute("MULTIPROCESSOR_COUNT")
     device = replace(rtasks.device, processors=count)
     only = None if has_compiler() else rtasks.stages
-    return StageFuser(_Library(rtasks, kernels, CubinCache(cache)), device, only)
+    return GpuStageFuser(_Library(rtasks, kernels, CubinCache(cache)), device, only)
 
 
 def compiler_here(rtasks: BundledRTasks) -> str:

@@ -16,14 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.bundle.compare import compare_policies, confirm, contest, results_json
+from runtime_ext.backend import Backend
+from runtime_ext.bundle.backend import machine_facts, open_bundle
+from runtime_ext.bundle.compare import compare_policies, time_saved
 from runtime_ext.bundle.contents import RESULTS, Bundle, read_bundle
-from runtime_ext.bundle.place import Place, open_place
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies
 from runtime_ext.kernels.library_convolution import CUDNN
+from runtime_ext.peers.registry import peer_names
 from tvm_ios import interrupts
-from tvm_ios.contest.paired import PairedRatio
-from tvm_ios.contest.verdict import PolicyResult
+from tvm_ios.contest.verdict import Verdict
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import make_folder, write_atomically
 from tvm_ios.policies.policy import Found
@@ -60,16 +62,16 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     bundle = read_bundle(folder)
     output = wanted.output or folder / RESULTS
     make_folder(output)
-    place = open_place(bundle, wanted.lanes, output / "compiled", cudnn=wanted.cudnn)
+    backend = open_bundle(bundle, wanted.lanes, output / "compiled", cudnn=wanted.cudnn)
     limits = limits_of(bundle, wanted.max_measurements, wanted.time_limit)
     again = not _of_saved(wanted)
     report = _Progress()
-    measured = bundle_search(bundle, place, output, limits, report, again=again)
+    measured = bundle_search(bundle, backend, output, limits, report, again=again)
     search, timer = measured.search, measured.timer
     if wanted.contest:
-        files = {name: Path(path) for name, path in json.loads(wanted.contest).items()}
+        files = {name: Path(path) for name, path in json.loads(sys.stdin.readline()).items()}
         search.find("sequential", priced=True)
-        return contest(bundle, place, timer, files)
+        return time_saved(bundle, backend, timer, files)
     if wanted.peers or wanted.warps:
         # Groups share the lanes by the latencies of their units, which the log has.
         search.find("sequential", priced=True)
@@ -79,24 +81,24 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
             from runtime_ext.bundle.peers import compare_peers
 
             peers = wanted.peers.split(",")
-            made = compare_peers(bundle, place, timer, files, peers, report)
+            made = compare_peers(bundle, backend, timer, files, peers, report)
         else:
             from runtime_ext.bundle.warps import profile_warps
 
-            made = profile_warps(bundle, place, timer, files, report)
+            made = profile_warps(bundle, backend, timer, files, report)
         name = "peers.json" if wanted.peers else "warps.json"
         write_atomically(output / name, json.dumps(made, indent=1).encode())
         return made
     policies = tuple(wanted.policy.split(",")) if wanted.policy else bundle.about["policies"]
     found, skipped = search_policies(search, policies, output)
     schedules = {policy: made.schedule for policy, made in found.items()}
-    results, unbuilt = compare_policies(bundle, place, timer, schedules, report)
     files = {policy: output / f"schedule-{policy}.json" for policy in found}
-    options = ["--lanes", str(place.device.lanes), *([] if wanted.cudnn else ["--no-cudnn"])]
-    kept, confirmed = confirm(bundle, files, results, output / "log.jsonl", options, report)
-    made = _results(bundle, place, found, results, kept, confirmed)
+    options = ["--lanes", str(backend.device.lanes), "--output", str(output)]
+    options += [] if wanted.cudnn else ["--no-cudnn"]
+    verdict = compare_policies(bundle, backend, timer, schedules, files, options, report)
+    made = _results(bundle, backend, found, verdict)
     made["search"]["stages_measured"] = timer.stages_measured
-    made["skipped"] = {**skipped, **unbuilt}
+    made["skipped"] = {**skipped, **verdict.skipped}
     made["unfused"] = timer.unfused
     made["unsupported"] = timer.forms.unsupported
     made["seconds"] = time.perf_counter() - begin
@@ -112,28 +114,26 @@ def _of_saved(wanted: argparse.Namespace) -> bool:
 
 def _results(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     found: Mapping[str, Found],
-    results: Sequence[PolicyResult],
-    kept: str,
-    confirmed: Mapping[str, PairedRatio],
+    verdict: Verdict,
 ) -> dict[str, Any]:
     counted = [made.statistics for made in found.values() if made.statistics is not None]
     about = bundle.about
     return {
         "model": about["model"],
         "batch": bundle.graph.batch,
-        "device": place.device.name,
-        "lanes": place.device.lanes,
+        "device": backend.device.name,
+        "lanes": backend.device.lanes,
         "target": about["target"],
         "made_with": about["versions"],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        **place.facts,
-        "policies": results_json(results),
+        **machine_facts(bundle, backend),
+        "policies": [result.to_json() for result in verdict.results],
         "library_units": {name: _library_units(made.schedule) for name, made in found.items()},
-        "kept": kept,
-        "confirmed": {name: asdict(ratio) for name, ratio in confirmed.items()},
+        "kept": verdict.kept,
+        "confirmed": {name: asdict(ratio) for name, ratio in verdict.confirmed.items()},
         "search": {
             "units": len(bundle.graph),
             "states": sum(s.states or 0 for s in counted),
@@ -209,9 +209,8 @@ def _parser() -> argparse.ArgumentParser:
     instead.add_argument(
         "--peers",
         metavar="NAMES",
-        help="instead of a search compare saved schedules with others: torch, torch-nhwc, "
-        "torch-graph, torch-graph-nhwc, torch-compile, torch-max-autotune, onnxruntime, "
-        "onnxruntime-graph, and tvm, if the bundle has it",
+        help="instead of a search compare saved schedules with others, between commas: "
+        f"{', '.join(peer_names())} (tvm if the bundle has it)",
     )
     instead.add_argument(
         "--warps",
@@ -222,7 +221,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--schedules", nargs="+", metavar="NAME=FILE", default=[], help="for these two, ours"
     )
-    parser.add_argument("--contest", help=argparse.SUPPRESS)
+    # A fresh process: the policies and files of schedules are on its standard input.
+    parser.add_argument("--contest", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 

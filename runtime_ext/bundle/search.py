@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
-from runtime_ext.bundle.place import Place
 from tvm_ios.costs.log import LogHeader, MeasurementLog
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.measuring.device import UnfusedError
 from tvm_ios.measuring.measured_costs import measured_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.policies.policy import Found, Limits, Problem
 from tvm_ios.progress import Progress
@@ -47,7 +47,7 @@ def limits_of(bundle: Bundle, max_measurements: int | None, time_limit: float | 
 
 def bundle_search(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     folder: Path,
     limits: Limits,
     progress: Progress,
@@ -58,15 +58,14 @@ def bundle_search(
 
     Without ``again`` nothing is measured that it has, which is for runs of saved schedules.
     """
-    header = LogHeader(place.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
+    header = LogHeader(backend.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
     log = MeasurementLog(folder / "log.jsonl", header)
     if not again:
         log.reuse()
-    kernels = BundledKernels(bundle, place.function, place.fuser, place.without_cudnn)
+    kernels = backend.compiler
     graph, parts = bundle.graph, bundle.parts
-    timer = StageTimer(MeasuredUnits(graph, lambda u: u, kernels, place.device, log, parts))
-    several = any(len(kernels.forms(units)) > 1 for units in bundle.forms.forms)
-    costs = measured_costs(timer, progress, choose_forms=several)
+    timer = StageTimer(MeasuredUnits(graph, lambda u: u, kernels, backend.device, log, parts))
+    costs = measured_costs(timer, progress, choose_forms=kernels.has_choices)
     blocks = cut_blocks(graph, limits.max_block)
     problem = Problem(graph, blocks, mergeable=kernels.mergeable)
     return BundleSearch(Search(problem, costs, limits, progress), timer)

@@ -8,9 +8,18 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from runtime_ext.peers.registry import peer_modules
+from tvm_ios.policies.registry import policy_modules
+
 #: The folder in which our packages lie.
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("tvm_ios", "runtime_ext")
+
+
+def copy_runner(folder: Path) -> None:
+    """Copy what ``run.py`` of a bundle needs: its main, and policies and peers, loaded by name."""
+    for module in ("runtime_ext.bundle.runner", *policy_modules(), *peer_modules()):
+        copy_sources(module, folder)
 
 
 def copy_sources(module: str, folder: Path) -> None:

@@ -16,8 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
-from runtime_ext.bundle.place import Place
+from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.cuda.nvidia.driver import open_device
 from tvm_ios.devices.occupancy import WARP
@@ -74,7 +75,7 @@ class ActiveWarps:
 
 def profile_warps(
     bundle: Bundle,
-    place: Place,
+    backend: Backend[BundledKernels],
     timer: StageTimer,
     schedules: Mapping[str, Path],
     progress: Progress,
@@ -95,7 +96,7 @@ def profile_warps(
         progress("profiling", done, len(schedules))
         try:
             schedule = Schedule.load(path)
-            session = bundled_program(bundle, timer, schedule).session(place)
+            session = backend.session(bundled_program(bundle, backend, timer, schedule))
         except UserError as error:
             skipped[name] = str(error)
             continue

@@ -9,14 +9,16 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.cpu.build import build_kernel
+from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.machine_code import link, object_code
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.tilings import other_plans
+from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
-from runtime_ext.tuning.contraction_space import VectorSpace
-from runtime_ext.tuning.tuning_log import TuningLog
-from runtime_ext.units.unit import UnitPlan, UnitSource, different, other_plans, plan_unit
-from runtime_ext.units.unit_compiler import UnitCompiler, Workload
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.units.plans import different, plan_unit
+from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
+from runtime_ext.units.unit_compiler import UnitCompiler
 from tvm_ios.files.atomic import temporary_folder
 
 
@@ -77,11 +79,11 @@ class KernelCompiler(UnitCompiler):
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         """What the log has for a unit and, last, the default."""
-        default = plan_unit(source, self._unit)
+        default = plan_unit(source, self.space)
         return {**self._as_in_log(source, default, self.space), "default": default}
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        plans, others = self._plan(source), other_plans(source, self._unit)
+        plans, others = self._plan(source), other_plans(source, self.space)
         return different({"default": plans["default"], **plans, **others})
 
     def _find(self, key: str) -> Artefact | None:

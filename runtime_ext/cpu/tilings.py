@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from runtime_ext.cpu.blocking import row_cycles
-from runtime_ext.cpu.contraction import plan_tiles
-from runtime_ext.cpu.pointwise import work_a_tile
-from runtime_ext.cpu.pooling import channels_a_tile
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import (
-    USUAL_TILES,
-    Blocking,
-    Contraction,
-    Finer,
-    Pointwise,
-    Pooling,
-    Spec,
-)
+from runtime_ext.cpu.kernels.blocking import row_cycles
+from runtime_ext.cpu.kernels.contraction import plan_tiles
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.kernels.cut import USUAL_TILES, Blocking
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.tile_work import finer
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitPlan, UnitSource
 
 #: The blocking that a contraction has in a tiling, if it is another one than its own.
 Tiling = Callable[[Contraction, VectorUnit], Blocking | None]
@@ -36,6 +31,17 @@ _FEWER, _FEWEST = 1 / 3, 8
 _MORE, _MANY = 3, 3 * USUAL_TILES
 #: Fewer and more than this do not count as coarser and finer.
 _AT_MOST, _AT_LEAST = 2 / 3, 3 / 2
+
+
+def other_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
+    """A unit in coarser and in finer tiles than by default; its kernels vary together."""
+
+    def plan(tiling: Tiling) -> UnitPlan:
+        return plan_unit(source, space, lambda spec: tiling(spec, space.unit))
+
+    narrow = plan(fine)
+    kernels = (replace(k, spec=finer(k.spec)) for k in narrow.kernels)
+    return {"coarse": plan(coarse), "fine": replace(narrow, kernels=tuple(kernels))}
 
 
 def coarse(spec: Contraction, unit: VectorUnit) -> Blocking | None:
@@ -55,17 +61,6 @@ def fine(spec: Contraction, unit: VectorUnit) -> Blocking | None:
         if _tiles(spec, blocking, unit) >= _AT_LEAST * tiles:
             return blocking
     return None
-
-
-def finer(spec: Spec) -> Spec:
-    """A kernel that reduces little or nothing in smaller tiles, if it has any."""
-    if isinstance(spec, Pooling):
-        smaller = channels_a_tile(spec, finer=True) < channels_a_tile(spec, finer=False)
-    elif isinstance(spec, Pointwise):
-        smaller = work_a_tile(spec, finer=True) < work_a_tile(spec, finer=False)
-    else:
-        return spec
-    return Finer(spec) if smaller else spec
 
 
 def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking]:

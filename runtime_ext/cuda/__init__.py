@@ -1,1 +1,20 @@
-"""Kernels and programs for NVIDIA GPUs: compiled without one, run where one is."""
+"""NVIDIA GPUs: the compiler of units, programs on streams, and a GPU as a device.
+
+``kernels/`` writes kernels of every description, ``persistent/`` makes one of several,
+``machine_code/`` compiles them, and ``nvidia/`` calls the driver and cuDNN.
+
+``compiler.py``
+    Compile units to CUDA kernels for a named architecture, on any machine.
+``event_graph.py``
+    The event graph of a program: which launch waits for which event, on streams (plain data).
+``executor.py``
+    The CUDA executor: a lane is a stream, and a run is one launch of a captured graph.
+``gemm_space.py``
+    The tiles that a GPU may cut a contraction into, as points that tuning logs know.
+``kernel_timer.py``
+    Time tiles of one contraction on a GPU, side by side.
+``measure.py``
+    Seconds of programs on a GPU, by the GPU's own clock.
+``stored_types.py``
+    In which type a program on a GPU stores what the model has as float32.
+"""

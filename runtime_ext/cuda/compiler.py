@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import tvm
 
-from runtime_ext.cpu.tilings import finer
-from runtime_ext.cuda.device import gpu_of
 from runtime_ext.cuda.gemm_space import GemmSpace
-from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.kernels import gemm_tile
 from runtime_ext.cuda.kernels.build import kernels_of
 from runtime_ext.cuda.kernels.generic import dlight_schedule, no_cuda_code
-from runtime_ext.cuda.kernels.source import cuda_target, generate
-from runtime_ext.cuda.launchable import Launchable, Work, write_kernels
-from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
-from runtime_ext.cuda.nvidia.nvrtc import Cubin, compile_cubin, compiler_version, has_compiler
+from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork, write_kernels
+from runtime_ext.cuda.machine_code.nvrtc import Cubin, compile_cubin, compiler_version, has_compiler
+from runtime_ext.cuda.machine_code.packed_kernels import pack, unpack
+from runtime_ext.cuda.machine_code.source import cuda_target, generate
+from runtime_ext.cuda.machine_code.target_gpu import gpu_of
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
-from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
+from runtime_ext.cuda.stored_types import stored_as
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, KernelPhase
+from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import CUDNN, PRECISIONS, LibraryConvolution
-from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.tuning_log import TuningLog
-from runtime_ext.units.generic import Generic, Scheduled
-from runtime_ext.units.unit import UnitPlan, UnitSource, different, library_plan, plan_unit
-from runtime_ext.units.unit_compiler import UnitCompiler, Workload
-from tvm_ios.devices.device import Device, largest_gpu
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.tile_work import finer
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.units.plans import different, library_plan, plan_unit
+from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
+from runtime_ext.units.unit_compiler import UnitCompiler
+from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UserError
-from tvm_ios.files.json_text import json_object, natural
-from tvm_ios.measuring.device import UnfusedError
-from tvm_ios.program.constant_transform import ParamTransform
-from tvm_ios.program.program import BufferType
+from tvm_ios.measuring.stage_fuser import UnfusedError
 
 #: How to store, and multiply, what the model has as float32.
-Precision = Literal["float32", "tf32", "float16"]
+GpuPrecision = Literal["float32", "tf32", "float16"]
 #: The first architecture with the instructions that we use.
 _TENSOR_CORES = 80
 #: Counts up whenever the code of equal kernels changes.
@@ -77,7 +77,7 @@ class CudaKernelCompiler(UnitCompiler):
         self,
         arch: str,
         cache_dir: str | os.PathLike[str],
-        precision: Precision = "float32",
+        precision: GpuPrecision = "float32",
         database: Any | None = None,
         *,
         cudnn: bool = False,
@@ -106,7 +106,7 @@ class CudaKernelCompiler(UnitCompiler):
         self._rtasks: dict[str, RTaskFunction] = {}
         self._fused_cubins = CubinCache(Path(cache_dir) / "fused")
         self.device = _device(arch)
-        self.fuser = StageFuser(self, self.device)
+        self.fuser = GpuStageFuser(self, self.device)
         super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}", log)
 
     def kernel(self, symbol: str) -> CudaKernel:
@@ -124,7 +124,7 @@ class CudaKernelCompiler(UnitCompiler):
             self._scheduled.update(zip(names, (p.function for p in phases), strict=True))
         return replace(self._fact(symbol), scheduled=self._scheduled[symbol])
 
-    def function(self, symbol: str) -> Work:
+    def function(self, symbol: str) -> LaunchedWork:
         """What launching a kernel takes, or the call of a library that stands for one.
 
         Raises
@@ -179,7 +179,7 @@ class CudaKernelCompiler(UnitCompiler):
         return self._facts[self._key_of_symbol(symbol)][symbol][0]
 
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
-        """Write a file of kernels for :func:`runtime_ext.cuda.launchable.read_kernels`."""
+        """Write a file of kernels; see :mod:`runtime_ext.cuda.machine_code.launchable`."""
         write_kernels(Path(path), self.arch, {s: self.function(s) for s in symbols})
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
@@ -195,10 +195,10 @@ class CudaKernelCompiler(UnitCompiler):
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         of = (self.gpu.processors, self.precision)
 
-        def coarse(spec: Contraction) -> Blocking | None:
+        def coarse(spec: Contraction) -> GemmTile | None:
             return gemm_tile.coarse_tile(spec, *of)
 
-        def fine(spec: Contraction) -> Blocking | None:
+        def fine(spec: Contraction) -> GemmTile | None:
             return gemm_tile.fine_tile(spec, *of)
 
         narrow = plan_unit(source, self.space, fine)
@@ -213,29 +213,7 @@ class CudaKernelCompiler(UnitCompiler):
         return different({"default": plans["default"], **plans, **others})
 
     def _stored(self, plan: UnitPlan) -> UnitPlan:
-        """The plan with float32 tensors and weights in the type that they are stored in."""
-        dtype = self.stored_dtype
-        if dtype == "float32":
-            return plan
-
-        def types(buffers: tuple[BufferType, ...]) -> tuple[BufferType, ...]:
-            return tuple(replace(b, dtype=dtype) if b.dtype == "float32" else b for b in buffers)
-
-        cast = ("astype", dtype)
-        constants = tuple(
-            replace(use, transform=ParamTransform((*use.transform.steps, cast)))
-            if kind.dtype == "float32"
-            else use
-            for use, kind in zip(plan.constants, plan.constant_types, strict=True)
-        )
-        return replace(
-            plan,
-            inputs=types(plan.inputs),
-            constants=constants,
-            constant_types=types(plan.constant_types),
-            outputs=types(plan.outputs),
-            scratch=types(plan.scratch),
-        )
+        return stored_as(plan, self.stored_dtype)
 
     @property
     def stored_dtype(self) -> str:
@@ -254,7 +232,7 @@ class CudaKernelCompiler(UnitCompiler):
         found = self._cache.find(key)
         if found is None:
             return None
-        self._facts[key] = _unpack(self._cache.code_file(key).read_bytes())
+        self._facts[key] = unpack(self._cache.code_file(key).read_bytes())
         return found
 
     def _build(self, key: str, workload: Workload) -> Artefact:
@@ -294,28 +272,12 @@ class CudaKernelCompiler(UnitCompiler):
             for symbol, phase in zip(made, phases.phases, strict=True)
         )
         artefact = Artefact(key, uses, phases.scratch)
-        self._cache.add(artefact, _pack(made))
+        self._cache.add(artefact, pack(made))
         self._facts[key] = made
         return artefact
 
 
-def _device(arch: str) -> Device:
+def _device(arch: str) -> DeviceDescription:
     found = largest_gpu(arch)
     assert found is not None, "gpu_of has found it"
     return found
-
-
-def _pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:
-    """A line of JSON, then the cubins."""
-    facts = [{**kernel.to_json(), "nbytes": len(code)} for kernel, code in kernels.values()]
-    line = json.dumps({"kernels": facts}).encode() + b"\n"
-    return line + b"".join(code for _, code in kernels.values())
-
-
-def _unpack(content: bytes) -> dict[str, tuple[CudaKernel, bytes]]:
-    line, _, rest = content.partition(b"\n")
-    made: dict[str, tuple[CudaKernel, bytes]] = {}
-    for facts in json_object(line)["kernels"]:
-        kernel, size = CudaKernel.from_json(facts), natural(facts["nbytes"])
-        made[kernel.symbol], rest = (kernel, rest[:size]), rest[size:]
-    return made

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
-from runtime_ext.cuda.launchable import Launchable, Work
+from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork
 from runtime_ext.cuda.nvidia.cudnn_convolution import BoundConvolution, CudnnLanes
-from runtime_ext.cuda.nvidia.driver import CudaError, Device, call, driver, open_device
+from runtime_ext.cuda.nvidia.driver import OpenDevice, call, driver, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.resources import Held, Module, event, shared_module, stream
-from runtime_ext.execution.executor import BusyError, KernelError, Span
+from runtime_ext.execution.executor import Span
+from runtime_ext.native_errors import BusyError, CudaError, KernelError
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, ProgramError
 
@@ -65,10 +66,10 @@ class CudaExecutor:
     def __init__(
         self,
         program: Program,
-        kernels: Mapping[str, Work],
+        kernels: Mapping[str, LaunchedWork],
         addresses: Sequence[int],
         *,
-        device: Device,
+        device: OpenDevice,
         captured: bool = True,
     ) -> None:
         self.device = device
@@ -239,7 +240,7 @@ class CudaExecutor:
 
 def run_on_device(
     program: Program,
-    kernels: Mapping[str, Work],
+    kernels: Mapping[str, LaunchedWork],
     constants: Mapping[str, np.ndarray[Any, Any]],
     plan: MemoryPlan | None,
     device: int,
@@ -288,7 +289,7 @@ class _Call:
 def _calls(
     program: Program,
     graph: EventGraph,
-    kernels: Mapping[str, Work],
+    kernels: Mapping[str, LaunchedWork],
     addresses: Sequence[int],
     modules: Mapping[str, Module],
     lanes: CudnnLanes,
@@ -318,7 +319,7 @@ def _calls(
     return calls
 
 
-def _require_resident(device: Device, kernel: Work, module: Module) -> None:
+def _require_resident(device: OpenDevice, kernel: LaunchedWork, module: Module) -> None:
     """Refuse a kernel whose blocks wait for each other if not all of them can run at once.
 
     A part of a GPU, or a smaller one of the same architecture, would wait for ever.
@@ -341,7 +342,7 @@ def _require_resident(device: Device, kernel: Work, module: Module) -> None:
 class _Timed:
     """Events before and after every launch of a run, which may be captured into a graph."""
 
-    def __init__(self, device: Device, count: int, *, in_graph: bool) -> None:
+    def __init__(self, device: OpenDevice, count: int, *, in_graph: bool) -> None:
         self._in_graph = in_graph
         self.origin = event(device, timing=True)
         self.before = [event(device, timing=True) for _ in range(count)]

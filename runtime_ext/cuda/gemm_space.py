@@ -11,25 +11,24 @@ import numpy as np
 from tvm import s_tir
 
 from runtime_ext.cuda.kernels.gemm_tile import (
-    GemmTile,
     best_tile,
     depth_of,
     estimates,
     is_vector_product,
     rows_of,
     tile_count,
+    tile_of,
 )
 from runtime_ext.cuda.kernels.threads import THREADS
-from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.contraction_space import note
-from runtime_ext.tuning.contraction_workload import contraction_workload
-
-Array = np.ndarray[Any, Any]
+from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning_log.space import Array, Notes, note
+from runtime_ext.tuning_log.workload import contraction_workload
 
 
 @dataclass(frozen=True)
 class GemmSpace:
-    """See :class:`runtime_ext.tuning.contraction_space.Space`; a vector is one channel.
+    """See :class:`runtime_ext.tuning_log.space.Space`; its points are tiles.
 
     Parameters
     ----------
@@ -42,39 +41,45 @@ class GemmSpace:
     processors: int
     precision: str
 
-    lanes = 1
-
-    def blocking(self, spec: Contraction) -> Blocking:
+    def blocking(self, spec: Contraction) -> GemmTile:
         """The tile of the least estimated time."""
         return best_tile(spec, self.processors, self.precision)
+
+    def width(self, blocking: GemmTile) -> int:
+        """Output channels of a block of packed weights: the tile's columns."""
+        return blocking.columns
 
     def workload(self, spec: Contraction) -> Any:
         """The contraction, and the precision."""
         return contraction_workload(spec, self.precision)
 
-    def points(self, spec: Contraction) -> tuple[Blocking, ...]:
+    def points(self, spec: Contraction) -> tuple[GemmTile, ...]:
         """All tiles, the default first, then by estimated time."""
         ranked = sorted(estimates(spec, self.processors, self.precision), key=lambda e: e[0])
         return tuple(dict.fromkeys((self.explicit(spec), *(tile for _, tile in ranked))))
 
-    def holds(self, spec: Contraction, point: Blocking) -> bool:
+    def holds(self, spec: Contraction, point: GemmTile) -> bool:
         """Whether there is such a tile."""
         return point in self.points(spec)
 
-    def explicit(self, spec: Contraction) -> Blocking:
-        """The blocking that the contraction has."""
+    def explicit(self, spec: Contraction) -> GemmTile:
+        """The tile that the contraction has."""
         return spec.blocking
 
-    def schedule(self, spec: Contraction, workload: Any, point: Blocking) -> s_tir.Schedule:
+    def point(self, notes: Notes) -> GemmTile:
+        """The tile that a trace notes."""
+        rows, columns, depth, splits, _ = notes
+        return tile_of(rows, columns, depth, splits)
+
+    def schedule(self, spec: Contraction, workload: Any, tile: GemmTile) -> s_tir.Schedule:
         """A block of threads for each tile, so that TVM alone can apply it too.
 
         What runs here is the hand-written kernel of the tile that the schedule notes; only that
         splits reductions, and goes through shared memory.
         """
-        tile = GemmTile.of(point)
         schedule = s_tir.Schedule(workload)
         block = schedule.get_sblock("sum")
-        note(schedule, block, (point.pixels, point.vectors, point.unroll, point.tiles, 0))
+        note(schedule, block, (tile.rows, tile.columns, tile.depth, tile.splits, 0))
         n, y, x, c, *reduced = schedule.get_loops(block)
         row, own_row = schedule.split(schedule.fuse(n, y, x), [None, tile.rows])
         column, own_column = schedule.split(c, [None, tile.columns])
@@ -91,14 +96,13 @@ class GemmSpace:
             schedule.bind(thread, "threadIdx.x")
         return schedule
 
-    def features(self, spec: Contraction, points: Sequence[Blocking]) -> Array:
+    def features(self, spec: Contraction, points: Sequence[GemmTile]) -> Array:
         """What may tell fast tiles from slow ones, a row for each."""
         cycles = {tile: t for t, tile in estimates(spec, self.processors, self.precision)}
         return np.array([self._features(spec, p, cycles[p]) for p in points], np.float32)
 
-    def _features(self, spec: Contraction, point: Blocking, cycles: float) -> list[float]:
-        tile = GemmTile.of(point)
-        blocks = tile_count(spec, point) * tile.splits
+    def _features(self, spec: Contraction, tile: GemmTile, cycles: float) -> list[float]:
+        blocks = tile_count(spec, tile) * tile.splits
         rounds = blocks / self.processors
         wasted = blocks * tile.rows * tile.columns / (rows_of(spec) * sum(spec.parts))
         return [

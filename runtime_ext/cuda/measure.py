@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
-from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.machine_code.launchable import Launchable
 from runtime_ext.cuda.nvidia.driver import call, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.resources import DeviceBytes, event, upload
@@ -24,7 +24,7 @@ from tvm_ios.measuring.device import NO_CONSTANTS
 from tvm_ios.program.program import Launch, Program
 
 #: Gives the kernel of a symbol.
-Function = Callable[[str], Launchable]
+KernelOf = Callable[[str], Launchable]
 
 _SAMPLES = 12
 #: Seconds of one sample, beside which the launch of a graph does not count.
@@ -40,7 +40,7 @@ _FLUSHED_CACHES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuDevice:
     """A GPU as measured searches use it.
 
     Attributes
@@ -66,14 +66,14 @@ class Gpu:
         return open_device(self.number).name
 
     def time_program(
-        self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
+        self, program: Program, function: KernelOf, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
         """Samples, in seconds, of a program on random data, but for constants that are given."""
         return time_program(
             program, function, device=self.number, flush=self.flush, constants=constants
         )
 
-    def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
+    def profile_phases(self, program: Program, function: KernelOf) -> list[list[float]]:
         """For each launch of a program of one lane samples of its seconds alone."""
         (lane,) = program.lanes
         return [
@@ -85,7 +85,7 @@ class Gpu:
 
 def time_program(
     program: Program,
-    function: Function,
+    function: KernelOf,
     *,
     device: int = 0,
     flush: bool = False,

@@ -36,7 +36,7 @@ def _tvm() -> str:
 
 
 def _executor() -> str:
-    from runtime_ext.execution.native_library import load_native_library
+    from runtime_ext.native_library import load_native_library
 
     return f"loads (interface {load_native_library()['interface_version']()})"
 
@@ -50,7 +50,8 @@ def _kernel() -> str:
     from runtime_ext.execution.session import Session
     from runtime_ext.machine.this_machine import available_lanes, host_target
     from runtime_ext.units.unit import UnitSource
-    from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+    from tvm_ios.graph.elements import Operator, Tensor
+    from tvm_ios.graph.op_graph import OpGraph
     from tvm_ios.program.lower import lower
     from tvm_ios.schedule.schedule import Schedule, sequential_stages
 

@@ -95,6 +95,9 @@ def share_constant(array: np.ndarray[Any, Any], key: str | None = None) -> np.nd
 
 def adopt_constant(array: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any]:
     """As :func:`share_constant`, but an aligned array that nobody shares yet is not copied."""
+    if not array.flags.writeable:
+        # NumPy 1 makes such arrays of DLPack's tensors, and no tensors of such arrays.
+        return share_constant(array, key)
     with _lock:
         shared = _shared.get(key)
         if shared is None:

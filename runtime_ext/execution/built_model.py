@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
-from runtime_ext.backend import cuda_arch
 from runtime_ext.execution.executable import PACKAGES, Executable
-from runtime_ext.execution.ports import Port
+from runtime_ext.execution.model_program import ModelProgram
 from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_features import required_features
+from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.files.atomic import temporary_folder
-from tvm_ios.program.arena.planner import PlannedMemory
-from tvm_ios.program.program import Program
 
 
 class BuiltKernels(Protocol):
@@ -35,33 +31,20 @@ class BuiltKernels(Protocol):
 
 
 @dataclass(frozen=True)
-class BuiltModel:
+class BuiltModel(ModelProgram):
     """A scheduled model with its code.
 
     Attributes
     ----------
-    program
-        What the executor runs.
-    memory
-        Where its intermediate buffers and scratch lie.
     kernels
         Holds the program's.
-    constants
-        Weights as the kernels want them, by content.
-    inputs, outputs
-        As the model names them.
     schedule
         The module's schedule as plain data.
     packages
         As of :class:`runtime_ext.execution.executable.Executable`.
     """
 
-    program: Program
-    memory: PlannedMemory
     kernels: BuiltKernels
-    constants: Mapping[str, np.ndarray[Any, Any]]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
     schedule: Mapping[str, Any]
     packages: tuple[str, ...] = PACKAGES
 
@@ -69,16 +52,7 @@ class BuiltModel:
         """A session; options as of :class:`runtime_ext.execution.session.Session`."""
         if cuda_arch(self.kernels.target) is not None:
             options = {"executor": "cuda", **options}
-        functions = {symbol: self.kernels.function(symbol) for symbol in self.program.kernels}
-        return Session(
-            self.program,
-            functions,
-            self.constants,
-            self.inputs,
-            self.outputs,
-            plan=self.memory.plan,
-            **options,
-        )
+        return self.open(self.kernels.function, **options)
 
     def save(self, path: Path, notes: Mapping[str, Any] | None = None) -> None:
         """Write an executable; see :meth:`runtime_ext.execution.executable.Executable.save`."""

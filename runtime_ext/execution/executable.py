@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from runtime_ext.cuda.launchable import read_kernels
+from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.execution.buffers import adopt_constant, content_key
-from runtime_ext.execution.native_library import load_native_library
-from runtime_ext.execution.package import META, ExecutableError, open_folder, write_package
+from runtime_ext.execution.package import META, open_folder, write_package
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import ExecutorName, Session
+from runtime_ext.native_errors import ExecutableError
+from runtime_ext.native_library import load_native_library
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object, naturals
 from tvm_ios.program.arena.check import check_arena
@@ -58,7 +59,7 @@ class Executable:
         Where its intermediate buffers and scratch lie.
     kernels
         The shared library that has the program's kernels; for a GPU the file that
-        :func:`runtime_ext.cuda.launchable.write_kernels` wrote.
+        :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote.
     constants
         For each constant buffer, by name, its content as the kernels want it.
     inputs, outputs

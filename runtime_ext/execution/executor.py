@@ -7,20 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tvm_ios.errors import UserError
-
-
-class KernelError(UserError, RuntimeError):
-    """A kernel failed; the sentence names the unit, the kernel and the lane."""
-
-
-class BusyError(RuntimeError):
-    """The executor is running already, or is closed."""
-
-
-class ForkError(UserError, RuntimeError):
-    """The executor's threads are in the process that this one was forked from."""
-
 
 @dataclass(frozen=True, slots=True)
 class Span:

@@ -9,7 +9,7 @@ from typing import Any
 import tvm_ffi
 
 from runtime_ext.execution.executor import Span
-from runtime_ext.execution.native_library import load_native_library
+from runtime_ext.native_library import load_native_library
 from tvm_ios.program.program import Program, Wait
 
 

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.errors import UserError
+from runtime_ext.native_errors import ExecutableError
 from tvm_ios.files.atomic import make_folder, temporary_folder
 from tvm_ios.files.json_text import json_object
 
@@ -32,10 +32,6 @@ _SUMS = "SHA256SUMS"
 #: From <fcntl.h> and <linux/fs.h>.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-
-
-class ExecutableError(UserError):
-    """An executable that cannot be written or used here: one sentence with the reason."""
 
 
 def require_writable(path: Path) -> None:

@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.errors import UserError
+from runtime_ext.native_errors import SessionError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Program, Role
 from tvm_ios.program.program_builder import tensor_names
 
 Array = np.ndarray[Any, Any]
-
-
-class SessionError(UserError):
-    """A wrong use of a session: one sentence that names the input, output or rule."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runtime_ext.execution.executor import BusyError, KernelError, Span
+from runtime_ext.execution.executor import Span
 from runtime_ext.execution.poison import Poison
+from runtime_ext.native_errors import BusyError, KernelError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import Launch, Program, Wait
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from runtime_ext.execution.native_library import load_native_library
 from runtime_ext.execution.package import open_folder
+from runtime_ext.native_library import load_native_library
 
 load_native_library()
 

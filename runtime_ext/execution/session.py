@@ -9,14 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from runtime_ext.execution.executor import Executor, Memory, Span
-from runtime_ext.execution.ports import (
-    Port,
-    SessionError,
-    buffer_ports,
-    check_ports,
-    find_port,
-    port_value,
-)
+from runtime_ext.execution.ports import Port, buffer_ports, check_ports, find_port, port_value
+from runtime_ext.native_errors import SessionError
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program.program import Program, Role
 
@@ -34,7 +28,7 @@ class Session:
         What to run.
     functions
         For each kernel symbol a function of buffers, ``begin`` and ``end``; on a GPU a
-        :class:`runtime_ext.cuda.launchable.Launchable`.
+        :class:`runtime_ext.cuda.machine_code.launchable.Launchable`.
     constants
         For each constant buffer, by name, its content. Equal constants of all sessions of a
         process share memory.

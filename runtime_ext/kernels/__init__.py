@@ -1,1 +1,37 @@
-"""What kernels of all devices share: descriptions, expressions, and a vocabulary for TIR."""
+"""What kernels of all devices share: what they compute, as plain data, and how TIR is written.
+
+Nothing here knows a unit or a device's instructions.
+
+``artefact.py``
+    A compiled kernel on disk: its machine code and a description, found by their key.
+``code.py``
+    A small vocabulary for writing TIR by hand: bindings, loops, branches, vectors.
+``cut.py``
+    How the work of a contraction is cut: into blockings on CPUs, into tiles of blocks on GPUs.
+``cutter.py``
+    What a device says of how it cuts contractions.
+``expression.py``
+    Element-wise expressions: what a kernel does to a value before it stores it.
+``generic.py``
+    Any operator that Relax legalises: TVM's own code, with a plain schedule.
+``interpolator.py``
+    What images enlarged by whole factors have at one input pixel, for any device.
+``library_convolution.py``
+    A convolution that a kernel library computes in the place of a kernel: plain data.
+``operator_function.py``
+    A Relax operator as a function of its tensors.
+``phases.py``
+    Split a scheduled PrimFunc into phases that run any range of their tiles.
+``relax_function.py``
+    Reading Relax functions: what a unit's parameters, operators and results are.
+``spec.py``
+    What a kernel computes, as plain data: enough to write its code and to recognise its equal.
+``statements.py``
+    What every kernel does with a value: activate it when read, store it by its statements.
+``tile_work.py``
+    How much a tile is of kernels that reduce little or nothing, and which have smaller ones.
+``tir_calls.py``
+    The TIR functions that a unit calls: they go with its function, which leaves its module.
+``transcendental.py``
+    exp, tanh, the logistic function and erf in arithmetic that LLVM vectorises.
+"""

@@ -220,7 +220,7 @@ _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.square": lambda x: ("mul", x, x),
     "relax.negative": lambda x: ("sub", _ZERO, x),
     "relax.nn.relu": lambda x: ("max", x, _ZERO),
-    # In TVM's order, by which what is no number becomes the upper bound.
+    # In TVM's order, by which NaN becomes the upper bound.
     "relax.clip": lambda x, low, high: ("max", ("min", x, high), low),
     "relax.sigmoid": _unary("sigmoid"),
     "relax.erf": _unary("erf"),

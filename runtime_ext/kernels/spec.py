@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.expression import Access, Expr
 
 #: Physical shape of a float32 buffer.
-Shape = tuple[int, ...]
-#: Tiles that a contraction aims at where rows are few: they balance some lanes.
-USUAL_TILES = 96
+PhysicalShape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +52,6 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocking:
-    """How the work of a contraction is cut.
-
-    Attributes
-    ----------
-    pixels, vectors
-        The register tile: output pixels by vectors of output channels.
-    unroll
-        Input channels a step of the innermost loop, a divisor of all; None for a rule of thumb.
-    tiles
-        Tiles to aim at where rows are few: enough to balance lanes, few enough to keep the
-        calls long. Rows with borders are cut only for more than :data:`USUAL_TILES`.
-    blocks_outer
-        Whether all pixels pass before the next block of weights; None for a rule of thumb.
-    """
-
-    pixels: int
-    vectors: int
-    unroll: int | None = None
-    tiles: int = USUAL_TILES
-    blocks_outer: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Contraction:
     """A convolution, or a matrix product as the convolution of a single row of pixels.
 
@@ -94,9 +69,11 @@ class Contraction:
     parts
         Output channels that are packed together: those of each group, or of each output of a
         split. Each part is padded to whole blocks.
+    blocking
+        How the device cuts it; :data:`~runtime_ext.kernels.cut.UNCUT` until it is known which.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     window: Window
     channels: int
@@ -105,7 +82,7 @@ class Contraction:
     prologue: Expr
     weight: int
     parts: tuple[int, ...]
-    blocking: Blocking
+    blocking: ContractionCut
     statements: tuple[Statement, ...]
 
 
@@ -125,7 +102,7 @@ class Product:
         The second matrix; its third stride is along the depth, its last, 1, along the columns.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     columns: int
     depth: int
@@ -147,7 +124,7 @@ class Pooling:
         [channel]``; None for pooling.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     kind: str
     batch: int
     window: Window
@@ -162,7 +139,7 @@ class Pooling:
 class Mean:
     """The mean of all pixels, channel by channel; the grid is ``(batch, 1, 1, channels)``."""
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     pixels: tuple[int, int]
     channels: int
@@ -185,7 +162,7 @@ class Normalisation:
         Of a layer norm.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     kind: str
     grid: tuple[int, int, int]
     count: int
@@ -209,7 +186,7 @@ class Interpolation:
         exist, or else the nearest of them.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     batch: int
     pixels: tuple[int, int]
     channels: int
@@ -224,7 +201,7 @@ class Interpolation:
 class Pointwise:
     """Expressions of what is stored at the same place: element-wise operators, copies."""
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     statements: tuple[Statement, ...]
 
@@ -243,7 +220,7 @@ class Interleave:
         Channels of a group.
     """
 
-    buffers: tuple[Shape, ...]
+    buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
     values: tuple[Expr, ...]
     target: Access
@@ -261,7 +238,7 @@ class Finer:
     kernel: Pooling | Pointwise
 
     @property
-    def buffers(self) -> tuple[Shape, ...]:
+    def buffers(self) -> tuple[PhysicalShape, ...]:
         """Physical shapes of the function's buffers."""
         return self.kernel.buffers
 

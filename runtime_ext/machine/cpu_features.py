@@ -24,7 +24,7 @@ def required_features(target: Any) -> tuple[str, ...]:
     import tvm
     from tvm.target.codegen import llvm_get_cpu_features
 
-    from runtime_ext.execution.native_library import load_native_library
+    from runtime_ext.native_library import load_native_library
 
     if not isinstance(target, tvm.target.Target):
         target = tvm.target.Target(target)
@@ -35,7 +35,7 @@ def required_features(target: Any) -> tuple[str, ...]:
 
 def missing_features(required: Sequence[str]) -> tuple[str, ...]:
     """Which of some features, in LLVM's names, this machine does not have, as far as is known."""
-    from runtime_ext.execution.native_library import load_native_library
+    from runtime_ext.native_library import load_native_library
 
     return tuple(map(str, load_native_library()["missing_features"](list(required))))
 

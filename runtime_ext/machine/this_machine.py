@@ -44,7 +44,7 @@ def cpu_quota(
     membership
         Which groups this process is in.
     """
-    from runtime_ext.execution.native_library import load_native_library
+    from runtime_ext.native_library import load_native_library
 
     quota = load_native_library()["cpu_quota"](str(groups), str(membership))
     return None if math.isinf(quota) else quota

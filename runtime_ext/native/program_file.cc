@@ -72,22 +72,43 @@ std::vector<KernelUse> ReadUses(const ffi::Any& value) {
   return uses;
 }
 
-void RequireUse(const KernelUse& use, const Program& program, const std::string& kernel,
-                const std::vector<std::int64_t>& buffers, std::int64_t end) {
-  if (end > use.tiles) {
-    throw Misfit("a launch ends at tile " + std::to_string(end) + " of kernel '" + kernel +
-                 "', which has " + std::to_string(use.tiles));
+// A launch as the file has it.
+struct LaunchFields {
+  std::int64_t kernel, begin, end, unit;
+  std::vector<std::int64_t> buffers;
+};
+
+LaunchFields ReadLaunch(const JsonArray& fields, const Program& program,
+                        const std::vector<KernelUse>& uses, const std::string& lane) {
+  const LaunchFields launch{Natural(fields[1]), Natural(fields[3]), Natural(fields[4]),
+                            Natural(fields[5]), Naturals(fields[2])};
+  const std::string tiles = std::to_string(launch.begin) + " to " + std::to_string(launch.end);
+  if (static_cast<std::size_t>(launch.kernel) >= uses.size()) {
+    throw Misfit(lane + " launches kernel " + std::to_string(launch.kernel) +
+                 ", which does not exist");
   }
-  if (buffers.size() != use.arguments) {
-    throw Misfit("a launch gives " + std::to_string(buffers.size()) + " buffers to kernel '" +
-                 kernel + "', which takes " + std::to_string(use.arguments));
+  const KernelUse& use = uses[launch.kernel];
+  const std::string kernel = "kernel '" + program.kernels[launch.kernel] + "'";
+  if (launch.begin > launch.end || launch.end > use.tiles) {
+    throw Misfit(lane + " launches the tiles " + tiles + " of " + kernel + ", which has " +
+                 std::to_string(use.tiles));
   }
-  for (std::int64_t place : use.writes) {
-    const Buffer& buffer = program.buffers.at(static_cast<std::size_t>(buffers[place]));
-    if (buffer.role == "input" || buffer.role == "constant") {
-      throw Misfit("a launch writes the " + buffer.role + " '" + buffer.name + "'");
+  for (std::int64_t buffer : launch.buffers) {
+    if (static_cast<std::size_t>(buffer) >= program.buffers.size()) {
+      throw Misfit(lane + " uses a buffer that does not exist");
     }
   }
+  if (launch.buffers.size() != use.arguments) {
+    throw Misfit(lane + " gives " + std::to_string(launch.buffers.size()) + " buffers to " +
+                 kernel + ", which takes " + std::to_string(use.arguments));
+  }
+  for (std::int64_t place : use.writes) {
+    const Buffer& buffer = program.buffers[launch.buffers[place]];
+    if (buffer.role == "input" || buffer.role == "constant") {
+      throw Misfit(lane + " writes the " + buffer.role + " '" + buffer.name + "'");
+    }
+  }
+  return launch;
 }
 
 }  // namespace
@@ -101,6 +122,7 @@ Program ReadProgram(const JsonObject& file) {
     throw Misfit("the program does not say of every kernel how it may be launched");
   }
   for (const ffi::Any& lane : List(Field(file, "lanes"))) {
+    const std::string name = "lane " + std::to_string(program.lanes.size());
     std::vector<std::int64_t>& code = program.lanes.emplace_back();
     for (const ffi::Any& step : List(lane)) {
       const JsonArray fields = ListOf(step, 3);
@@ -108,22 +130,10 @@ Program ReadProgram(const JsonObject& file) {
         code.insert(code.end(), {0, Natural(fields[1]), Natural(fields[2])});
         continue;
       }
-      ListOf(step, 6);
-      const std::int64_t kernel = Natural(fields[1]);
-      const std::vector<std::int64_t> buffers = Naturals(fields[2]);
-      const std::int64_t begin = Natural(fields[3]), end = Natural(fields[4]);
-      for (std::int64_t buffer : buffers) {
-        if (static_cast<std::size_t>(buffer) >= program.buffers.size()) {
-          throw Misfit("a launch uses a buffer that does not exist");
-        }
-      }
-      if (static_cast<std::size_t>(kernel) >= uses.size() || begin > end) {
-        throw Misfit("a launch of no kernel, or of no tile range");
-      }
-      RequireUse(uses[kernel], program, program.kernels[kernel], buffers, end);
-      code.insert(code.end(), {1, kernel, begin, end, Natural(fields[5]),
-                               static_cast<std::int64_t>(buffers.size())});
-      code.insert(code.end(), buffers.begin(), buffers.end());
+      const LaunchFields launch = ReadLaunch(ListOf(step, 6), program, uses, name);
+      code.insert(code.end(), {1, launch.kernel, launch.begin, launch.end, launch.unit,
+                               static_cast<std::int64_t>(launch.buffers.size())});
+      code.insert(code.end(), launch.buffers.begin(), launch.buffers.end());
     }
   }
   if (program.lanes.empty()) throw Misfit("the program has no lane");

@@ -1,59 +1,85 @@
-"""Different runners of one model, compared and then timed in turn, in a fresh process.
+"""Executables and peers of one model, compared and then timed in turn, in a fresh process.
 
-``python -m runtime_ext.peers.side_by_side FOLDER`` is the fresh process: it reads ``task.json`` in
-the folder, prints its progress as lines of JSON and writes ``result.json``.
+``python -m runtime_ext.peers.side_by_side PARENT`` is the fresh process; see
+:mod:`runtime_ext.fresh_process` for how it is told what to do and what it prints.
 
 All runners live in one process, so that their runs can be taken in pairs. They do not disturb
 each other as long as only one is busy: threads of ONNX Runtime, OpenMP and TVM spin for a while
-after a run, so the contest waits until the process is quiet before each run.
+after a run, so each run waits until the process is quiet.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from runtime_ext.child_process import end_with_parent
-from runtime_ext.contest import Rules, hold_contest
-from runtime_ext.peers import EXECUTABLE, RUNNERS, Started
-from tvm_ios.contest.verdict import LARGEST_ERROR, output_errors
+from runtime_ext.fresh_process import end_with_parent, report, run_fresh_process
+from runtime_ext.peers.model_files import ModelFiles
+from runtime_ext.peers.peer import Started
+from runtime_ext.peers.registry import start_peers
+from tvm_ios.contest.outputs import LARGEST_ERRORS, output_errors
+from tvm_ios.contest.rounds import Samples, run_in_turn
+from tvm_ios.contest.rules import Rules
 from tvm_ios.errors import UserError
-from tvm_ios.files.atomic import temporary_folder
-from tvm_ios.progress import Progress
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
+from tvm_ios.progress import Progress, silent
 
 
-@dataclass(frozen=True, slots=True)
-class Contestant:
-    """A runner and the file that it runs.
+@dataclass(frozen=True)
+class SideBySide:
+    """What runs side by side.
 
     Attributes
     ----------
-    name
-        Of its own; two executables may compete.
-    runner
-        A key of :data:`runtime_ext.peers.RUNNERS`, or ``executable``.
-    path
-        What it reads.
+    executables
+        Folders or ``.tar`` files by name, at least one, which have to run; they are loaded in this
+        order, and the first one names the inputs.
+    lanes
+        Threads of each peer; executables have their lanes.
+    rules
+        How long.
+    peers
+        Names in :mod:`runtime_ext.peers.registry`.
+    onnx, tvm
+        What the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
+    precision
+        By which outputs may differ, of :data:`LARGEST_ERRORS`.
     """
 
-    name: str
-    runner: str
-    path: str
+    executables: Mapping[str, Path]
+    lanes: int
+    rules: Rules
+    peers: Sequence[str] = ()
+    onnx: Path | None = None
+    tvm: Path | None = None
+    precision: str = "float32"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        files = {"onnx": self.onnx, "tvm": self.tvm}
+        return {
+            **asdict(self),
+            **{name: path and str(path) for name, path in files.items()},
+            "executables": {name: str(path) for name, path in self.executables.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SideBySide:
+        """What :meth:`to_json` made."""
+        files = {name: data[name] and Path(data[name]) for name in ("onnx", "tvm")}
+        executables = {name: Path(path) for name, path in data["executables"].items()}
+        rules = Rules(**data["rules"])
+        return cls(**{**data, **files, "executables": executables, "rules": rules})
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a contest came to.
+    """How fast and how exact they are.
 
     Attributes
     ----------
@@ -63,148 +89,94 @@ class Outcome:
         For each runner the largest difference to the reference over all outputs, relative to
         the output's largest value.
     reference
-        Whose outputs the others were compared with.
+        Whose outputs the others were compared with: the first peer that runs, or else the first
+        executable.
     failed
-        Runners that could not run the model, with a sentence each.
+        Peers that could not run the model, with a sentence each.
     """
 
-    samples: Mapping[str, Sequence[float]]
+    samples: Samples
     errors: Mapping[str, float]
     reference: str
     failed: Mapping[str, str]
 
 
-def hold_side_by_side(
-    contestants: Sequence[Contestant],
-    lanes: int,
-    rules: Rules,
-    progress: Progress | None = None,
-) -> Outcome:
-    """Compare and time runners in a fresh process.
+#: What the peers' libraries read when they start.
+_THREAD_COUNTS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
-    Parameters
-    ----------
-    contestants
-        At least one executable, which must run and names the inputs. Outputs are compared with
-        those of the first other runner, or with the first executable's where there is none.
-    lanes
-        Threads of each.
-    rules
-        How long.
-    progress
-        Called with (what, done, total).
+
+def run_side_by_side(runners: SideBySide, progress: Progress = silent) -> Outcome:
+    """Compare and time runners in a fresh process.
 
     Raises
     ------
     UserError
         If runners disagree on the outputs (then nothing was timed), or the process fails.
     """
-    environment = {**os.environ, **dict.fromkeys(_THREAD_COUNTS, str(lanes))}
-    task = {
-        "contestants": [asdict(contestant) for contestant in contestants],
-        "lanes": lanes,
-        "rules": asdict(rules),
-    }
-    with temporary_folder() as folder:
-        (folder / "task.json").write_text(json.dumps(task))
-        command = [
-            sys.executable,
-            "-m",
-            "runtime_ext.peers.side_by_side",
-            str(folder),
-            str(os.getpid()),
-        ]
-        with (folder / "errors.txt").open("w") as errors:
-            code = _watch(command, environment, errors, progress)
-        if code:
-            lines = (folder / "errors.txt").read_text(errors="replace").strip().splitlines()
-            why = lines[-1] if lines else f"it ended with code {code}"
-            raise UserError(f"the measurement in a fresh process failed: {why}")
-        result = json.loads((folder / "result.json").read_text())
+    result = run_fresh_process(
+        [sys.executable, "-m", "runtime_ext.peers.side_by_side", str(os.getpid())],
+        runners.to_json(),
+        dict.fromkeys(_THREAD_COUNTS, str(runners.lanes)),
+        progress,
+    )
     if "error" in result:
         raise UserError(result["error"])
     return Outcome(**result)
 
 
-#: What the runners' libraries read when they start.
-_THREAD_COUNTS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-def _watch(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    errors: Any,
-    progress: Progress | None,
-) -> int:
-    """Run a command, pass its progress on, and return its exit code."""
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                # Libraries may print as well.
-                if line.startswith('["') and progress is not None:
-                    progress(*json.loads(line))
-        except BaseException:
-            process.kill()
-            raise
-    return process.returncode
-
-
-def _main(folder: Path, parent: int) -> None:
+def _main(parent: int) -> None:
     end_with_parent(parent)
-    task = json.loads((folder / "task.json").read_text())
-    contestants = [Contestant(**data) for data in task["contestants"]]
+    runners = SideBySide.from_json(json.loads(sys.stdin.readline()))
     try:
-        outcome = asdict(_compete(contestants, task["lanes"], Rules(**task["rules"])))
+        result = asdict(_compete(runners))
     except UserError as error:
-        outcome = {"error": str(error)}
-    (folder / "result.json").write_text(json.dumps(outcome))
+        result = {"error": str(error)}
+    print(json.dumps(result))
 
 
-def _compete(contestants: Sequence[Contestant], lanes: int, rules: Rules) -> Outcome:
-    from runtime_ext.execution.executable import load
-
-    (ours, *_) = [c for c in contestants if c.runner == EXECUTABLE.name]
-    session = load(ours.path).session()
-    inputs = session.random_inputs(0)
-    session.close()
-    started: dict[str, Started] = {}
-    outputs: dict[str, list[Array]] = {}
-    failed: dict[str, str] = {}
-    for done, contestant in enumerate(contestants):
-        _report("starting runners", done, len(contestants))
-        runner = RUNNERS.get(contestant.runner, EXECUTABLE)
-        try:
-            ready = runner.start(Path(contestant.path), inputs, lanes)
-            outputs[contestant.name] = ready.outputs(ready.run())
-            started[contestant.name] = ready
-        except Exception as error:
-            if contestant.runner == EXECUTABLE.name:
-                raise UserError(f"{contestant.name} cannot run: {error}") from error
-            failed[contestant.name] = " ".join(str(error).split()) or repr(error)
-    _report("starting runners", len(contestants), len(contestants))
-    others = [c.name for c in contestants if c.runner != EXECUTABLE.name and c.name in started]
-    reference = others[0] if others else ours.name
-    errors = {name: output_errors(found, outputs[reference])[1] for name, found in outputs.items()}
+def _compete(runners: SideBySide) -> Outcome:
+    started, inputs = _start_executables(runners.executables)
+    outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
+    network = ModelFiles(inputs, runners.lanes, runners.onnx, runners.tvm)
+    peers, outputs_of_peers, failed = start_peers(runners.peers, network, report)
+    started |= peers
+    outputs |= outputs_of_peers
+    reference = next(iter(peers), next(iter(started)))
+    errors = {name: output_errors(o, outputs[reference])[1] for name, o in outputs.items()}
     for name, error in errors.items():
-        if not error <= LARGEST_ERROR:
+        if not error <= LARGEST_ERRORS[runners.precision]:
             raise UserError(
                 f"{name} and {reference} differ by {error:.1e} of the largest output, so nothing "
-                "was timed; find out which of them is wrong with --against one runner at a time"
+                "was timed; find out which of them is wrong with --against one peer at a time"
             )
-    samples = hold_contest(
+    samples = run_in_turn(
         {name: ready.run for name, ready in started.items()},
-        rules,
-        lambda done: _report("timing runners", done, rules.rounds),
+        runners.rules,
+        lambda done: report("timing runners", done, runners.rules.rounds),
     )
     return Outcome(samples, errors, reference, failed)
 
 
-def _report(what: str, done: int, total: int) -> None:
-    print(json.dumps([what, done, total]), flush=True)
+def _start_executables(paths: Mapping[str, Path]) -> tuple[dict[str, Started], dict[str, Array]]:
+    """What tvm-ios built, on its executor, and the inputs that all have."""
+    from runtime_ext.execution.executable import load
+
+    started: dict[str, Started] = {}
+    inputs: dict[str, Array] = {}
+    for name, path in paths.items():
+        try:
+            session = load(path).session()
+            inputs = inputs or session.random_inputs(0)
+            session.set_input(**inputs)
+        except Exception as error:
+            raise UserError(f"{name} cannot run: {error}") from error
+        started[name] = Started(session.run, _reader(session))
+    return started, inputs
+
+
+def _reader(session: Any) -> Any:
+    return lambda _: [session.get_output(place) for place in range(len(session.outputs))]
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), int(sys.argv[2]))
+    _main(int(sys.argv[1]))

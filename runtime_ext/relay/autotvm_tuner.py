@@ -17,8 +17,8 @@ from runtime_ext.relay.autotvm_task import (
     free_layout,
     keep_layout,
 )
-from runtime_ext.relay.tuning_file import OpenAutotvmLog, Record
-from runtime_ext.tuning.interface import TunedKernel, TuningLimits
+from runtime_ext.relay.tuning_file import AutotvmRecord, OpenAutotvmLog
+from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 
 #: Trials a round. Each begins with a server for the runs and a fit of the cost model.
 _ROUND = 16
@@ -28,18 +28,18 @@ _MERGED_SHARE = 0.25
 _GUESS = 5e10
 
 #: Tries configurations of a task; what came of each.
-Measure = Callable[[Any, Sequence[Any]], list[Record]]
+MeasureConfigs = Callable[[Any, Sequence[Any]], list[AutotvmRecord]]
 #: Called after every round with trials done, all that there will be at most, and the seconds of
 #: a run of the model that they saved.
-Progress = Callable[[int, int, float], None]
+TrialProgress = Callable[[int, int, float], None]
 
 
 def tune(
     tasks: Sequence[AutotvmTask],
     log: OpenAutotvmLog,
-    measure: Measure,
+    measure: MeasureConfigs,
     limits: TuningLimits,
-    progress: Progress,
+    progress: TrialProgress,
     *,
     all_blocks: bool = False,
 ) -> tuple[TunedKernel, ...]:
@@ -97,19 +97,19 @@ class _State:
     task: AutotvmTask
     default: int | None
     all_blocks: bool = False
-    records: list[Record] = field(default_factory=list)
+    records: list[AutotvmRecord] = field(default_factory=list)
     times: dict[int, float] = field(default_factory=dict)
     tried: set[int] = field(default_factory=set)
     new: int = 0
 
     @staticmethod
-    def of(task: AutotvmTask, records: Sequence[Record], all_blocks: bool) -> _State:
+    def of(task: AutotvmTask, records: Sequence[AutotvmRecord], all_blocks: bool) -> _State:
         """What a log knows of a task."""
         inner = task.task
         state = _State(task, default_index(inner), all_blocks)
         if state.default is not None and not all_blocks:
             keep_layout(inner, state.default)
-        known: list[Record] = []
+        known: list[AutotvmRecord] = []
         for given, result in records:
             if (given.task.name, given.task.args) != (inner.name, inner.args):
                 continue
@@ -141,7 +141,7 @@ class _State:
         """Trials that are left."""
         return max(0, min(trials, len(self.task.task.config_space)) - len(self.tried))
 
-    def take(self, records: Sequence[Record]) -> None:
+    def take(self, records: Sequence[AutotvmRecord]) -> None:
         """Take in what was tried."""
         self.records += records
         for given, result in records:
@@ -151,7 +151,7 @@ class _State:
                 seconds = float(np.mean(result.costs))
                 self.times[index] = min(seconds, self.times.get(index, seconds))
 
-    def run_round(self, count: int, measure: Measure) -> list[Record]:
+    def run_round(self, count: int, measure: MeasureConfigs) -> list[AutotvmRecord]:
         """Try so many configurations, TVM's default first of all."""
         task = self.task.task
         configs: list[Any] = []

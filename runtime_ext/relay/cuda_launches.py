@@ -9,7 +9,7 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.cuda.kernel import Extent, grid_and_block
+from runtime_ext.cuda.machine_code.kernel import LaunchExtents, grid_and_block
 from tvm_ios.errors import UserError
 from tvm_ios.program.program import BufferType, PhaseCall
 
@@ -37,8 +37,8 @@ class KernelLaunch:
 
     kernel: str
     arguments: tuple[int, ...]
-    grid: Extent
-    block: Extent
+    grid: LaunchExtents
+    block: LaunchExtents
     shared_bytes: int
 
 
@@ -130,7 +130,7 @@ class _Reader:
         )
 
 
-def _extents(kernel: Any) -> tuple[Extent, Extent, int]:
+def _extents(kernel: Any) -> tuple[LaunchExtents, LaunchExtents, int]:
     """Grid, block and bytes of dynamic shared memory."""
     threads: dict[str, int] = {}
     shared: list[int] = []

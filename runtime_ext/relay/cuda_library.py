@@ -14,10 +14,9 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.backend import cuda_arch
-from runtime_ext.cuda.kernels.prelude import PRELUDE
-from runtime_ext.cuda.launchable import Launchable, write_kernels
-from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
+from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
+from runtime_ext.cuda.machine_code.launchable import Launchable, write_kernels
+from runtime_ext.cuda.machine_code.prelude import PRELUDE
 from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.relay.cuda_launches import (
     KernelLaunch,
@@ -27,6 +26,7 @@ from runtime_ext.relay.cuda_launches import (
 )
 from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.tuning_log import AutotvmLog
+from runtime_ext.target_architecture import cuda_arch
 
 #: What TVM has CUDA C++ compiled by.
 _COMPILER = "tvm_callback_cuda_compile"
@@ -66,7 +66,7 @@ class CudaLibrary:
         return self.kernels[symbol]
 
     def export(self, path: Path, symbols: Iterable[str]) -> None:
-        """Write a file of kernels for :func:`runtime_ext.cuda.launchable.read_kernels`."""
+        """Write a file of kernels; see :mod:`runtime_ext.cuda.machine_code.launchable`."""
         arch = cuda_arch(self.target)
         assert arch is not None
         write_kernels(path, arch, {symbol: self.kernels[symbol] for symbol in symbols})

@@ -9,7 +9,8 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from runtime_ext.ir_form import ModuleError
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 
 

@@ -18,7 +18,7 @@ import tvm
 from tvm import relay
 
 from runtime_ext.relay.executor_graph import UnitGraph
-from runtime_ext.relay.library import Slice, Sliced
+from runtime_ext.relay.library import ArgumentSlice, Sliced
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.joins import Join, Place, Places, join_priority, place_joined
 from tvm_ios.program.program import ALIGNMENT, BufferType, Part, PhaseCall, UnitCode
@@ -44,7 +44,7 @@ class Concatenation:
 
 
 @dataclass(frozen=True)
-class Cut:
+class TensorRange:
     """The range of another tensor that a tensor is.
 
     Attributes
@@ -66,7 +66,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class SlicedTensors:
     """How the tensors of a graph of units lie in memory.
 
     Attributes
@@ -79,17 +79,17 @@ class Arrangement:
         Concatenations that write nothing, because all that they join lies there already.
     """
 
-    cuts: Mapping[int, Cut]
+    cuts: Mapping[int, TensorRange]
     parts: Mapping[int, Part]
     silent: frozenset[int]
 
-    def of(self, tensors: Iterable[int]) -> Cuts:
+    def of(self, tensors: Iterable[int]) -> TensorRanges:
         """The cuts of some tensors."""
         return tuple(map(self.cuts.get, tensors))
 
 
 #: For each tensor of a unit, data and then outputs, which range of another one it is, if it is.
-Cuts = tuple[Cut | None, ...]
+TensorRanges = tuple[TensorRange | None, ...]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def concatenation(call: Any) -> Concatenation | None:
     return Concatenation(axes.pop(), len(number), tuple(fields))
 
 
-def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> Arrangement:
+def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> SlicedTensors:
     """Lay tensors into the concatenations of a graph, where all fields of one can lie there.
 
     Parameters
@@ -182,7 +182,7 @@ def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> Arrangeme
         )
 
     places, joins = place_joined([join for join in found if join is not None], may_lie, works)
-    return Arrangement(
+    return SlicedTensors(
         {tensor: _cut(graph, place) for tensor, place in places.items()},
         {t: Part(p.of, p.axis, p.begin, p.end) for t, p in places.items()},
         frozenset(unit for join in joins if (unit := graph.producer[join.output]) is not None),
@@ -205,7 +205,7 @@ def lay_in_place(read: UnitGraph, joined: Sequence[Concatenation | None]) -> InP
     return InPlace(tuple(code), arrangement.parts, sliced)
 
 
-def code_in_place(code: UnitCode, cuts: Cuts, sliced: Sliced, *, runs: bool) -> UnitCode:
+def code_in_place(code: UnitCode, cuts: TensorRanges, sliced: Sliced, *, runs: bool) -> UnitCode:
     """A unit's code for tensors that are such ranges; new symbols are added to ``sliced``.
 
     Without ``runs`` there is nothing to compute.
@@ -220,7 +220,7 @@ def code_in_place(code: UnitCode, cuts: Cuts, sliced: Sliced, *, runs: bool) -> 
 
     def rewritten(call: PhaseCall) -> PhaseCall:
         slices = tuple(
-            Slice(argument, cut.axis, cut.extent, cut.offset)
+            ArgumentSlice(argument, cut.axis, cut.extent, cut.offset)
             for argument, at in enumerate(call.arguments)
             if (cut := moved.get(at)) is not None
         )
@@ -252,9 +252,9 @@ def _join(graph: OpGraph, unit: int, what: Concatenation) -> Join | None:
     return Join(output, what.axis, fields, join_priority(graph, unit, prod(shape), fields))
 
 
-def _cut(graph: OpGraph, place: Place) -> Cut:
+def _cut(graph: OpGraph, place: Place) -> TensorRange:
     """The range of a tensor that one in such a place is."""
     whole = graph.tensors[place.of]
     row = prod(whole.shape[place.axis + 1 :]) * np.dtype(whole.dtype).itemsize
     kind = BufferType(whole.shape, whole.dtype)
-    return Cut(kind, place.axis, place.end - place.begin, place.begin * row)
+    return TensorRange(kind, place.axis, place.end - place.begin, place.begin * row)

@@ -14,12 +14,12 @@ import tvm
 import tvm_ffi
 import tvm_ffi.libinfo
 
-from runtime_ext.backend import cuda_arch
 from runtime_ext.machine.this_machine import instruction_level
 from runtime_ext.relay.cuda_library import CudaLibrary, build_cuda_library
 from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.loops import KernelLoops, loops_of
 from runtime_ext.relay.tuning_log import AutotvmLog
+from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
@@ -32,7 +32,7 @@ class RelayBuildError(UserError):
 
 
 @dataclass(frozen=True)
-class Slice:
+class ArgumentSlice:
     """An argument of a kernel that is a range of the outermost axis of what is given.
 
     Attributes
@@ -54,7 +54,7 @@ class Slice:
 
 
 #: For each symbol the one that it calls, and with which slices.
-Sliced = dict[str, tuple[str, tuple[Slice, ...]]]
+Sliced = dict[str, tuple[str, tuple[ArgumentSlice, ...]]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class RelayLibrary:
     factory: Any
     forms: Mapping[str, KernelLoops]
     target: tvm.target.Target
-    sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[Slice, ...]]])
+    sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[ArgumentSlice, ...]]])
 
     def function(self, symbol: str) -> Any:
         """The kernel of a symbol; it takes buffers, ``begin`` and ``end``."""

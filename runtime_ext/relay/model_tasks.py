@@ -9,7 +9,7 @@ import tvm
 from tvm import autotvm
 
 from runtime_ext.relay.autotvm_task import AutotvmTask
-from runtime_ext.tuning.interface import ModelToTune
+from tvm_ios.measuring.tuning import ModelToTune
 from tvm_ios.progress import Progress, silent
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import autotvm
 
-from runtime_ext.relay.tuning_file import Record
+from runtime_ext.relay.tuning_file import AutotvmRecord
 from tvm_ios.files.atomic import temporary_folder
 
 #: Seconds that building one kernel may take, and running it.
@@ -46,7 +46,7 @@ class TrialTimer:
     ) -> None:
         shutil.rmtree(self._builder.tmp_dir, ignore_errors=True)
 
-    def __call__(self, task: Any, configs: Sequence[Any]) -> list[Record]:
+    def __call__(self, task: Any, configs: Sequence[Any]) -> list[AutotvmRecord]:
         """Build and time; may take half a minute for each of them."""
         runner = autotvm.LocalRunner(
             timeout=_RUN_SECONDS,

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import tvm
 
-from runtime_ext.backend import cuda_arch
 from runtime_ext.relay.model_tasks import tuning_tasks
 from runtime_ext.relay.tuning_file import open_autotvm_log
-from runtime_ext.tuning.interface import (
+from runtime_ext.target_architecture import cuda_arch
+from tvm_ios.errors import UserError
+from tvm_ios.measuring.tuning import (
     ModelToTune,
     TuningLimits,
     TuningProgress,
     TuningResult,
 )
-from tvm_ios.errors import UserError
 from tvm_ios.progress import Progress
 
 

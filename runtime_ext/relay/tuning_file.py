@@ -15,7 +15,7 @@ from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
 from tvm_ios.files.line_files import only_writer
 
 #: What AutoTVM makes of a trial: its ``MeasureInput`` and ``MeasureResult``.
-Record = tuple[Any, Any]
+AutotvmRecord = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class OpenAutotvmLog:
     """
 
     path: Path
-    records: Sequence[Record]
+    records: Sequence[AutotvmRecord]
     mended: int
     _handle: int
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[AutotvmRecord]) -> None:
         """Write records as AutoTVM does, at once."""
         lines = "".join(autotvm.record.encode(*record) + "\n" for record in records)
         os.write(self._handle, lines.encode())

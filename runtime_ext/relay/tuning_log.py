@@ -22,7 +22,7 @@ _FORMAT = 0.2
 
 
 #: What AutoTVM calls an operator of certain shapes: the template and its arguments.
-Workload = tuple[Any, ...]
+AutotvmWorkload = tuple[Any, ...]
 #: What of a configuration of TVM's templates for x86 says how channels are blocked.
 BLOCK_KNOBS = frozenset({"tile_ic", "tile_oc"})
 #: Channels in a block of what a convolution reads, and of what it makes.
@@ -36,7 +36,7 @@ class TuningLogError(UserError):
 
 
 @dataclass(frozen=True)
-class TunedKernel:
+class AutotvmKernel:
     """What a log says of one way to compute an operator.
 
     Attributes
@@ -73,20 +73,20 @@ class AutotvmLog:
         """While this is entered ``relay.build`` takes the best records of the log."""
         return _History(self)
 
-    def best(self, workload: Workload) -> Mapping[Blocks, TunedKernel]:
+    def best(self, workload: AutotvmWorkload) -> Mapping[Blocks, AutotvmKernel]:
         """The fastest kernels of a convolution on NCHW, for each way to block its channels."""
         return self._best.get(workload, {})
 
     @cached_property
-    def _best(self) -> Mapping[Workload, Mapping[Blocks, TunedKernel]]:
-        found: dict[Workload, dict[Blocks, TunedKernel]] = {}
+    def _best(self) -> Mapping[AutotvmWorkload, Mapping[Blocks, AutotvmKernel]]:
+        found: dict[AutotvmWorkload, dict[Blocks, AutotvmKernel]] = {}
         for given, result in self.records:
             workload = (given.task.name, *given.task.args)
             knobs = {name: value for name, _, value in given.config.to_json_dict()["entity"]}
             if result.error_no or not _is_blocked(workload) or not knobs.keys() >= BLOCK_KNOBS:
                 continue
             blocks = (int(knobs["tile_ic"][-1]), int(knobs["tile_oc"][-1]))
-            made = TunedKernel(given.config, float(np.mean(result.costs)))
+            made = AutotvmKernel(given.config, float(np.mean(result.costs)))
             known = found.setdefault(workload, {}).setdefault(blocks, made)
             if made.seconds < known.seconds:
                 found[workload][blocks] = made
@@ -113,7 +113,7 @@ class _History(autotvm.task.ApplyHistoryBest):
         super().__init__(list(log.records))
         self._log = log
 
-    def _query_inside(self, target: tvm.target.Target, workload: Workload) -> Any:
+    def _query_inside(self, target: tvm.target.Target, workload: AutotvmWorkload) -> Any:
         found = super()._query_inside(target, workload)
         if found is not None:
             return found
@@ -124,12 +124,12 @@ class _History(autotvm.task.ApplyHistoryBest):
         return None if known is None else known.config
 
 
-def _is_blocked(workload: Workload) -> bool:
+def _is_blocked(workload: AutotvmWorkload) -> bool:
     """Whether a template's configurations decide how channels are blocked."""
     return str(workload[0]).endswith("conv2d_NCHWc.x86")
 
 
-def on_nchw(workload: Workload) -> tuple[Workload, Blocks | None]:
+def on_nchw(workload: AutotvmWorkload) -> tuple[AutotvmWorkload, Blocks | None]:
     """A convolution on blocks of channels as the one on NCHW that it was, and its blocks.
 
     One whose weights were transformed comes as the one that it was, with None, and other operators

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.tuning.contraction_space import Space
-from runtime_ext.tuning.interface import ModelToTune
-from runtime_ext.tuning.task import Task
-from runtime_ext.tuning.tuning_folder import workload_name
-from runtime_ext.units.unit import plan_unit
+from runtime_ext.tuning.contraction_task import ContractionTask
+from runtime_ext.tuning_log.folder import workload_name
+from runtime_ext.tuning_log.space import Space
+from runtime_ext.units.plans import plan_unit
+from tvm_ios.measuring.tuning import ModelToTune
 
 
-def tuning_tasks(model: ModelToTune, space: Space) -> tuple[Task, ...]:
+def tuning_tasks(model: ModelToTune, space: Space) -> tuple[ContractionTask, ...]:
     """The different contractions that a search may put into a program.
 
     Those of the units come first, then those of units that can be merged.
@@ -24,14 +24,14 @@ def tuning_tasks(model: ModelToTune, space: Space) -> tuple[Task, ...]:
     space
         The ways in which the target may cut contractions.
     """
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, ContractionTask] = {}
 
     def add(units: tuple[int, ...], weight: int, merged: int) -> None:
         for kernel in plan_unit(model.source(units).alone, space).kernels:
             if not isinstance(kernel.spec, Contraction):
                 continue
             key = workload_name(space.workload(kernel.spec))
-            task = tasks.setdefault(key, Task(model.named(units), kernel.spec, 0, 0))
+            task = tasks.setdefault(key, ContractionTask(model.named(units), kernel.spec, 0, 0))
             tasks[key] = replace(task, weight=task.weight + weight, merged=task.merged + merged)
 
     for unit in range(len(model.graph)):

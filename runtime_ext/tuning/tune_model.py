@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from runtime_ext.backend import Backend
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernel_timer import KernelTimer
 from runtime_ext.machine.this_machine import available_lanes
-from runtime_ext.tuning.cost_model import CostModel, Features, features_of
-from runtime_ext.tuning.interface import (
+from runtime_ext.tuning.model_tasks import tuning_tasks
+from runtime_ext.tuning.speed_model import SpeedModel
+from runtime_ext.tuning.tuner import Timer, tune
+from runtime_ext.tuning_log.folder import compact, open_log
+from tvm_ios.measuring.tuning import (
     ModelToTune,
     TuningLimits,
     TuningProgress,
     TuningResult,
 )
-from runtime_ext.tuning.kernel_timer import KernelTimer
-from runtime_ext.tuning.model_tasks import tuning_tasks
-from runtime_ext.tuning.tuner import Timer, tune
-from runtime_ext.tuning.tuning_folder import compact, open_log
 
 
 def tune_model(
     model: ModelToTune,
     log: Path,
-    backend: Backend,
+    backend: Backend[Any],
     limits: TuningLimits,
     progress: TuningProgress,
     *,
@@ -57,8 +56,7 @@ def tune_model(
     """
     backend.require_here("tuning kernels")
     compiler = backend.compiler
-    timer, features = _instruments(backend)
-    cost_model = CostModel(available_lanes(), features)
+    cost_model = SpeedModel(available_lanes())
     with open_log(log, compiler.target) as opened:
         tasks = tuning_tasks(model, compiler.space)
         default = model.sequential_latency()
@@ -68,7 +66,7 @@ def tune_model(
             opened,
             compiler.target,
             compiler.space,
-            timer,
+            _timer(backend),
             cost_model,
             limits,
             lambda done, total, saved: progress(done, total, default - saved, default),
@@ -89,12 +87,11 @@ def tune_model(
     )
 
 
-def _instruments(backend: Backend) -> tuple[Timer, Features]:
-    """What times kernels of a target, and what tells fast ones from slow ones."""
+def _timer(backend: Backend[Any]) -> Timer:
+    """What times kernels of a target."""
     compiler = backend.compiler
     if isinstance(compiler, KernelCompiler):
-        timer = KernelTimer(compiler.target, compiler.lanes)
-        return timer, partial(features_of, VectorUnit.of(compiler.target))
+        return KernelTimer(compiler.target, compiler.lanes)
     from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 
-    return GpuKernelTimer(compiler, backend.device), compiler.space.features
+    return GpuKernelTimer(compiler, backend.device)

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 from tvm.s_tir import meta_schedule
 
-from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.contraction_space import Space, blocked, blocking_of
-from runtime_ext.tuning.cost_model import CostModel
-from runtime_ext.tuning.interface import TunedKernel, TuningLimits
-from runtime_ext.tuning.task import Task
-from runtime_ext.tuning.tuning_folder import OpenLog, recorded, workload_name
+from runtime_ext.kernels.cut import ContractionCut
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning.contraction_task import ContractionTask
+from runtime_ext.tuning.speed_model import SpeedModel
+from runtime_ext.tuning_log.folder import OpenLog, recorded, workload_name
+from runtime_ext.tuning_log.space import Notes, Space, noted, recut
+from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 
 #: Trials a round, and how many of them are drawn at random and not by the cost model; after
 #: short rounds the model knows more when it chooses the next ones.
@@ -30,7 +31,7 @@ _GUESS = 2e11
 
 
 class Timer(Protocol):
-    """What times blockings, such as :class:`runtime_ext.tuning.kernel_timer.KernelTimer`."""
+    """What times blockings, such as :class:`runtime_ext.cpu.kernel_timer.KernelTimer`."""
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
         """Seconds of each; the first is what the others are compared with."""
@@ -39,18 +40,18 @@ class Timer(Protocol):
 
 #: Called after every round with trials done, all that there will be at most, and the seconds of
 #: a run of the model that they saved.
-Progress = Callable[[int, int, float], None]
+TrialProgress = Callable[[int, int, float], None]
 
 
 def tune(
-    tasks: Sequence[Task],
+    tasks: Sequence[ContractionTask],
     log: OpenLog,
     target: Any,
     space: Space,
     timer: Timer,
-    model: CostModel,
+    model: SpeedModel,
     limits: TuningLimits,
-    progress: Progress,
+    progress: TrialProgress,
 ) -> tuple[TunedKernel, ...]:
     """Tune contractions into a log; what it already holds is not timed again.
 
@@ -76,7 +77,7 @@ def tune(
     begin = time.perf_counter()
     trials = _recorded(log)
     rng = np.random.default_rng(sum(map(len, trials.values())))
-    states = [_State.of(task, space, log, trials, model) for task in tasks]
+    states = [_State.of(task, space, log, trials) for task in tasks]
 
     def report() -> None:
         done = sum(state.trials for state in states)
@@ -111,37 +112,37 @@ def tune(
 class _State:
     """A contraction while it is tuned; ``seconds`` are by index into ``points``."""
 
-    task: Task
+    task: ContractionTask
     space: Space
     log: OpenLog
     workload: Any
-    points: tuple[Blocking, ...]
-    reference: Blocking
+    points: tuple[ContractionCut, ...]
+    reference: ContractionCut
     forgotten: int
     seconds: dict[int, float]
     features: Any
     new: int = 0
     gain: float = 0.0
-    _index: dict[Blocking, int] = field(default_factory=dict)
+    _index: dict[ContractionCut, int] = field(default_factory=dict)
 
     @staticmethod
     def of(
-        task: Task,
+        task: ContractionTask,
         space: Space,
         log: OpenLog,
-        trials: dict[str, list[tuple[Blocking, float]]],
-        model: CostModel,
+        trials: dict[str, list[tuple[Notes, float]]],
     ) -> _State:
         """What the log knows of a task."""
         workload = space.workload(task.spec)
         name = workload_name(workload)
-        found = [trial for trial in trials.get(name, []) if space.holds(task.spec, trial[0])]
-        # With other rules of thumb another of two blockings of equal code would be listed.
-        every = tuple(dict.fromkeys((*space.points(task.spec), *(b for b, _ in found))))
+        noted_before = ((space.point(notes), measured) for notes, measured in trials.get(name, []))
+        before = [trial for trial in noted_before if space.holds(task.spec, trial[0])]
+        # With other rules of thumb another of two cuts of equal code would be listed.
+        every = tuple(dict.fromkeys((*space.points(task.spec), *(point for point, _ in before))))
         index = {point: i for i, point in enumerate(every)}
         seconds: dict[int, float] = {}
-        for blocking, measured in found:
-            i = index[blocking]
+        for point, measured in before:
+            i = index[point]
             seconds[i] = min(measured, seconds.get(i, measured))
         return _State(
             task=task,
@@ -149,10 +150,10 @@ class _State:
             log=log,
             workload=workload,
             points=every,
-            reference=found[0][0] if found else every[0],
+            reference=before[0][0] if before else every[0],
             forgotten=log.forgotten.get(name, 0),
             seconds=seconds,
-            features=model.features(task.spec, every),
+            features=space.features(task.spec, every),
             _index=index,
         )
 
@@ -194,11 +195,13 @@ class _State:
         known = max(1, len(self.seconds))
         return max(0, min(trials - known - self.forgotten, len(self.points) - known))
 
-    def spec_of(self, point: Blocking) -> Contraction:
+    def spec_of(self, point: ContractionCut) -> Contraction:
         """The contraction cut as a point says."""
-        return blocked(self.task.spec, point, self.space)
+        return recut(self.task.spec, point, self.space)
 
-    def choose(self, model: CostModel, count: int, rng: np.random.Generator) -> list[Blocking]:
+    def choose(
+        self, model: SpeedModel, count: int, rng: np.random.Generator
+    ) -> list[ContractionCut]:
         """Points to time next: the most promising by the model, and a few at random."""
         known = {*self.seconds, self._index[self.reference]}
         left = np.array([i for i in range(len(self.points)) if i not in known])
@@ -210,7 +213,9 @@ class _State:
             order = np.concatenate([order[:drawn], ranked[~np.isin(ranked, order[:drawn])]])
         return [self.points[i] for i in order[:count]]
 
-    def record(self, seconds: Sequence[float], chosen: Sequence[Blocking], target: Any) -> None:
+    def record(
+        self, seconds: Sequence[float], chosen: Sequence[ContractionCut], target: Any
+    ) -> None:
         """Take in what was timed, and write it down."""
         before = self.best if self.seconds else None
         database = self.log.database
@@ -231,11 +236,11 @@ class _State:
         return TunedKernel(self.task, self.default, self.best, self.trials, self.new)
 
 
-def _recorded(log: OpenLog) -> dict[str, list[tuple[Blocking, float]]]:
+def _recorded(log: OpenLog) -> dict[str, list[tuple[Notes, float]]]:
     """The trials of a log by workload, in the order in which they were made."""
-    found: dict[str, list[tuple[Blocking, float]]] = {}
+    trials: dict[str, list[tuple[Notes, float]]] = {}
     for record in recorded(log.folder):
-        blocking = blocking_of(record.trace)
-        if blocking is not None:
-            found.setdefault(record.workload, []).append((blocking, record.seconds))
-    return found
+        notes = noted(record.trace)
+        if notes is not None:
+            trials.setdefault(record.workload, []).append((notes, record.seconds))
+    return trials

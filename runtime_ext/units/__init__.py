@@ -1,1 +1,31 @@
-"""From the Relax function of a unit to descriptions of its kernels, for any device."""
+"""From a unit, a Relax function of a few operators, to descriptions of kernels for any device.
+
+``by_library.py``
+    Convolutions that a kernel library computes: which these are, and what is left to do after.
+``cutting.py``
+    Cut contractions into tiles for a device, and pack their weights for these.
+``described.py``
+    From a kernel under construction to its description: the code is written from that alone.
+``in_place.py``
+    Which tensors lie in others, so that concatenations need not be computed.
+``kernel_draft.py``
+    Kernels under construction: buffers are still the unit's, axes still the model's.
+``layouts.py``
+    How tensors lie in memory: images between units with their channels innermost.
+``pixel_rows.py``
+    Images whose pixels follow one another in memory are one long row of pixels.
+``planner.py``
+    Cut a unit into kernels: an anchor each, with what is element-wise before and after it.
+``plans.py``
+    The ways to cut a unit into kernels: by default, by a kernel library, as in a tuning log.
+``storing.py``
+    Write a unit's values to memory: as the kernel that computes them, or as one of its own.
+``unit.py``
+    A unit before compilation: what it computes, and a plan that cuts it into kernels.
+``unit_compiler.py``
+    Compile units for any device: every kernel once, in parallel, and equal ones together.
+``unit_draft.py``
+    What a unit is while it is cut into kernels: buffers, kernels, and what each variable holds.
+``values.py``
+    What is known about a value while a unit is cut into kernels.
+"""

@@ -9,7 +9,7 @@ from math import prod
 from runtime_ext.kernels.expression import ACC, Access, Expr, substitute
 from runtime_ext.kernels.library_convolution import Four, Image, LibraryConvolution
 from runtime_ext.kernels.spec import Contraction, Pointwise, Pooling, Statement, Window
-from runtime_ext.units.draft import accesses, mapped, merge_pixels
+from runtime_ext.units.pixel_rows import accesses, mapped, merge_pixels
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from tvm import relax
 
+from runtime_ext.kernels.relax_function import operator_name, static_shape
 from runtime_ext.units.layouts import tensor_layouts
-from runtime_ext.units.relax_function import operator_name, static_shape
 from runtime_ext.units.unit import UnitSource
-from runtime_ext.units.values import NHWC, Layout, Slice, physical_shape
+from runtime_ext.units.values import NHWC, Layout, SliceLayout, physical_shape
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.joins import Join, join_priority, place_joined
 from tvm_ios.program.program import Part
@@ -89,7 +89,7 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
     for tensor, place in places.items():
         axis, order = place.axis, orders[tensor]
         physical = _PHYSICAL[order].index(axis)
-        layouts[tensor] = Slice(order, axis, place.begin, graph.tensors[place.of].shape[axis])
+        layouts[tensor] = SliceLayout(order, axis, place.begin, graph.tensors[place.of].shape[axis])
         parts[tensor] = Part(place.of, physical, place.begin, place.end)
     in_place = {join.output: join.in_place(places) for join in joins}
     return Arrangement(tuple(layouts), parts, in_place)

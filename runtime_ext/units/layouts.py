@@ -8,7 +8,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_ios.graph.op_graph import OpGraph, Tensor
+from tvm_ios.graph.elements import Tensor
+from tvm_ios.graph.op_graph import OpGraph
 
 #: As the module says, and channels last.
 AS_IS, NHWC = "", "NHWC"

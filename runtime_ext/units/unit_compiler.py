@@ -6,25 +6,18 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
 from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
-from runtime_ext.kernels.spec import Spec
-from runtime_ext.tuning.contraction_space import Space
-from runtime_ext.tuning.log_use import LogUse
-from runtime_ext.tuning.tuning_log import TuningLog
-from runtime_ext.units.generic import Generic, Scheduled
-from runtime_ext.units.unit import UnitPlan, UnitSource, tuned_plans
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.tuning_log.space import Space
+from runtime_ext.tuning_log.use import LogUse
+from runtime_ext.units.plans import tuned_plans
+from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
+from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.progress import Steps
-
-if TYPE_CHECKING:
-    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
-
-#: What a kernel computes, or a library in the place of one.
-Workload = Spec | Generic | Scheduled | LibraryConvolution
 
 
 class UnitCompiler(ABC):

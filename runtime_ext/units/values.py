@@ -12,7 +12,7 @@ NHWC = "NHWC"
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class SliceLayout:
     """The layout of a tensor that lies in a wider one: a range of an axis of its memory.
 
     Attributes
@@ -38,11 +38,11 @@ class Slice:
 
 
 #: ``"NHWC"``, or ``""`` for what lies as the model has it, or a slice of such a tensor.
-Layout = str | Slice
+Layout = str | SliceLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PeriodicRange:
     """Which elements of a storage are a tensor: some in turn of every so many.
 
     Attributes
@@ -98,7 +98,7 @@ class Storage:
     dtype: str = "float32"
     producer: int = -1
     transform: ParamTransform = field(default_factory=ParamTransform)
-    run: Run | None = None
+    run: PeriodicRange | None = None
 
 
 @dataclass
@@ -182,7 +182,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def strides_in(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     """Strides along the logical axes of a tensor in a layout."""
-    if isinstance(layout, Slice):
+    if isinstance(layout, SliceLayout):
         return strides_in(layout.whole(shape), layout.order)
     if layout != NHWC:
         return row_major(shape)
@@ -197,17 +197,17 @@ def offset_in(shape: tuple[int, ...], layout: Layout) -> int:
     return layout.begin * strides_in(shape, layout)[layout.axis]
 
 
-def run_in(shape: tuple[int, ...], layout: Layout) -> Run | None:
+def run_in(shape: tuple[int, ...], layout: Layout) -> PeriodicRange | None:
     """Which elements of the buffer are the tensor; None if all are."""
     if isinstance(layout, str):
         return None
     inner = strides_in(shape, layout)[layout.axis]
-    return Run(layout.begin * inner, shape[layout.axis] * inner, layout.extent * inner)
+    return PeriodicRange(layout.begin * inner, shape[layout.axis] * inner, layout.extent * inner)
 
 
 def physical_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
     """Extents of the buffer that holds a tensor in a layout."""
-    if isinstance(layout, Slice):
+    if isinstance(layout, SliceLayout):
         return physical_shape(layout.whole(shape), layout.order)
     return (shape[0], shape[2], shape[3], shape[1]) if layout == NHWC else shape
 

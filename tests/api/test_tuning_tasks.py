@@ -12,8 +12,8 @@ from relay_passes.prepare import prepare
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.model_tasks import tuning_tasks
-from runtime_ext.tuning.task import Task
 from tvm_ios.api.tune import model_to_tune
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.endings import Pruning
@@ -25,8 +25,8 @@ def search(cache: Path, model: str, pruning: Pruning) -> MeasuredModule[RelaxUni
     return MeasuredModule(RelaxUnits(prepare(load_model(model).module), options))
 
 
-def tasks_of(found: MeasuredModule[RelaxUnits]) -> tuple[Task, ...]:
-    return tuning_tasks(model_to_tune(found), found.compiler.space)
+def tasks_of(found: MeasuredModule[RelaxUnits]) -> tuple[ContractionTask, ...]:
+    return tuning_tasks(model_to_tune(found), found.units.backend.compiler.space)
 
 
 @pytest.fixture(scope="module")

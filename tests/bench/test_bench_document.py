@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from tvm_ios.bench.bench import NetworkResult, geometric_means
 from tvm_ios.bench.document import BenchDocument
-from tvm_ios.contest.paired import PairedRatio
+from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.errors import UserError
 
 MACHINE = {"processor": "a CPU", "lanes": 2, "versions": {"torch": "1"}, "date": "today"}
@@ -73,7 +74,7 @@ def test_nothing_to_resume_is_a_beginning(tmp_path: Path) -> None:
 def test_another_machine_is_not_resumed(changes: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
     document().save(path)
-    with pytest.raises(UserError, match="measured with other options or on another machine"):
+    with refused(UserError, path, "--output", "--resume"):
         document(**changes).resume(path)
 
 
@@ -81,7 +82,7 @@ def test_another_machine_is_not_resumed(changes: dict[str, Any], tmp_path: Path)
 def test_another_file_is_not_resumed(text: str, tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
     path.write_text(text)
-    with pytest.raises(UserError, match="is not what bench writes"):
+    with refused(UserError, path, "--output"):
         document().resume(path)
 
 

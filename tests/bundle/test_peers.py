@@ -8,61 +8,64 @@ from typing import Any
 
 import pytest
 
-from runtime_ext.bundle.contents import OPERATORS, read_bundle
-from runtime_ext.bundle.onnx_peer import onnx_runner
+from runtime_ext.bundle.backend import open_bundle
+from runtime_ext.bundle.contents import read_bundle
+from runtime_ext.bundle.network import BundledNetwork
 from runtime_ext.bundle.peers import compare_peers, for_this_batch
-from runtime_ext.bundle.place import open_place
 from runtime_ext.bundle.search import bundle_search, limits_of
+from runtime_ext.peers.registry import peer_named
+from tests.refusals import refused
+from tvm_ios.contest.outputs import output_errors
 from tvm_ios.errors import UserError
-from tvm_ios.files.json_text import json_object
-from tvm_ios.graph.op_graph import OpGraph, Tensor
+from tvm_ios.graph.elements import Tensor
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import ScheduleError
 
-torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
+
+class OnGpu(BundledNetwork):
+    """As if the bundle was for a GPU."""
+
+    gpu = True
 
 
-def test_torch_computes_what_the_bundle_does(folder: Path) -> None:
-    from runtime_ext.peers.torch_import.graph_network import graph_network
-
-    bundle = read_bundle(folder)
-    data = json_object((folder / OPERATORS).read_bytes())
-    constants = {tensor: bundle.weights[key] for tensor, key in data["constants"]}
-    network = graph_network(OpGraph.from_json(data["graph"]), constants)
-    (output,) = network(*map(torch.from_numpy, bundle.reference_inputs.values()))
-    (wanted,) = bundle.reference_outputs
-    assert abs(output.numpy() - wanted).max() < 1e-5 * abs(wanted).max()
-
-
-def test_onnx_runtime_says_what_it_lacks() -> None:
+def test_onnx_runtime_says_what_it_lacks(folder: Path) -> None:
     onnxruntime: Any = pytest.importorskip("onnxruntime")
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this ONNX Runtime runs on GPUs")
-    with pytest.raises(UserError, match="has no CUDAExecutionProvider here"):
-        onnx_runner("onnxruntime", None, (), gpu=True, lanes=1, tf32=False)
+    with refused(UserError, "CUDAExecutionProvider"):
+        peer_named("onnxruntime").start(OnGpu(read_bundle(folder), 1))
+
+
+@pytest.mark.parametrize("name", ["torch", "torch-nhwc", "onnxruntime"])
+def test_peers_compute_what_the_bundle_does(folder: Path, name: str) -> None:
+    for package in ("torch", "onnxruntime", "onnxscript"):
+        pytest.importorskip(package)
+    bundle = read_bundle(folder)
+    peer = peer_named(name).start(BundledNetwork(bundle, 1))
+    assert output_errors(peer.outputs(peer.run()), bundle.reference_outputs)[1] < 1e-5
 
 
 @pytest.mark.slow
 def test_programs_and_peers_in_turn(folder: Path, tmp_path: Path) -> None:
-    for package in ("onnxruntime", "onnxscript"):
+    for package in ("torch", "onnxruntime", "onnxscript"):
         pytest.importorskip(package)
     bundle = read_bundle(folder)
-    place = open_place(bundle, 1, tmp_path)
+    backend = open_bundle(bundle, 1, tmp_path)
     limits = limits_of(bundle, 0, None)
-    search = bundle_search(bundle, place, tmp_path, limits, lambda *_: None)
+    search = bundle_search(bundle, backend, tmp_path, limits, lambda *_: None)
     files = {"ours": tmp_path / "ours.json", "broken": tmp_path / "broken.json"}
     greedy_schedule(bundle.graph).save(files["ours"], bundle.graph)
     files["broken"].write_text("{}")
     names = ("torch", "torch-graph", "onnxruntime", "onnxruntime-graph", "unheard-of")
-    found = compare_peers(bundle, place, search.timer, files, names, lambda *_: None)
+    found = compare_peers(bundle, backend, search.timer, files, names, lambda *_: None)
     assert set(found["latency_ms"]) == {"ours", "torch", "onnxruntime"}
     assert found["ratio"]["ours"]["median"] == 1
     assert all(error < 1e-5 for error in found["max_rel_error"].values())
     assert set(found["skipped"]) == {"broken", "torch-graph", "onnxruntime-graph", "unheard-of"}
     assert found["skipped"]["onnxruntime-graph"] == "onnxruntime-graph runs on GPUs only"
-    with pytest.raises(UserError, match="none of our schedules"):
-        compare_peers(bundle, place, search.timer, {}, (), lambda *_: None)
+    with refused(UserError, "schedules"):
+        compare_peers(bundle, backend, search.timer, {}, (), lambda *_: None)
 
 
 def test_a_schedule_of_another_batch_is_one_of_the_same_units(folder: Path) -> None:

@@ -13,13 +13,16 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from relay_passes.load import load_model
-from runtime_ext.bundle.contents import Bundle, read_bundle
-from runtime_ext.bundle.tvm_peer import LIBRARY, tvm_runner
+from runtime_ext.bundle.contents import TVM_LIBRARY, read_bundle
+from runtime_ext.bundle.network import BundledNetwork
 from runtime_ext.bundle.weights import save_weights
 from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, weights_as_parameters
-from runtime_ext.cuda.kernels.source import cuda_target
+from runtime_ext.cuda.machine_code.source import cuda_target
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.machine.this_machine import host_target
+from runtime_ext.peers.peer import PeerError
+from runtime_ext.peers.registry import peer_named
+from tests.refusals import refused
 from tvm_ios.errors import UserError
 
 
@@ -53,38 +56,32 @@ def test_what_compiles_it_and_fails_is_named(
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
 
-    def refused(sentence: str) -> None:
-        with pytest.raises(UserError, match=sentence):
-            compile_tvm_peer(module, cuda_target("sm_90"), tmp_path / LIBRARY)
+    def refuses(*named: str) -> None:
+        with refused(UserError, *named):
+            compile_tvm_peer(module, cuda_target("sm_90"), tmp_path / TVM_LIBRARY)
 
-    refused(r"CUDA's nvcc and g\+\+, and one of them is not here: .*, or leave out --with-tvm")
+    refuses("nvcc", "g++", "--with-tvm")
     program("nvcc", "exit 0")
     program("g++", "echo no room >&2; exit 1")
-    refused(r"with nm, which cannot be run \(No such file or directory\): install it, or leave")
+    refuses("nm", "No such file or directory")
     program("nm", "echo what is this >&2; exit 1")
-    refused("with nm, which failed: what is this; mend it, or leave out --with-tvm")
+    refuses("nm", "what is this", "--with-tvm")
     program("nm", "echo U cuInit")
-    refused(r"with .*/g\+\+, which failed: no room; mend it")
-
-
-def given(bundle: Bundle) -> list[Any]:
-    torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
-    return [torch.from_numpy(value) for value in bundle.reference_inputs.values()]
+    refuses("g++", "no room")
 
 
 def test_a_bundle_without_it_says_so(folder: Path) -> None:
-    bundle = read_bundle(folder)
-    with pytest.raises(UserError, match="no build of TVM's own: make it with --with-tvm"):
-        tvm_runner(bundle, given(bundle))
+    with refused(PeerError, "--with-tvm"):
+        peer_named("tvm").start(BundledNetwork(read_bundle(folder), 1))
 
 
 @pytest.mark.slow
 def test_it_computes_the_reference(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
     bundle = read_bundle(folder)
-    inputs = given(bundle)
     shutil.copytree(folder, tmp_path / "copy")
     model = load_model("inception_block")
-    weights = compile_tvm_peer(model.module, host_target(1), tmp_path / "copy" / LIBRARY)
+    weights = compile_tvm_peer(model.module, host_target(1), tmp_path / "copy" / TVM_LIBRARY)
     arrays = {content_key(array): array for array in weights}
     save_weights(tmp_path / "copy", arrays, {})
     own = replace(
@@ -93,14 +90,13 @@ def test_it_computes_the_reference(folder: Path, tmp_path: Path) -> None:
         about={**bundle.about, "tvm": list(arrays)},
         weights=replace(bundle.weights, file=tmp_path / "copy" / bundle.weights.file.name),
     )
-    run, outputs = tvm_runner(own, inputs)
-    (first,) = outputs()
-    run()
-    (again,) = outputs()
+    peer = peer_named("tvm").start(BundledNetwork(own, 1))
+    (first,) = peer.outputs(peer.run())
+    peer.run()
+    (again,) = peer.outputs(peer.run())
     np.testing.assert_array_equal(first, again)
     session: Any = pytest.importorskip("onnxruntime").InferenceSession(
         model.onnx.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    feeds = {port.name: x.numpy() for port, x in zip(session.get_inputs(), inputs, strict=True)}
-    (wanted,) = session.run(None, feeds)
+    (wanted,) = session.run(None, bundle.reference_inputs)
     assert abs(first - wanted).max() < 1e-5 * abs(wanted).max()

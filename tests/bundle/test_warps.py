@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runtime_ext.bundle.contents import read_bundle
 from runtime_ext.bundle.warps import KernelSpan, active_warps, kernel_spans, profile_warps, trace_of
+from tests.refusals import refused
 from tvm_ios.errors import UserError
 
 MOST = 64
@@ -57,7 +58,7 @@ def test_kernels_of_a_trace() -> None:
     made = active_warps([first, second], MOST)
     assert made.busy == pytest.approx(1)
     assert made.side_by_side == pytest.approx(2 / 8)
-    with pytest.raises(UserError, match="does not say 'warps per SM'"):
+    with refused(UserError, "'warps per SM'"):
         kernel_spans({"traceEvents": [{**few, "args": {"est. achieved occupancy %": 1}}]}, MOST)
 
 
@@ -65,7 +66,7 @@ def test_where_there_are_no_kernels_that_is_said() -> None:
     torch: Any = pytest.importorskip("torch", reason="needs torch: pip install .[torch]")
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(UserError, match="saw no kernels"):
+    with refused(UserError, "kernels"):
         kernel_spans(trace_of(lambda: torch.ones(3) + 1), MOST)
 
 
@@ -85,5 +86,5 @@ def test_a_trace_is_of_the_second_run() -> None:
 
 def test_a_cpu_has_no_warps(folder: Path) -> None:
     bundle = read_bundle(folder)
-    with pytest.raises(UserError, match="a CPU has no warps"):
+    with refused(UserError, "CPU"):
         profile_warps(bundle, cast("Any", None), cast("Any", None), {}, lambda *_: None)

@@ -12,6 +12,7 @@ from hypothesis import given
 
 from runtime_ext.bundle.weights import Draw, load_weights, save_weights
 from runtime_ext.execution.buffers import content_key
+from tests.refusals import refused
 from tvm_ios.errors import UserError
 
 LARGE = (64, 3, 7, 7)
@@ -69,19 +70,19 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
 def test_what_is_not_right_is_refused(tmp_path: Path) -> None:
     array = normal((3, 4))
     weights = load_weights(tmp_path, save_weights(tmp_path, {content_key(array): array}, {}))
-    with pytest.raises(UserError, match="lacks the constant"):
+    with refused(UserError, "0" * 12):
         _ = weights["0" * 64]
     data = bytearray(weights.file.read_bytes())
     data[-1] ^= 1
     weights.file.write_bytes(data)
-    with pytest.raises(UserError, match="is damaged at"):
+    with refused(UserError, weights.file, "damaged"):
         _ = load_weights(tmp_path, {})[content_key(array)]
     weights.file.write_bytes(b"\xff" * 40)
-    with pytest.raises(UserError, match="cannot read"):
+    with refused(UserError, weights.file, "read"):
         _ = load_weights(tmp_path, {})[content_key(array)]
     # A draw that gives something else than when the bundle was made.
     draw = Draw.like(normal(LARGE), 0)
     assert draw is not None
     other = replace(weights, drawn={content_key(draw.array()): replace(draw, seed=draw.seed + 1)})
-    with pytest.raises(UserError, match="is damaged at"):
+    with refused(UserError, "damaged"):
         _ = other[content_key(draw.array())]

@@ -11,6 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from tests.refusals import require_names
 from tvm_ios.cli import app
 
 #: The command line with brief contests.
@@ -44,6 +45,10 @@ class Outcome:
         last = self.stderr.strip().splitlines()[-1]
         assert last.startswith("tvm-ios: "), self.stderr
         return last.removeprefix("tvm-ios: ")
+
+    def refuses(self, *names: object) -> None:
+        """Require a stated failure that names these things."""
+        require_names(self.sentence, *names)
 
 
 def tvm_ios(*arguments: object) -> Outcome:

@@ -109,7 +109,7 @@ def test_one_model_fails_and_the_others_go_on(measured: Outcome, folder: Path) -
 def test_other_options_are_not_resumed(measured: Outcome, folder: Path) -> None:
     files = ["--output", folder / "bench.json", "--resume"]
     outcome = tvm_ios("bench", "inception_block", *OPTIONS, "--seconds", 3, *files)
-    assert "was measured with other options or on another machine" in outcome.sentence
+    outcome.refuses("--output", "--resume")
 
 
 @pytest.mark.parametrize(
@@ -142,39 +142,32 @@ def test_a_missing_library(
 
     monkeypatch.setattr(importlib.util, "find_spec", find_others)
     outcome = tvm_ios("bench", "no such model", "--against", runner)
-    assert outcome.sentence == (
-        f"the runner {runner} needs {library}, which is not installed: "
-        f"pip install 'tvm-ios[{extra}]'"
-    )
+    outcome.refuses(runner, library, f"pip install 'tvm-ios[{extra}]'")
 
 
 def test_a_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("PATH", "")
     outcome = tvm_ios("bench", "inception_block", "--against", "torch-compile")
-    assert outcome.sentence == (
-        "the runner torch-compile needs the program g++, which is not on the PATH"
-    )
+    outcome.refuses("torch-compile", "g++", "PATH")
 
 
 def test_an_unreadable_model(tmp_path: Path) -> None:
     model = tmp_path / "noise.onnx"
     model.write_bytes(b"\x00\xff" * 50)
-    assert "noise.onnx" in tvm_ios("bench", model, "--against", "tvm").sentence
+    tvm_ios("bench", model, "--against", "tvm").refuses("noise.onnx")
 
 
 def test_an_unwritable_output(tmp_path: Path) -> None:
     """Found before anything is measured."""
     outcome = tvm_ios("bench", "no such model", "--against", "tvm", "--output", tmp_path)
-    assert outcome.sentence == f"{tmp_path} is a folder: name a file for the results"
+    outcome.refuses(tmp_path, "folder")
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "bench.json"
     outcome = tvm_ios("bench", "no such model", "--against", "tvm", "--output", below)
-    assert str(tmp_path / "file") in outcome.sentence
+    outcome.refuses(tmp_path / "file")
 
 
 def test_two_models_of_one_name(tmp_path: Path) -> None:
     outcome = tvm_ios("bench", "resnet50", tmp_path / "resnet50.onnx", "--against", "tvm")
-    assert outcome.sentence == (
-        "two of the models are named resnet50: rename a file, or measure one by one"
-    )
+    outcome.refuses("resnet50")

@@ -150,10 +150,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> 
 @pytest.mark.parametrize("command", ["run", "explain"])
 @pytest.mark.parametrize("model", ["squeezenet", "m.onnx"])
 def test_a_model_is_no_executable_yet(command: str, model: str) -> None:
-    sentence = tvm_ios(command, model).sentence
-    assert sentence.startswith(
-        f"{model} is a model: `tvm-ios optimize {model}` makes the executable"
-    )
+    tvm_ios(command, model).refuses(f"`tvm-ios optimize {model}`")
 
 
 def test_a_graph_file_is_scheduled(tmp_path: Path) -> None:
@@ -172,60 +169,57 @@ def test_stdout_has_json_only_also_in_a_process_of_its_own() -> None:
 
 @pytest.mark.parametrize("command", ["stats", "schedule", "optimize"])
 @pytest.mark.parametrize(
-    ("model", "sentence"),
+    ("model", "named"),
     [
-        (
-            "alexnet",
-            "'alexnet' is neither a model file (.onnx, .pt2, .json) nor one of the zoo: ",
-        ),
-        ("nothing.onnx", "nothing.onnx: No such file or directory"),
-        ("noise.onnx", "noise.onnx is not a valid ONNX model: "),
-        ("empty.onnx", "empty.onnx is not a valid ONNX model: "),
-        ("folder.onnx", "folder.onnx is not a valid ONNX model: "),
+        ("alexnet", "inception_v3"),
+        ("nothing.onnx", "No such file or directory"),
+        ("noise.onnx", "ONNX"),
+        ("empty.onnx", "ONNX"),
+        ("folder.onnx", "ONNX"),
     ],
 )
 def test_models_that_cannot_be_read(
-    command: str, model: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, model: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("noise.onnx").write_bytes(os.urandom(999))
     Path("empty.onnx").touch()
     Path("folder.onnx").mkdir()
-    assert tvm_ios(command, model).sentence.startswith(sentence)
+    tvm_ios(command, model).refuses(model, named)
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "named"),
     [
-        ("{", "is not a graph: Expecting property name"),
-        ("[]", "is not a graph: it holds a list"),
-        ("{}", "this is not a tvm-ios graph of version 1"),
-        ('{"format": "tvm-ios graph", "version": 1}', "lacks or misstates 'name'"),
+        ("{", "graph.json"),
+        ("[]", "graph.json"),
+        ("{}", "graph of version 1"),
+        ('{"format": "tvm-ios graph", "version": 1}', "'name'"),
     ],
 )
-def test_graph_files_that_cannot_be_read(content: str, sentence: str, tmp_path: Path) -> None:
+def test_graph_files_that_cannot_be_read(content: str, named: str, tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     path.write_text(content)
     for command in ("stats", "schedule"):
-        assert sentence in tvm_ios(command, path).sentence
+        tvm_ios(command, path).refuses(named)
 
 
 WRONG = {
-    "policy": (["--policy", "magic"], "there is no policy 'magic'"),
-    "device": (["--cost", "abacus"], "there is no device 'abacus'"),
-    "folder": (["-o", "/proc/nothing/s.json"], "/proc/nothing: No such file"),
-    "picture": (["--plot", "s.jpeg2000"], "its name must end in .svg or .png"),
+    "policy": (["--policy", "magic"], "'magic'"),
+    "device": (["--cost", "abacus"], "'abacus'"),
+    "folder": (["-o", "/proc/nothing/s.json"], "/proc/nothing"),
+    "picture": (["--plot", "s.jpeg2000"], ".svg or .png"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_options_of_schedule(case: str) -> None:
-    options, sentence = WRONG[case]
-    assert sentence in tvm_ios("schedule", "inception_block", *options).sentence
+    options, named = WRONG[case]
+    tvm_ios("schedule", "inception_block", *options).refuses(named)
 
 
 def test_stages_of_a_graph_file_cannot_be_measured(tmp_path: Path) -> None:
-    assert "give a model" in tvm_ios("schedule", bare(tmp_path), "--cost", "measured").sentence
+    tvm_ios("schedule", bare(tmp_path), "--cost", "measured").refuses("model")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +245,7 @@ def test_bad_usage(arguments: list[str]) -> None:
 
 
 def test_debug_shows_the_traceback() -> None:
-    assert tvm_ios("stats", "alexnet").sentence
+    tvm_ios("stats", "alexnet").refuses("'alexnet'")
     loud = tvm_ios_process("stats", "alexnet", "--debug")
     assert loud.code == 1
     assert "Traceback" in loud.stderr
@@ -286,4 +280,6 @@ def test_another_batch() -> None:
 def test_policies_of_whole_programs_are_measured(policy: str) -> None:
     outcome = tvm_ios("schedule", "inception_block", "--policy", policy)
     assert outcome.code == 1
-    assert f"the policy {policy!r} compares whole programs" in outcome.stderr
+    assert all(
+        part in outcome.stderr for part in (repr(policy), "whole programs", "--cost measured")
+    )

@@ -21,23 +21,22 @@ def fail_with(error: BaseException, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "sentence"),
+    ("error", "named"),
     [
         (
             KeyError("x\ny"),
-            "unexpected KeyError: 'x\\ny'; this is a fault of tvm-ios: "
-            "please report it with the output of --debug",
+            ("KeyError", r"'x\ny'", "tvm-ios", "--debug"),
         ),
-        (MemoryError(), "this needs more memory than there is: nothing more is known"),
-        (OSError(28, "No space left on device", "out"), "out: No space left on device"),
-        (OSError("it is\nfull"), "it is full"),
+        (MemoryError(), ("memory",)),
+        (OSError(28, "No space left on device", "out"), ("out: No space left on device",)),
+        (OSError("it is\nfull"), ("it is full",)),
     ],
 )
 def test_the_sentence_of_an_error(
-    error: BaseException, sentence: str, monkeypatch: pytest.MonkeyPatch
+    error: BaseException, named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_with(error, monkeypatch)
-    assert tvm_ios("stats", "squeezenet", "--json").sentence == sentence
+    tvm_ios("stats", "squeezenet", "--json").refuses(*named)
     with pytest.raises(type(error)):
         tvm_ios("stats", "squeezenet", "--debug")
 
@@ -108,4 +107,4 @@ def test_a_picture_that_nothing_can_draw_is_known_before_the_work(
     fail_with(AssertionError("the work has begun"), monkeypatch)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     found = tvm_ios(*command, "inception_block", "--plot", tmp_path / "s.svg")
-    assert "pip install 'tvm-ios[notebook]'" in found.sentence
+    found.refuses("pip install 'tvm-ios[notebook]'")

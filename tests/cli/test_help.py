@@ -17,8 +17,8 @@ from tvm_ios.cli.commands import SUMMARIES, load_command
 from tvm_ios.cli.completion import (
     complete_cost,
     complete_model,
+    complete_peers,
     complete_policy,
-    complete_runners,
 )
 from tvm_ios.cli.help_pages import PAGES, PANELS
 
@@ -78,8 +78,10 @@ def test_models_policies_and_costs_complete(
     assert complete_cost("v") == ["v100"]
     assert complete_cost("l") == ["log.jsonl"]
     assert "measured" in complete_cost("")
-    assert complete_runners("tv") == ["tvm"]
-    assert complete_runners("tvm,t") == ["tvm,torch", "tvm,torch-compile"]
+    assert complete_peers("tv") == ["tvm"]
+    assert complete_peers("tvm,t") == [
+        f"tvm,{name}" for name in ("torch", "torch-nhwc", "torch-compile", "torch-max-autotune")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_the_process_of_the_last_contest_ends_too(place: Place, number: signal.S
                 command = Path(f"/proc/{child}/cmdline").read_text()
                 # Loaded after it has said that it wants to die with its parent.
                 loaded = "libtvm_ffi.so" in Path(f"/proc/{child}/maps").read_text()
-                if "runtime_ext.contest" in command and loaded:
+                if "runtime_ext.peers.side_by_side" in command and loaded:
                     contest.append(child)
         return bool(contest)
 

@@ -46,5 +46,4 @@ def test_nothing_is_said_of_others(
 
 @pytest.mark.parametrize("command", ["optimize", "bench"])
 def test_very_many_are_refused(command: str) -> None:
-    sentence = "33 lanes are too many for the CPUs of this process (2): give --lanes 2, or at most"
-    assert tvm_ios(command, "inception_block", "--lanes", 33).sentence == f"{sentence} 32"
+    tvm_ios(command, "inception_block", "--lanes", 33).refuses("33 lanes", "--lanes 2", 32)

@@ -135,26 +135,26 @@ def _write(kind: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "sentence"),
+    ("kind", "named"),
     [
-        ("name", "there is no input 'image'; there are: x"),
-        ("shape", "input 'x' has shape [1, 3, 11, 11], not [1, 3, 12, 11]"),
-        ("type", "input 'x' is of type float64, not float32"),
-        ("none", "input 'x' was never set"),
-        ("objects", "cannot read the inputs "),
-        ("npy", "holds one array without a name: save it with numpy.savez"),
-        ("zip", "cannot read the inputs "),
-        ("noise", "cannot read the inputs "),
-        ("empty", "cannot read the inputs "),
-        ("missing", "x.npz: No such file or directory"),
+        ("name", ("'image'", "x")),
+        ("shape", ("'x'", "[1, 3, 11, 11]", "[1, 3, 12, 11]")),
+        ("type", ("'x'", "float64", "float32")),
+        ("none", ("'x'", "set")),
+        ("objects", ("x.npz",)),
+        ("npy", ("x.npz", "numpy.savez")),
+        ("zip", ("x.npz",)),
+        ("noise", ("x.npz",)),
+        ("empty", ("x.npz",)),
+        ("missing", ("x.npz: No such file or directory",)),
     ],
 )
 def test_bad_inputs(
-    kind: str, sentence: str, optimized: tuple[Outcome, Path], tmp_path: Path
+    kind: str, named: tuple[str, ...], optimized: tuple[Outcome, Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "x.npz"
     _write(kind, path)
-    assert sentence in tvm_ios("run", optimized[1], "--input", path).sentence
+    tvm_ios("run", optimized[1], "--input", path).refuses(*named)
 
 
 @pytest.mark.parametrize(
@@ -166,22 +166,21 @@ def test_damaged_executables(file: str, optimized: tuple[Outcome, Path], tmp_pat
     content = bytearray((path / file).read_bytes())
     content[len(content) // 2] ^= 0x55
     (path / file).write_bytes(content)
-    sentence = tvm_ios("run", path).sentence
-    assert str(path) in sentence
+    tvm_ios("run", path).refuses(path)
     (path / file).unlink()
-    assert file in tvm_ios("run", path).sentence
+    tvm_ios("run", path).refuses(file)
 
 
 def test_what_is_no_executable(tmp_path: Path) -> None:
-    assert "there is no executable" in tvm_ios("run", tmp_path / "nothing").sentence
-    assert "is not an executable" in tvm_ios("run", tmp_path).sentence
+    tvm_ios("run", tmp_path / "nothing").refuses(tmp_path / "nothing")
+    tvm_ios("run", tmp_path).refuses(tmp_path, "not an executable")
     (tmp_path / "file").write_bytes(b"text")
-    assert str(tmp_path / "file") in tvm_ios("run", tmp_path / "file").sentence
+    tvm_ios("run", tmp_path / "file").refuses(tmp_path / "file")
 
 
 def test_an_unwritable_output(optimized: tuple[Outcome, Path]) -> None:
     found = tvm_ios("run", optimized[1], "--repeat", 1, "--output", "/proc/nothing/y.npz")
-    assert "No such file" in found.sentence
+    found.refuses("No such file")
 
 
 def test_a_schedule_of_measured_costs() -> None:
@@ -203,7 +202,7 @@ def test_optimize_a_file_into_a_tar(tmp_path: Path) -> None:
     found = tvm_ios_process("optimize", tmp_path / "small.onnx", *options, brief=True)
     assert found.code == 0, found.stderr
     assert "small" in found.stdout
-    assert "kept sequential: nothing was faster beyond doubt, " in found.stdout
+    assert "kept sequential: no ratio to it has a 95 % interval below one, " in found.stdout
     ran = tvm_ios("run", path, "--repeat", 1, "--json").json
     assert [output["shape"] for output in ran["outputs"].values()] == [[1, 4, 8, 8], [1, 3, 8, 8]]
 
@@ -215,7 +214,7 @@ def test_optimize_says_what_is_in_the_way_of_its_output(tmp_path: Path) -> None:
     sketch = Sketch(1, 3, 8, 8)
     (tmp_path / "m.onnx").write_bytes(sketch.model(sketch.op("Exp", "x")).SerializeToString())
     found = tvm_ios("optimize", tmp_path / "m.onnx", *options)
-    assert "mine exists and is not an executable" in found.sentence
+    found.refuses("mine", "not an executable")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "do not replace"
 
 

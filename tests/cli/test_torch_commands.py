@@ -22,7 +22,7 @@ def test_commands_read_programs(tmp_path: Path) -> None:
         batch = ({0: torch.export.Dim("batch")},)
         data = torch.ones(2, 3, 8, 8)
         torch.export.save(torch.export.export(module, (data,), dynamic_shapes=batch), str(path))
-    assert "give --shape input:1,3,8,8" in tvm_ios("stats", path).sentence
+    tvm_ios("stats", path).refuses("--shape input:1,3,8,8")
     shape = ["--shape", "input:2,3,8,8"]
     assert tvm_ios("stats", path, *shape, "--json").json["total"]["operators"] == 1
     assert tvm_ios("schedule", path, *shape, "--json").json["model"] == "small"
@@ -47,8 +47,7 @@ def test_nothing_is_said_after_the_refusal_of_a_program(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.export.save(torch.export.export(Cache(), data), str(path))
-    said = tvm_ios_process("optimize", path, "-o", tmp_path / "out").sentence
-    assert said.startswith(f"TVM's importer refuses {path}, so export it to ONNX: ")
+    tvm_ios_process("optimize", path, "-o", tmp_path / "out").refuses(path, "ONNX")
 
 
 def test_without_torch_one_is_told_what_to_install(tmp_path: Path) -> None:

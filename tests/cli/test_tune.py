@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime_ext.machine.this_machine import host_target
-from runtime_ext.tuning.tuning_folder import RECORDS, WORKLOADS, open_log, recorded
+from runtime_ext.tuning_log.folder import RECORDS, WORKLOADS, open_log, recorded
 from tests.cli.command_line import tvm_ios, tvm_ios_process
 from tests.onnx_sketch import Sketch
 
@@ -85,7 +85,7 @@ def test_a_killed_run_is_continued(model: Path, tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         busy = tvm_ios("tune", model, "--log", log, "--lanes", 2)
-        assert "another process is tuning into" in busy.sentence
+        busy.refuses("another process")
     finally:
         running.send_signal(signal.SIGKILL)
         running.wait()
@@ -112,20 +112,20 @@ def test_refusals(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with open_log(tmp_path / "four", host_target(4)):
         pass
     four = tvm_ios("tune", model, "--log", tmp_path / "four", "--lanes", 2)
-    assert "num-cores 4" in four.sentence
+    four.refuses("num-cores 4")
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     (damaged / WORKLOADS).write_text("nonsense\n")
-    assert "cannot be read" in tvm_ios("tune", model, "--log", damaged, "--lanes", 2).sentence
+    tvm_ios("tune", model, "--log", damaged, "--lanes", 2).refuses(damaged)
     taken = tmp_path / "file"
     taken.touch()
-    assert str(taken) in tvm_ios("tune", model, "--log", taken, "--lanes", 2).sentence
+    tvm_ios("tune", model, "--log", taken, "--lanes", 2).refuses(taken)
     missing = tvm_ios("tune", "nothing.onnx", "--log", tmp_path / "new")
-    assert "nothing.onnx" in missing.sentence
+    missing.refuses("nothing.onnx")
     assert missing.stderr.count("\n") == 1, "no line for bars that never began"
     assert not (tmp_path / "new").exists()
     assert tvm_ios("tune", model, "--log", tmp_path / "new", "--trials", 0).code == 2
     assert tvm_ios("tune", model).code == 2
     monkeypatch.setitem(sys.modules, "xgboost", None)
     found = tvm_ios("tune", model, "--log", tmp_path / "new")
-    assert "pip install 'tvm-ios[tune]'" in found.sentence
+    found.refuses("pip install 'tvm-ios[tune]'")

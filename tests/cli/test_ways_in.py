@@ -53,7 +53,7 @@ def test_a_dynamic_model_is_optimised_at_the_shape_given(model: Path, tmp_path: 
         assert relative_error([arrays[name]], run_on(flexible(), {"x": x})) <= 1e-5
     np.savez(given, x=x[:1])
     wrong = tvm_ios("run", tmp_path / "out", "--input", given)
-    assert wrong.sentence == "input 'x' has shape [1, 3, 8, 8], not [2, 3, 8, 8]"
+    wrong.refuses("'x'", "[1, 3, 8, 8]", "[2, 3, 8, 8]")
 
 
 def test_stats_and_schedules_of_a_dynamic_model(model: Path) -> None:
@@ -63,23 +63,23 @@ def test_stats_and_schedules_of_a_dynamic_model(model: Path) -> None:
 
 @pytest.mark.parametrize("command", ["stats", "schedule", "optimize"])
 def test_a_dynamic_dimension_is_refused_with_the_option_to_give(command: str, model: Path) -> None:
-    assert tvm_ios(command, model).sentence == (
-        "input 'x' has the dynamic dimension 0 ('batch'): give --shape x:1,3,height,8 "
-        "with a number for height"
-    )
+    wanted = ("'x'", "dimension 0", "'batch'", "--shape x:1,3,height,8", "number for height")
+    tvm_ios(command, model).refuses(*wanted)
 
 
 @pytest.mark.parametrize(
-    ("shapes", "sentence"),
+    ("shapes", "named"),
     [
-        (["y:1"], "there is no input 'y' to give a shape; there are: x"),
-        (["x:1,3,8"], "input 'x' has 4 dimensions (batch,3,height,8), not 3 (1,3,8)"),
-        (["x:1,4,8,8"], "dimension 1 of input 'x' is 3 in the model, not 4"),
+        (["y:1"], ("'y'", "x")),
+        (["x:1,3,8"], ("'x'", "4 dimensions", "(batch,3,height,8)", "(1,3,8)")),
+        (["x:1,4,8,8"], ("dimension 1", "'x'", 3, 4)),
     ],
 )
-def test_shapes_that_the_model_cannot_have(shapes: list[str], sentence: str, model: Path) -> None:
+def test_shapes_that_the_model_cannot_have(
+    shapes: list[str], named: tuple[object, ...], model: Path
+) -> None:
     options = [part for shape in shapes for part in ("--shape", shape)]
-    assert tvm_ios("schedule", model, *options).sentence == sentence
+    tvm_ios("schedule", model, *options).refuses(*named)
 
 
 @pytest.mark.parametrize("shapes", [["x"], ["x:a"], ["x:0"], ["x:1", "x:1"]])
@@ -96,12 +96,9 @@ def test_graphs_are_scheduled_but_not_measured(tmp_path: Path) -> None:
     path = tmp_path / "bare.json"
     path.write_text('{"blocks": [{"operators": 1, "edges": []}]}')
     for command in (["optimize", path], ["schedule", path, "--cost", "measured"]):
-        assert tvm_ios(*command).sentence == (
-            f"{path} is a bare block graph .json, of which nothing can be run or measured: "
-            "give a model, or schedule it with --cost DEVICE"
-        )
+        tvm_ios(*command).refuses(path, "block graph", "--cost DEVICE")
     for command in (["stats", path, "--shape", "x:1"], ["schedule", path]):
-        assert "only `tvm-ios stats` reads it" in tvm_ios(*command).sentence
+        tvm_ios(*command).refuses("`tvm-ios stats`")
 
 
 def _unknown_to_tvm() -> Any:
@@ -129,33 +126,29 @@ def _nothing() -> Any:
     return sketch.model(sketch.op("Identity", "x"))
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
+REFUSED: dict[str, tuple[Any, ...]] = {
     "operator": (
         _unknown_to_tvm,
-        "operator Det (node 'volume', output 'v0_0') of m is not among those that TVM "
-        f"{tvm.__version__} imports from ONNX: export the model with another opset or "
-        "without this operator",
+        *("operator Det (node 'volume', output 'v0_0') of m", f"TVM {tvm.__version__}", "opset"),
     ),
     "attribute": (
         _half_known_to_tvm,
-        "operator TopK (node 'node', output 'v0_0') of m is not imported by TVM "
-        f"{tvm.__version__} as it stands there (TopK sorted must be 1 for Relax "
-        "frontend): export the model with another opset, or without this operator",
+        *("operator TopK (node 'node', output 'v0_0') of m", f"TVM {tvm.__version__}"),
+        "(TopK sorted must be 1 for Relax frontend)",
     ),
     "constant": (
         _constant_output,
-        "output 'c0' of m is a constant, the same for every input: remove it from the model's "
-        "outputs",
+        *("output 'c0' of m", "constant"),
     ),
-    "nothing": (_nothing, "m computes nothing: its outputs are its inputs"),
+    "nothing": (_nothing, "m", "nothing"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_models_that_cannot_be_built(case: str, tmp_path: Path) -> None:
-    make, sentence = REFUSED[case]
+    make, *named = REFUSED[case]
     path = write(make(), tmp_path / "m.onnx")
-    assert tvm_ios("optimize", path, "-o", tmp_path / "out", "--json").sentence == sentence
+    tvm_ios("optimize", path, "-o", tmp_path / "out", "--json").refuses(*named)
     assert not (tmp_path / "out").exists()
 
 

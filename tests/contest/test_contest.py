@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime_ext.contest import Rules, hold_contest
+from tvm_ios.contest.rounds import run_in_turn
+from tvm_ios.contest.rules import Rules
 
 
 class Clock:
@@ -33,7 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def rounds(runners: dict[str, Callable[[], None]], rules: Rules) -> dict[str, int]:
-    return {name: len(samples) for name, samples in hold_contest(runners, rules).items()}
+    return {name: len(samples) for name, samples in run_in_turn(runners, rules).items()}
 
 
 def test_a_hopeless_runner_has_two_rounds(clock: Clock) -> None:

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.merged_work import merged_work
-from tvm_ios.devices.device import Device, load_device
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.devices.device import DeviceDescription, load_device
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Stage, Strategy
 
-DEVICE = Device("toy", "", 1e9, 1e9, 4, 100, 0.125, 0.5, {})
+DEVICE = DeviceDescription("toy", "", 1e9, 1e9, 4, 100, 0.125, 0.5, {})
 
 
 def elementwise(*outputs: int, flops: int = 10**9) -> OpGraph:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import math
 
 from tvm_ios.costs.recorded import RecordedCost
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 TENSORS = (Tensor("x", (1,)), Tensor("y", (1,)), Tensor("z", (1,)))

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from tvm_ios.costs.stage_key import stage_key
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Stage, Strategy
 
 # a and b read x; c and d read y; e reads a's output, f reads c's; kinds repeat.

@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.units.unit import UnitSource, plan_unit
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import check, compiler, make_unit, run_unit
 from tests.units.unit_rows import layer_norm, product, softmax
 
@@ -21,7 +23,7 @@ TARGETS = ("host", "avx2", "sse")
 
 
 def kernels_of(function: Any, layouts: tuple[str, ...]) -> list[str]:
-    plan = plan_unit(UnitSource(function, layouts), VectorUnit(16, 32))
+    plan = plan_unit(UnitSource(function, layouts), VectorSpace(VectorUnit(16, 32)))
     return [type(kernel.spec).__name__ for kernel in plan.kernels]
 
 

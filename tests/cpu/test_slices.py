@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 from tvm import relax
 
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.contraction_space import VectorSpace
-from runtime_ext.tuning.contraction_workload import contraction_workload
-from runtime_ext.tuning.tuning_folder import workload_name
-from runtime_ext.units.relax_function import tensor_types
-from runtime_ext.units.unit import UnitSource, plan_unit, tuned_plans
-from runtime_ext.units.values import Slice
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.relax_function import tensor_types
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning_log.folder import workload_name
+from runtime_ext.tuning_log.workload import contraction_workload
+from runtime_ext.units.plans import plan_unit, tuned_plans
+from runtime_ext.units.unit import UnitSource
+from runtime_ext.units.values import SliceLayout
 from tests.kernels.kernel_harness import check, make_unit, sliced
 from tests.units.unit_images import CASES, OTHERS
 
 op = relax.op
-UNIT = VectorUnit(16, 32)
+SPACE = VectorSpace(VectorUnit(16, 32))
 
 IMAGES = ("max 3x3/2", "average", "exit", "merged", "whole and part", "separable", "cropped")
 IMAGES += ("padded output", "lrn", "mean", "sum and activation", "split", "slices", "gated")
@@ -63,7 +65,7 @@ def test_an_output_twice_in_two_layouts(kernels_folder: Path) -> None:
         return relax.Tuple([y, y, x])
 
     function = make_unit([(1, 5, 4, 4)], [], body)
-    layouts = ("NHWC", "", Slice("NHWC", 1, 2, 11), Slice("NHWC", 1, 0, 7))
+    layouts = ("NHWC", "", SliceLayout("NHWC", 1, 2, 11), SliceLayout("NHWC", 1, 0, 7))
     check(str(kernels_folder), function, layouts)
 
 
@@ -73,7 +75,7 @@ class _Known:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def blocking(self, spec: Contraction, unit: VectorUnit) -> tuple[str, Blocking]:
+    def blocking(self, spec: Contraction, space: VectorSpace) -> tuple[str, Blocking]:
         self.names.append(workload_name(contraction_workload(spec)))
         return self.names[-1], Blocking(7, 2)
 
@@ -90,12 +92,12 @@ def test_a_tuning_log_knows_the_same_contraction(function: Any) -> None:
     count = int(function.attrs["num_input"]) + len(tensor_types(function.ret_ty))
     source = UnitSource(function, sliced(function, ("NHWC",) * count))
     here, alone = _Known(), _Known()
-    (plan,) = tuned_plans(source, VectorSpace(UNIT), here).values()
-    tuned_plans(source.alone, VectorSpace(UNIT), alone)
+    (plan,) = tuned_plans(source, SPACE, here).values()
+    tuned_plans(source.alone, SPACE, alone)
     assert here.names == alone.names
     assert here.names
     specs = [k.spec for k in plan.kernels if isinstance(k.spec, Contraction)]
     assert {spec.blocking for spec in specs} == {Blocking(7, 2)}
-    plain = [k.spec for k in plan_unit(source.alone, UNIT).kernels]
+    plain = [k.spec for k in plan_unit(source.alone, SPACE).kernels]
     names = [workload_name(contraction_workload(s)) for s in plain if isinstance(s, Contraction)]
     assert names == here.names

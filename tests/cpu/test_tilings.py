@@ -11,11 +11,13 @@ import pytest
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.contraction import plan_tiles
-from runtime_ext.cpu.tilings import coarse, fine
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.contraction import plan_tiles
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.tilings import coarse, fine, other_plans
+from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.unit import UnitSource, other_plans, plan_unit
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import (
     Array,
     compiler,
@@ -154,7 +156,7 @@ def test_tiles_are_fewer_and_more(name: str, lanes: int) -> None:
     """On every vector unit; strips of rows with borders cover each row once."""
     unit = VectorUnit(lanes, 32 if lanes == 16 else 16)
     function, _ = UNITS[name]
-    (kernel, *_) = plan_unit(UnitSource(function, layouts_of(function)), unit).kernels
+    (kernel, *_) = plan_unit(UnitSource(function, layouts_of(function)), VectorSpace(unit)).kernels
     spec = kernel.spec
     assert isinstance(spec, Contraction)
     tiles = plan_tiles(spec, unit).tiles
@@ -171,6 +173,7 @@ def test_tiles_are_fewer_and_more(name: str, lanes: int) -> None:
 @pytest.mark.parametrize("name", UNITS)
 def test_how_many_forms_there_are(name: str) -> None:
     function, forms = UNITS[name]
-    source, unit = UnitSource(function, layouts_of(function)), VectorUnit(16, 32)
-    plans = [plan_unit(source, unit), *other_plans(source, unit).values()]
+    source = UnitSource(function, layouts_of(function))
+    space = VectorSpace(VectorUnit(16, 32))
+    plans = [plan_unit(source, space), *other_plans(source, space).values()]
     assert len(set(map(repr, plans))) == forms

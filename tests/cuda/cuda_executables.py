@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.launchable import Launchable, write_kernels
+from runtime_ext.cuda.machine_code.launchable import Launchable, write_kernels
 from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.ports import Port
 from tests.random_units import VECTOR
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 from tvm_ios.schedule.schedule import Schedule, sequential_stages

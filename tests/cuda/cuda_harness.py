@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
+from runtime_ext.cuda.compiler import CudaKernelCompiler, GpuPrecision
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import Layout
@@ -45,7 +45,7 @@ class Bench:
         self,
         units: Mapping[str, Unit],
         folder: Path,
-        precision: Precision = "float32",
+        precision: GpuPrecision = "float32",
         only: str | None = None,
         database: Path | None = None,
     ) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.kernels.prelude import PRELUDE
-from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.prelude import PRELUDE
 from tests.cpp_compiler import compiler
 
 Array = np.ndarray[Any, Any]

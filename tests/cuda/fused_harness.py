@@ -14,14 +14,15 @@ import numpy as np
 import tvm
 from tvm.s_tir import dlight
 
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.kernels.source import cuda_target, launch_extents, written_parameters
-from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
+from runtime_ext.cuda.machine_code.source import cuda_target, launch_extents, written_parameters
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from tests.cpp_compiler import compile_cpp
-from tvm_ios.devices.device import Device
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.persistent import PersistentProgram
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule.placement import Placement, Share
@@ -129,7 +130,7 @@ def network(shapes: list[tuple[int, ...]], write: Callable[..., list[Any]]) -> N
 
 
 def fused(
-    program: PersistentProgram, kernels: Mapping[str, CudaKernel], device: Device
+    program: PersistentProgram, kernels: Mapping[str, CudaKernel], device: DeviceDescription
 ) -> FusedKernel:
     """Compile a program of some kernels to one."""
     functions = {s: rtask_function(k.scheduled, f"rtask_{s}", ARCH) for s, k in kernels.items()}

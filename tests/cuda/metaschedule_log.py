@@ -19,7 +19,7 @@ def main() -> None:
     import tvm
     from tvm.s_tir import meta_schedule
 
-    from runtime_ext.cuda.kernels.source import cuda_target
+    from runtime_ext.cuda.machine_code.source import cuda_target
     from tests.tuning.tuned_database import convolution, fused
 
     target = cuda_target("sm_90")

@@ -19,15 +19,16 @@ MODE, FOLDER = sys.argv[1], Path(sys.argv[2])
 sys.path.insert(0, str(FOLDER / "packages"))
 
 import runtime_ext.bundle.rtasks  # noqa: E402
+import runtime_ext.cuda.machine_code.cubin_cache  # noqa: E402  # noqa: E402
 import runtime_ext.cuda.measure  # noqa: E402
-import runtime_ext.cuda.nvidia.cubin_cache  # noqa: E402
-from runtime_ext.bundle.compare import verified  # noqa: E402
+from runtime_ext.bundle.backend import open_bundle  # noqa: E402
+from runtime_ext.bundle.compare import reference_of  # noqa: E402
 from runtime_ext.bundle.contents import read_bundle  # noqa: E402
-from runtime_ext.bundle.place import open_place  # noqa: E402
 from runtime_ext.bundle.programs import bundled_program  # noqa: E402
 from runtime_ext.bundle.search import bundle_search, limits_of, search_policies  # noqa: E402
-from runtime_ext.cuda.nvidia.nvrtc import Cubin  # noqa: E402
-from runtime_ext.cuda.persistent.stage_fuser import StageFuser  # noqa: E402
+from runtime_ext.cuda.machine_code.nvrtc import Cubin  # noqa: E402
+from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser  # noqa: E402
+from tvm_ios.contest.contest import verified  # noqa: E402
 from tvm_ios.errors import UserError  # noqa: E402
 from tvm_ios.search import Search  # noqa: E402
 
@@ -80,7 +81,7 @@ def main() -> None:
     assert "runtime_ext.execution.native_executor" not in sys.modules
     measure: Any = runtime_ext.cuda.measure
     measure.time_program = lambda program, *_, **__: [1e-3 * launches(program)]
-    cubins: Any = runtime_ext.cuda.nvidia.cubin_cache
+    cubins: Any = runtime_ext.cuda.machine_code.cubin_cache
     cubins.compile_cubin = compile_for_cpu
     rtasks: Any = runtime_ext.bundle.rtasks
     rtasks.has_compiler = lambda: MODE != "no compiler"
@@ -89,12 +90,12 @@ def main() -> None:
     if MODE != "no compiler":
         # What was compiled ahead is for a GPU.
         bundle = replace(bundle, rtasks=replace(bundle.rtasks, fused={}))
-    place = open_place(bundle, None, FOLDER / "compiled")
-    fuser: Any = place.fuser
-    small = StageFuser(fuser._library, replace(fuser._device, processors=1), fuser._only)
-    place = replace(place, fuser=small)
+    backend = open_bundle(bundle, None, FOLDER / "compiled")
+    fuser: Any = backend.compiler.fuser
+    device = replace(fuser._device, processors=1)
+    backend.compiler.fuser = GpuStageFuser(fuser._library, device, fuser._only)
     limits = limits_of(bundle, 26, None)
-    search = bundle_search(bundle, place, FOLDER, limits, lambda *_: None)
+    search = bundle_search(bundle, backend, FOLDER, limits, lambda *_: None)
     found, skipped = search_policies(search.search, (*POLICIES, *MORE[MODE]), FOLDER)
     if MODE == "float32":
         # Nothing is measured: by the simulation all is one rProgram.
@@ -102,20 +103,21 @@ def main() -> None:
         found = {**found, **search_policies(simulated, ("rammer",), FOLDER)[0]}
     errors: dict[str, float] = {}
     counts: dict[str, int] = {}
+    reference = reference_of(bundle)
     for policy, made in found.items():
-        program = bundled_program(bundle, search.timer, made.schedule)
+        program = bundled_program(bundle, backend, search.timer, made.schedule)
         counts[policy] = launches(program.program)
         if MODE != "no compiler":
-            errors[policy] = verified(bundle, policy, program.session(place))[1]
+            errors[policy] = verified(policy, backend.session(program), reference)[1]
     assert "tvm_ffi" not in sys.modules, "a GPU needs no tvm-ffi"
     assert "tvm" not in sys.modules
     used = {p: [s.strategy.value for s in made.schedule.stages] for p, made in found.items()}
     refused, without = "", 0
     if MODE == "float16":
-        alone = open_place(bundle, None, FOLDER / "compiled", cudnn=False)
+        alone = open_bundle(bundle, None, FOLDER / "compiled", cudnn=False)
         timer = bundle_search(bundle, alone, FOLDER, limits, lambda *_: None).timer
         try:
-            bundled_program(bundle, timer, found["sequential"].schedule)
+            bundled_program(bundle, alone, timer, found["sequential"].schedule)
         except UserError as error:
             refused = str(error)
         without = sum(bool(timer.forms((u,)).library) for u in range(len(bundle.graph)))

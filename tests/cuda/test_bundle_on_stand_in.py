@@ -23,7 +23,7 @@ from runtime_ext.build import build
 from runtime_ext.bundle.contents import KERNELS, digest, read_bundle
 from runtime_ext.bundle.writing.write import write_bundle
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.launchable import Launchable, read_kernels, write_kernels
+from runtime_ext.cuda.machine_code.launchable import Launchable, read_kernels, write_kernels
 from runtime_ext.execution.executable import load
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tests.cuda.emulator import for_stand_in

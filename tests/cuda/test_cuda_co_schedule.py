@@ -15,8 +15,8 @@ from relay_passes.prepare import apply_schedule, prepare
 from relay_passes.prepared import Prepared
 from runtime_ext.build import build
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.launchable import read_kernels
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.cuda.persistent.co_schedule import CoScheduledStage, co_scheduled, rtask_code
 from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel, profiled_rkernel
 from runtime_ext.execution.buffers import content_key

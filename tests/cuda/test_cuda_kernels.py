@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime_ext.cuda.compiler import Precision
+from runtime_ext.cuda.compiler import GpuPrecision
 from tests.cuda.cuda_harness import Bench, Unit
 from tests.cuda.cuda_units import ARRANGED, FEW, QUICK, UNITS
 from tests.units.unit_convolutions import convolution, shapes
@@ -26,7 +26,7 @@ def test_unit(name: str, bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("precision", ["tf32", "float16"])
-def test_precisions(precision: Precision, tmp_path: Path) -> None:
+def test_precisions(precision: GpuPrecision, tmp_path: Path) -> None:
     names = (*FEW, "softmax (2, 3, 5, 33)", "product (2, 3, 17, 33) (2, 3, 33, 20)")
     bench = Bench({name: UNITS[name] for name in names}, tmp_path, precision, only="default")
     assert any("mma.sync" in kernel.source for kernel in bench.kernels.values())
@@ -36,7 +36,7 @@ def test_precisions(precision: Precision, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
-def test_every_unit(precision: Precision, tmp_path: Path) -> None:
+def test_every_unit(precision: GpuPrecision, tmp_path: Path) -> None:
     """All kinds of units in all forms, also in the model's layouts and as slices."""
     every = {**UNITS, **ARRANGED}
     bench = Bench(every, tmp_path, precision)
@@ -56,7 +56,7 @@ def test_every_unit(precision: Precision, tmp_path: Path) -> None:
 def test_random_convolutions(
     cases: list[dict[str, Any]],
     layout: str,
-    precision: Precision,
+    precision: GpuPrecision,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     units = {str(i): Unit(convolution(**case), (layout, layout)) for i, case in enumerate(cases)}

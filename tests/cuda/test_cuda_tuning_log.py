@@ -11,15 +11,16 @@ import tvm
 from tvm import s_tir
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
-from runtime_ext.cuda.kernels.source import cuda_target
-from runtime_ext.tuning.contraction_space import blocking_of
-from runtime_ext.tuning.tuning_folder import RECORDS, WORKLOADS, recorded
-from runtime_ext.tuning.tuning_log import TuningLog
+from runtime_ext.cuda.machine_code.source import cuda_target
+from runtime_ext.tuning_log.folder import RECORDS, WORKLOADS, recorded
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.tuning_log.space import noted
+from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.units.unit import UnitSource
-from runtime_ext.units.unit_compiler import LogUse
 from tests.cuda.cuda_harness import Bench, Unit
 from tests.cuda.metaschedule_log import FOLDER
 from tests.kernels.kernel_harness import host_target
+from tests.refusals import refused
 from tests.tuning.tuned_database import convolution, tuned_database
 from tvm_ios.errors import UserError
 
@@ -63,7 +64,7 @@ def test_functions_of_a_log_are_a_form_of_their_unit(precision: Any, tmp_path: P
 def test_traces_of_metaschedule_name_no_tile_of_ours() -> None:
     log = TuningLog(FOLDER, TARGET)
     assert log.has_functions
-    assert all(blocking_of(r.trace) is None for r in recorded(FOLDER))
+    assert all(noted(r.trace) is None for r in recorded(FOLDER))
 
 
 @pytest.mark.slow
@@ -86,12 +87,12 @@ def test_records_of_metaschedule_run(tmp_path: Path) -> None:
 
 def test_a_log_of_another_target_is_refused_by_name(tmp_path: Path) -> None:
     tuned_database(tmp_path / "gpu", convolution(5), TARGET, bound)
-    with pytest.raises(UserError, match=r"kind cuda, arch sm_90.*kind cuda, arch sm_80"):
+    with refused(UserError, "sm_90", "sm_80"):
         CudaKernelCompiler("sm_80", tmp_path / "cache", database=tmp_path / "gpu")
     tuned_database(tmp_path / "cpu", convolution(5), tvm.target.Target(host_target()))
-    with pytest.raises(UserError, match=r"kind llvm.*kind cuda, arch sm_90"):
+    with refused(UserError, "llvm", "cuda", "sm_90"):
         CudaKernelCompiler("sm_90", tmp_path / "cache", database=tmp_path / "cpu")
-    with pytest.raises(UserError, match=r"store float32.*the precision float16"):
+    with refused(UserError, "float32", "float16"):
         CudaKernelCompiler("sm_90", tmp_path / "cache", "float16", tmp_path / "gpu")
 
 
@@ -106,5 +107,5 @@ def test_a_schedule_that_is_no_kernel_of_ours_is_refused(scope: str, tmp_path: P
 
     tuned_database(tmp_path / "log", convolution(5), TARGET, cut)
     compiler = CudaKernelCompiler("sm_90", tmp_path / "cache", database=tmp_path / "log")
-    with pytest.raises(UserError, match="a schedule of the tuning log is no CUDA kernel"):
+    with refused(UserError, "tuning log", "CUDA kernel"):
         compiler.compile({"unit": UnitSource(convolution(5), ("", ""))})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime_ext.cuda.compiler import CudaKernelCompiler, Precision
+from runtime_ext.cuda.compiler import CudaKernelCompiler, GpuPrecision
 from runtime_ext.kernels.library_convolution import CUDNN
 from runtime_ext.units.unit import UnitSource
 from tests.cuda.cuda_harness import Bench
@@ -28,7 +28,7 @@ ARRANGED_ALIKE = tuple(
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
-def test_units_by_cudnn(precision: Precision, tmp_path: Path) -> None:
+def test_units_by_cudnn(precision: GpuPrecision, tmp_path: Path) -> None:
     names = (*FUSED, *OTHERS, *ARRANGED_ALIKE)
     bench = Bench({name: SOURCES[name] for name in names}, tmp_path, precision, only=CUDNN)
     for name in names:

@@ -13,23 +13,24 @@ import pytest
 
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.gemm_space import GemmSpace
-from runtime_ext.cuda.kernel import CudaKernel
 from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 from runtime_ext.cuda.kernels.generic import bound_kernels
-from runtime_ext.cuda.kernels.source import generate
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.source import generate
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.tuning.contraction_space import blocked, blocking_of
-from runtime_ext.tuning.cost_model import CostModel
-from runtime_ext.tuning.interface import TuningLimits
-from runtime_ext.tuning.task import Task
+from runtime_ext.tuning.contraction_task import ContractionTask
+from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning.tuner import tune
-from runtime_ext.tuning.tuning_folder import open_log, workload_name
-from runtime_ext.units.unit import UnitSource, plan_unit
-from runtime_ext.units.unit_compiler import LogUse
+from runtime_ext.tuning_log.folder import open_log, workload_name
+from runtime_ext.tuning_log.space import noted, recut
+from runtime_ext.tuning_log.use import LogUse
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitSource
 from tests.cuda.cuda_harness import Bench, Unit
 from tests.cuda.emulator import Emulator
 from tests.kernels.kernel_harness import random_tensors
 from tests.units.unit_convolutions import convolution
+from tvm_ios.measuring.tuning import TuningLimits
 from tvm_ios.program.program import Program
 
 SPACE = GemmSpace(132, "float32")
@@ -57,8 +58,10 @@ def test_points_and_their_traces(name: str) -> None:
     for point in points[:: max(1, len(points) // 5)]:
         assert SPACE.holds(spec, point)
         trace = SPACE.schedule(spec, workload, point).trace.as_json()
-        assert blocking_of(trace) == point
-    assert not SPACE.holds(spec, replace(points[0], pixels=7))
+        notes = noted(trace)
+        assert notes is not None
+        assert SPACE.point(notes) == point
+    assert not SPACE.holds(spec, replace(points[0], rows=7))
     features = SPACE.features(spec, points)
     assert np.isfinite(features).all()
     assert len(np.unique(features, axis=0)) == len(points)
@@ -73,7 +76,7 @@ def test_a_contraction_has_a_name_in_each_precision() -> None:
 def test_tvm_alone_computes_the_workload(tmp_path: Path) -> None:
     """The schedule of a record, without any kernel of ours."""
     spec = contraction("row")
-    point = next(p for p in SPACE.points(spec) if (p.pixels, p.vectors) == (16, 32))
+    point = next(p for p in SPACE.points(spec) if (p.rows, p.columns) == (16, 32))
     made = SPACE.schedule(spec, SPACE.workload(spec), point).mod["main"]
     phases = bound_kernels(made)
     kernels = [
@@ -121,9 +124,9 @@ class Drawn:
 def test_the_timer_runs_all_kernels_of_a_tile(tmp_path: Path) -> None:
     spec = contraction("padded")
     points = SPACE.points(spec)
-    chosen = [next(p for p in points if (p.tiles > 1) == split) for split in (False, True)]
+    chosen = [next(p for p in points if (p.splits > 1) == split) for split in (False, True)]
     compiler, device = CudaKernelCompiler("sm_90", tmp_path), Drawn()
-    specs = [blocked(spec, point, SPACE) for point in chosen]
+    specs = [recut(spec, point, SPACE) for point in chosen]
     seconds = GpuKernelTimer(compiler, device).measure(specs)
     assert all(0 < s < 1 for s in seconds)
     whole, split = device.programs[:2]
@@ -138,7 +141,7 @@ def test_the_timer_runs_all_kernels_of_a_tile(tmp_path: Path) -> None:
 def test_what_was_tuned_runs(tmp_path: Path) -> None:
     pytest.importorskip("xgboost")
     compiler = CudaKernelCompiler("sm_90", tmp_path / "cache")
-    tasks = [Task(name, contraction(name), 1, 0) for name in ("padded", "row")]
+    tasks = [ContractionTask(name, contraction(name), 1, 0) for name in ("padded", "row")]
     device = Drawn()
     with open_log(tmp_path / "log", compiler.target) as log:
         done = tune(
@@ -147,7 +150,7 @@ def test_what_was_tuned_runs(tmp_path: Path) -> None:
             compiler.target,
             SPACE,
             GpuKernelTimer(compiler, device),
-            CostModel(1, SPACE.features),
+            SpeedModel(1),
             TuningLimits(trials=7),
             lambda *_: None,
         )

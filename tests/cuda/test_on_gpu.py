@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
-from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import compile_cubin
 from runtime_ext.cuda.measure import time_program
 from runtime_ext.cuda.nvidia import cudnn
-from runtime_ext.cuda.nvidia.driver import CudaError, open_device
+from runtime_ext.cuda.nvidia.driver import open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
-from runtime_ext.cuda.nvidia.nvrtc import compile_cubin
 from runtime_ext.cuda.persistent.fused_kernel import fuse, vdevice
 from runtime_ext.kernels.library_convolution import LibraryConvolution
+from runtime_ext.native_errors import CudaError
 from tests.cuda.convolutions import buffers_of, convolution, drawn, reference, view
 from tests.cuda.nvrtc_kernels import (
     LENGTH,
@@ -31,7 +32,7 @@ from tests.cuda.nvrtc_kernels import (
     ring_program,
     run_ring,
 )
-from tvm_ios.devices.device import Device, Multiprocessor, largest_gpu
+from tvm_ios.devices.device import DeviceDescription, Multiprocessor, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.lane_writer import LaneWriter
@@ -91,7 +92,7 @@ def simulate(program: Program, values: list[np.ndarray]) -> None:
         values[target] = mixed % 1000003
 
 
-def this_gpu() -> Device:
+def this_gpu() -> DeviceDescription:
     """As the driver describes it: the device files are not on every machine with a GPU."""
     opened = open_device()
     holds = Multiprocessor(
@@ -105,7 +106,7 @@ def this_gpu() -> Device:
         source="the driver",
     )
     count = opened.attribute("MULTIPROCESSOR_COUNT")
-    return Device("gpu", opened.name, 1.0, 1.0, count, 1, 0.0, 0.0, {}, holds)
+    return DeviceDescription("gpu", opened.name, 1.0, 1.0, count, 1, 0.0, 0.0, {}, holds)
 
 
 @pytest.mark.parametrize("captured", [True, False])

@@ -10,18 +10,19 @@ from pathlib import Path
 import pytest
 
 from runtime_ext.bundle.rtasks import BundledRTasks, read_rtasks
-from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvidia import cubin_cache
-from runtime_ext.cuda.nvidia.cubin_cache import CubinCache
-from runtime_ext.cuda.nvidia.nvrtc import Cubin
+from runtime_ext.cuda.machine_code import cubin_cache
+from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import Cubin
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
-from runtime_ext.cuda.persistent.stage_fuser import StageFuser
+from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from tests.graph_sketch import GraphSketch
+from tests.refusals import refused
 from tvm_ios.costs.composed import ComposedCost
 from tvm_ios.devices.device import described_archs, largest_gpu, load_device
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.rprogram_profile import RProgramProfile
@@ -62,7 +63,7 @@ def test_a_gpu_is_as_many_veus_as_the_chosen_kernels_leave() -> None:
     sketch = GraphSketch()
     graph = sketch.graph(sketch.op("relu", sketch.op("relu", 0)))
     device = load_device("h200")
-    fuser = StageFuser(Library({"small": SMALL, "large": LARGE}), device)
+    fuser = GpuStageFuser(Library({"small": SMALL, "large": LARGE}), device)
     forms = {"default": code("small"), "coarse": code("large")}
     assert fuser.execution_units(forms.values()) == 132 * 2
     slow, fast = RKernel("default", (10,), (2e-6,), 2e-6), RKernel("coarse", (10,), (1e-6,), 1e-6)
@@ -77,7 +78,7 @@ def test_a_gpu_is_as_many_veus_as_the_chosen_kernels_leave() -> None:
     found = fuser.rprogram(graph, (0, 1), lambda _: (slow, worse), lambda _, name: forms[name])
     assert len(found.clocks) == 132 * 16, "the kernel that was not chosen takes no room"
     # Where nothing can be compiled units have their usual kernels.
-    ahead = StageFuser(Library({"small": SMALL, "large": LARGE}), device, only=[(1, 0)])
+    ahead = GpuStageFuser(Library({"small": SMALL, "large": LARGE}), device, only=[(1, 0)])
     found = ahead.rprogram(graph, (0, 1), lambda _: (slow, fast), lambda _, name: forms[name])
     assert {k.name for k in found.kernels.values()} == {"default"}
     assert ahead.can_fuse({0: code("small"), 1: code("small")})
@@ -88,20 +89,20 @@ def test_a_gpu_is_as_many_veus_as_the_chosen_kernels_leave() -> None:
 def test_what_cannot_be_compiled_is_said() -> None:
     sketch = GraphSketch()
     graph = sketch.graph(sketch.op("relu", sketch.op("relu", 0)))
-    fuser = StageFuser(Library({"small": SMALL}), load_device("h200"))
+    fuser = GpuStageFuser(Library({"small": SMALL}), load_device("h200"))
     codes = {0: code("small"), 1: code("small")}
     kernel = RKernel("default", (10,), (1e-6,), 1e-6)
     program = fuser.rprogram(graph, (0, 1), lambda _: (kernel,), lambda unit, _: codes[unit])
     stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
-    with pytest.raises(UnfusedError, match="a stage of 2 units: there is no compiler"):
+    with refused(UnfusedError, "2 units", "compiler"):
         fuser.fused(graph, {stage: program.placement}, codes)
     many = {0: code("small"), 1: code(*(f"k{i}" for i in range(48)))}
     names = {call.symbol for made in many.values() for call in made.calls}
-    fuser = StageFuser(Library(dict.fromkeys(names, SMALL)), load_device("h200"))
+    fuser = GpuStageFuser(Library(dict.fromkeys(names, SMALL)), load_device("h200"))
     counts = {unit: len(made.calls) for unit, made in many.items()}
     of = {unit: RKernel("default", (10,) * n, (1e-6,) * n, 1.0) for unit, n in counts.items()}
     program = fuser.rprogram(graph, (0, 1), lambda u: (of[u],), lambda unit, _: many[unit])
-    with pytest.raises(UnfusedError, match="49 different kernels cannot be one, which holds 48"):
+    with refused(UnfusedError, 49, 48):
         fuser.fused(graph, {stage: program.placement}, many)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.refusals import refused
 from tvm_ios.devices.device import DeviceError
 from tvm_ios.devices.memory_hierarchy import hierarchy_names, load_hierarchy
 
@@ -69,14 +70,14 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 def test_misstated_figures(tmp_path: Path, key: str, change: dict[str, Any]) -> None:
     data = description()
     data["figures"][key] |= change
-    with pytest.raises(DeviceError, match=key):
+    with refused(DeviceError, f"'{key}'", "mine.json"):
         load(tmp_path, data)
 
 
 def test_what_is_no_hierarchy(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match="use a100, goya, ipu, stcp920"):
+    with refused(DeviceError, "'tpu'", "a100, goya, ipu, stcp920"):
         load_hierarchy("tpu")
-    with pytest.raises(DeviceError, match="there is no memory hierarchy file"):
+    with refused(DeviceError, "none.json"):
         load_hierarchy(str(tmp_path / "none.json"))
-    with pytest.raises(DeviceError, match="version 1"):
+    with refused(DeviceError, "mine.json", "version 1"):
         load(tmp_path, description() | {"version": 2})

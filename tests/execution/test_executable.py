@@ -18,11 +18,14 @@ from tvm.script import tirx as T
 
 from runtime_ext.execution import package
 from runtime_ext.execution.executable import Executable, load
-from runtime_ext.execution.package import ExecutableError, seal
+from runtime_ext.execution.package import seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import host_flags, missing_features, required_features
+from runtime_ext.native_errors import ExecutableError
+from tests.refusals import refused
 from tvm_ios.errors import UserError
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
@@ -172,7 +175,7 @@ def test_foreign_files_are_not_overwritten(executable: Executable, tmp_path: Pat
     (tmp_path / "mine.tar").write_text("not even a tar")
     (tmp_path / "file").write_text("a file")
     for name in ("mine", "mine.tar", "file"):
-        with pytest.raises(ExecutableError, match="is not an executable; choose another name"):
+        with refused(ExecutableError, tmp_path / name):
             executable.save(tmp_path / name)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
     assert len(list(tmp_path.iterdir())) == 3
@@ -183,7 +186,7 @@ def test_foreign_files_are_not_overwritten(executable: Executable, tmp_path: Pat
 
 def test_a_failed_save_leaves_the_old_one(executable: Executable, saved: Path) -> None:
     broken = replace(executable, kernels=saved / "no such file")
-    with pytest.raises(ExecutableError, match="cannot write"):
+    with refused(ExecutableError, saved):
         broken.save(saved)
     assert [f.name for f in saved.parent.iterdir()] == ["out"]
     load(saved)
@@ -196,42 +199,42 @@ def test_a_flipped_byte_is_refused(saved: Path, name: str, place: float) -> None
     data[int(len(data) * place)] ^= 1
     (saved / name).write_bytes(bytes(data))
     # Of what the sums say another file is not as it is said to be.
-    refused(saved, " is damaged; | lacks " if name == "SHA256SUMS" else f"{name} of .* is damaged")
+    refuses(saved, saved if name == "SHA256SUMS" else name)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
     data = (saved / name).read_bytes()
     (saved / name).write_bytes(data[: len(data) // 2])
-    refused(saved, " is damaged; | lacks " if name == "SHA256SUMS" else f"{name} of .* is damaged")
+    refuses(saved, saved if name == "SHA256SUMS" else name)
     (saved / name).unlink()
-    refused(saved, f"lacks {name}")
+    refuses(saved, name, "lacks")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads 4"),
-        (lambda m: m | {"format": "a poem"}, "is not a tvm-ios executable"),
-        (lambda m: m | {"machine": "riscv64"}, "made for riscv64 and this machine is"),
-        (lambda m: m | {"features": ["warp-drive"]}, "warp-drive"),
+        (lambda m: m | {"version": 99}, ("version 99", 4)),
+        (lambda m: m | {"format": "a poem"}, ("not a tvm-ios executable",)),
+        (lambda m: m | {"machine": "riscv64"}, ("riscv64",)),
+        (lambda m: m | {"features": ["warp-drive"]}, ("warp-drive",)),
         (
             lambda m: m | {"versions": m["versions"] | {"apache-tvm": "0.99.1"}},
-            "made with apache-tvm 0.99.1 and here is",
+            ("apache-tvm 0.99.1",),
         ),
-        (lambda m: {k: v for k, v in m.items() if k != "target"}, "'target'"),
-        (lambda m: m | {"inputs": [{"name": "x"}]}, "'buffer'"),
-        (lambda m: m["constants"].pop("u1/1") and m, "lacks the constant 'u1/1'"),
-        (lambda m: m | {"constants": dict.fromkeys(m["constants"], "0")}, "the constant 'u0/1'"),
+        (lambda m: {k: v for k, v in m.items() if k != "target"}, ("'target'",)),
+        (lambda m: m | {"inputs": [{"name": "x"}]}, ("'buffer'",)),
+        (lambda m: m["constants"].pop("u1/1") and m, ("'u1/1'",)),
+        (lambda m: m | {"constants": dict.fromkeys(m["constants"], "0")}, ("'u0/1'",)),
     ],
 )
 def test_what_does_not_fit_here_is_refused(
-    saved: Path, change: Callable[[dict], dict], message: str
+    saved: Path, change: Callable[[dict], dict], named: tuple[object, ...]
 ) -> None:
     meta = change(json.loads((saved / "meta.json").read_text()))
     (saved / "meta.json").write_text(json.dumps(meta))
     seal(saved)
-    refused(saved, message)
+    refuses(saved, *named)
 
 
 def test_a_lesser_cpu_is_refused(executable: Executable, tmp_path: Path) -> None:
@@ -246,31 +249,29 @@ def test_a_lesser_cpu_is_refused(executable: Executable, tmp_path: Path) -> None
     if not missing:
         pytest.skip("this machine has all features that are looked for")
     replace(executable, features=wanted).save(tmp_path / "out")
-    refused(tmp_path / "out", f"this CPU lacks {', '.join(missing)};")
+    refuses(tmp_path / "out", "CPU", ", ".join(missing))
 
 
 def test_no_tar_half_a_tar_and_no_file_are_refused(executable: Executable, tmp_path: Path) -> None:
-    refused(tmp_path / "nothing", "there is no executable")
+    refuses(tmp_path / "nothing", tmp_path / "nothing")
     (tmp_path / "folder").mkdir()
-    refused(tmp_path / "folder", "it lacks meta.json")
+    refuses(tmp_path / "folder", "meta.json")
     executable.save(tmp_path / "x.tar")
     data = (tmp_path / "x.tar").read_bytes()
     (tmp_path / "x.tar").write_bytes(data[: len(data) // 3])
-    refused(tmp_path / "x.tar", "tar file|damaged|lacks")
+    refuses(tmp_path / "x.tar", tmp_path / "x.tar")
     (tmp_path / "text.tar").write_text("hello")
-    refused(tmp_path / "text.tar", "not a complete tar file")
+    refuses(tmp_path / "text.tar", "text.tar", "tar file")
     with tarfile.open(tmp_path / "evil.tar", "w") as tar:
         member = tarfile.TarInfo("../escaped")
         tar.addfile(member)
-    refused(tmp_path / "evil.tar", r"holds '\.\./escaped', which is no file of an executable")
+    refuses(tmp_path / "evil.tar", "'../escaped'")
     assert not (tmp_path.parent / "escaped").exists()
 
 
-def refused(path: Path, message: str) -> None:
-    with pytest.raises(ExecutableError, match=message) as caught:
+def refuses(path: Path, *named: object) -> None:
+    with refused(ExecutableError, *named):
         load(path)
-    assert isinstance(caught.value, UserError)
-    assert "\n" not in str(caught.value)
 
 
 def sealed(saved: Path, change: Callable[[Any], object], name: str = "program.json") -> None:
@@ -286,21 +287,21 @@ def _unwait(program: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (_unwait, "both use buffer .* and no wait orders them|which nothing has written before"),
-        (lambda p: p["lanes"][0][0].__setitem__(4, 9), "tile 9 of kernel 'scale_add'"),
-        (lambda p: p["lanes"][1].insert(0, ["wait", 1, 1]), "the waits form a cycle"),
-        (lambda p: p["lanes"][0].append(["wait", 7, 1]), "lane 7, which does not exist"),
-        (lambda p: p["lanes"][0].append(["wait", 0.5, 1]), "a count should be"),
-        (lambda p: p.update(lanes=[]), "no lane"),
+        (_unwait, ("buffer",)),
+        (lambda p: p["lanes"][0][0].__setitem__(4, 9), ("0 to 9", "'scale_add'")),
+        (lambda p: p["lanes"][1].insert(0, ["wait", 1, 1]), ("cycle",)),
+        (lambda p: p["lanes"][0].append(["wait", 7, 1]), ("lane 7",)),
+        (lambda p: p["lanes"][0].append(["wait", 0.5, 1]), ("count",)),
+        (lambda p: p.update(lanes=[]), ("lane",)),
     ],
 )
 def test_programs_that_cannot_run_are_refused(
-    saved: Path, change: Callable[[Any], object], message: str
+    saved: Path, change: Callable[[Any], object], named: tuple[object, ...]
 ) -> None:
     sealed(saved, change)
-    refused(saved, message)
+    refuses(saved, *named)
 
 
 def _overlap(plan: Any) -> None:
@@ -308,32 +309,35 @@ def _overlap(plan: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (_overlap, "lets buffers 't2' and 't3' share bytes, and unit 'u2' may use the second"),
-        (lambda p: p.update(nbytes=64), "puts buffer .* at byte .* of 64"),
-        (lambda p: p.update(version=2), "not a tvm-ios memory plan of version 1"),
-        (lambda p: p["offsets"].pop(), "do not name the same buffers"),
-        (lambda p: p["offsets"].append(-1), "do not name the same buffers"),
-        (lambda p: p["offsets"].__setitem__(0, 0), "do not name the same buffers"),
-        (lambda p: p.update(offsets=[-1] * len(p["offsets"])), "do not name the same buffers"),
-        (lambda p: p.update(offsets=[b + (b >= 0) for b in p["offsets"]]), "at byte 1"),
-        (lambda p: p["offsets"].__setitem__(0, -2), "a count should be"),
-        (lambda p: p.pop("nbytes"), "'nbytes'"),
-        (lambda p: p.update(offsets=3), "a list should be"),
+        (_overlap, ("'t2'", "'t3'", "'u2'")),
+        (lambda p: p.update(nbytes=64), ("buffer", 64)),
+        (lambda p: p.update(version=2), ("memory plan of version 1",)),
+        (lambda p: p["offsets"].pop(), ("memory plan", "program", "buffers")),
+        (lambda p: p["offsets"].append(-1), ("memory plan", "program", "buffers")),
+        (lambda p: p["offsets"].__setitem__(0, 0), ("memory plan", "program", "buffers")),
+        (
+            lambda p: p.update(offsets=[-1] * len(p["offsets"])),
+            ("memory plan", "program", "buffers"),
+        ),
+        (lambda p: p.update(offsets=[b + (b >= 0) for b in p["offsets"]]), ("byte 1",)),
+        (lambda p: p["offsets"].__setitem__(0, -2), ("count",)),
+        (lambda p: p.pop("nbytes"), ("'nbytes'",)),
+        (lambda p: p.update(offsets=3), ("list",)),
     ],
 )
 def test_memory_plans_that_spoil_buffers_are_refused(
-    saved: Path, change: Callable[[Any], object], message: str
+    saved: Path, change: Callable[[Any], object], named: tuple[object, ...]
 ) -> None:
     sealed(saved, change, "memory.json")
-    refused(saved, message)
+    refuses(saved, *named)
 
 
 def test_a_file_that_is_not_sealed_is_not_read(saved: Path) -> None:
     lines = (saved / "SHA256SUMS").read_text().splitlines(keepends=True)
     (saved / "SHA256SUMS").write_text("".join(x for x in lines if "kernels.so" not in x))
-    refused(saved, "lacks kernels.so")
+    refuses(saved, "kernels.so")
 
 
 def as_version_3(saved: Path) -> None:
@@ -359,7 +363,7 @@ def test_what_was_saved_as_version_3_is_read(executable: Executable, saved: Path
     for name in set(FILES) - {"SHA256SUMS", "meta.json"}:
         as_version_3(saved)
         (saved / name).write_bytes((saved / name).read_bytes() + b"more")
-        refused(saved, f"{name} of .* is damaged")
+        refuses(saved, name, "damaged")
         loaded.save(saved)
 
 
@@ -380,7 +384,7 @@ def test_sha256sum_finds_all_sound(saved: Path) -> None:
 def test_more_files_are_left_alone(executable: Executable, saved: Path) -> None:
     (saved / "README").write_text("mine")
     load(saved)
-    with pytest.raises(ExecutableError, match="choose another name"):
+    with refused(ExecutableError, "out"):
         executable.save(saved)
     assert (saved / "README").read_text() == "mine"
 
@@ -389,7 +393,7 @@ def test_a_buffer_larger_than_the_machine_is_refused(saved: Path) -> None:
     sealed(saved, lambda p: p["buffers"].append(["huge", [1 << 58], "float32", "scratch"]))
     sealed(saved, lambda p: p["offsets"].append(0), "memory.json")
     sealed(saved, lambda p: p.update(nbytes=1 << 61), "memory.json")
-    with pytest.raises(UserError, match="cannot be allocated"):
+    with refused(UserError, "2305843009213693952 bytes"):
         load(saved).session()
 
 

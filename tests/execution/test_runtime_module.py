@@ -8,8 +8,9 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from tvm.script import tirx as T
 
 from runtime_ext.execution import runtime_module
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.executor import ForkError
-from runtime_ext.execution.package import ExecutableError, seal
-from runtime_ext.execution.ports import Port, SessionError
+from runtime_ext.execution.package import seal
+from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
+from runtime_ext.native_errors import ExecutableError, ForkError, SessionError
 from tests.cpp_compiler import compiler
+from tests.refusals import refused
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import (
@@ -225,39 +227,39 @@ def test_equals_the_python_session(executable: Executable, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "named"),
     [
-        (lambda m: m.run(), "input 'image' was never set"),
-        (lambda m: m.set_input("nose", IMAGE), "no input 'nose'; there are: image, steps"),
-        (lambda m: m.set_input(2, IMAGE), "no input 2; there are 2"),
-        (lambda m: m.get_output(), "output 'result' is not known before a complete run"),
-        (lambda m: m.get_output("image"), "no output 'image'; there are: result, inner"),
-        (lambda m: m.set_input(image=IMAGE[:1]), r"'image' is float32\[8, 4\] and the tensor is"),
-        (lambda m: m.set_input(image=IMAGE.astype("int32")), r"the tensor is int32\[8, 4\]"),
+        (lambda m: m.run(), ["'image'", "set"]),
+        (lambda m: m.set_input("nose", IMAGE), ["'nose'", "image, steps"]),
+        (lambda m: m.set_input(2, IMAGE), ["input 2"]),
+        (lambda m: m.get_output(), ["'result'", "run"]),
+        (lambda m: m.get_output("image"), ["'image'", "result, inner"]),
+        (lambda m: m.set_input(image=IMAGE[:1]), ["'image'", "float32[8, 4]", "float32[1, 4]"]),
+        (lambda m: m.set_input(image=IMAGE.astype("int32")), ["'image'", "int32[8, 4]"]),
         (
             lambda m: m.module["set_input"]("image", tvm_ffi.from_dlpack(np.zeros((4, 8), "f").T)),
-            "needs a contiguous tensor",
+            ["'image'", "contiguous"],
         ),
     ],
 )
-def test_wrong_use_is_told(saved: Path, call: Callable[[Any], Any], message: str) -> None:
+def test_wrong_use_is_told(
+    saved: Path, call: Callable[[Any], Any], named: Sequence[object]
+) -> None:
     module = runtime_module.load_module(saved)
-    with pytest.raises(SessionError, match=message) as caught:
+    with refused(SessionError, *named):
         call(module)
-    assert "\n" not in str(caught.value)
 
 
 def test_benchmarks_of_nothing_are_refused(saved: Path) -> None:
     module = runtime_module.load_module(saved)
     module.set_input(image=IMAGE, steps=STEPS)
-    with pytest.raises(ValueError, match="at least one run"):
+    with refused(ValueError, "one run"):
         module.benchmark(0, 1)
 
 
-def refused(path: Path, message: str) -> None:
-    with pytest.raises(ExecutableError, match=message) as caught:
+def refuses(path: Path, *named: object) -> None:
+    with refused(ExecutableError, *named):
         runtime_module.load_module(path)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("place", [0.02, 0.5, 0.98])
@@ -272,7 +274,7 @@ def test_a_flipped_byte_is_refused(saved: Path, name: str, place: float) -> None
     data = bytearray((saved / name).read_bytes())
     data[int(len(data) * place)] ^= 1
     (saved / name).write_bytes(bytes(data))
-    refused(saved, f"{name} of .* is damaged|format version|not a tvm-ios")
+    refuses(saved, saved)
 
 
 @pytest.mark.parametrize(
@@ -281,75 +283,75 @@ def test_a_flipped_byte_is_refused(saved: Path, name: str, place: float) -> None
 def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
     data = (saved / name).read_bytes()
     (saved / name).write_bytes(data[: len(data) // 2])
-    refused(saved, f"{name} of .* is damaged")
+    refuses(saved, name, "damaged")
     (saved / name).unlink()
-    refused(saved, f"lacks {name}")
+    refuses(saved, name, "lacks")
 
 
 @pytest.mark.parametrize(
-    ("file", "edit", "message"),
+    ("file", "edit", "named"),
     [
-        ("meta.json", lambda m: m | {"version": 99}, "format version 99 and this tvm-ios reads"),
-        ("meta.json", lambda m: m | {"format": "a poem"}, "is not a tvm-ios executable"),
-        ("meta.json", lambda m: m | {"machine": "riscv64"}, "for riscv64 and this machine is"),
-        ("meta.json", lambda m: m | {"features": ["warp-drive"]}, "warp-drive"),
+        ("meta.json", lambda m: m | {"version": 99}, ["version 99"]),
+        ("meta.json", lambda m: m | {"format": "a poem"}, ["not a tvm-ios executable"]),
+        ("meta.json", lambda m: m | {"machine": "riscv64"}, ["riscv64"]),
+        ("meta.json", lambda m: m | {"features": ["warp-drive"]}, ["warp-drive"]),
         (
             "meta.json",
             lambda m: m | {"versions": m["versions"] | {"apache-tvm-ffi": "0.99.1"}},
-            "made with apache-tvm-ffi 0.99.1 and here is 0",
+            ["apache-tvm-ffi 0.99.1"],
         ),
-        ("meta.json", lambda m: {k: v for k, v in m.items() if k != "inputs"}, "'inputs' is miss"),
-        ("meta.json", lambda m: m | {"constants": {}}, "lacks the constant 'w'"),
+        ("meta.json", lambda m: {k: v for k, v in m.items() if k != "inputs"}, ["'inputs'"]),
+        ("meta.json", lambda m: m | {"constants": {}}, ["'w'"]),
         (
             "meta.json",
             lambda m: m | {"inputs": [m["inputs"][0] | {"buffer": "nose"}]},
-            "'image' belongs to buffer 'nose', of none",
+            ["'image'", "'nose'"],
         ),
         (
             "meta.json",
             lambda m: m | {"inputs": [m["inputs"][0] | {"dtype": "float64"}]},
-            r"'image' is float64\[8, 4\] but its buffer is float32\[8, 4\]",
+            ["'image'", "float64[8, 4]", "float32[8, 4]"],
         ),
         (
             "program.json",
             lambda p: p["buffers"][3].__setitem__(3, "intermediate"),
-            "do not name the same buffers",
+            ["memory plan", "program", "buffers"],
         ),
-        ("program.json", lambda p: p.update(version=2), "not a tvm-ios program of version 3"),
-        ("program.json", lambda p: p.update(lanes=[]), "no lane"),
-        ("program.json", lambda p: p.update(uses=[]), "how it may be launched"),
-        ("program.json", lambda p: p["kernels"].__setitem__(0, "nose"), "has no kernel nose"),
-        ("program.json", lambda p: p["lanes"][0].insert(0, ["wait", 1, 2]), "wait for ever"),
-        ("program.json", lambda p: p["lanes"][0].append(["wait", 7, 1]), "lane 7 of 2"),
-        ("program.json", lambda p: p["lanes"][0].append(["wait", 0.5, 1]), "a count should be"),
-        ("program.json", lambda p: p["lanes"][0].append(["launch", 0, [0]]), "a list of 3 values"),
-        ("program.json", lambda p: p["lanes"][0][0].__setitem__(4, 9), "ends at tile 9 of kernel"),
-        ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 1]), "gives 2 buffers"),
-        ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 2, 0]), "writes the input"),
-        ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 2, 99]), "does not exist"),
-        ("program.json", lambda p: p["buffers"][4][4].__setitem__(0, 5), "cannot be part of"),
-        ("program.json", lambda p: p["buffers"][7].__setitem__(1, [1 << 61]), "cannot be alloc"),
-        ("program.json", lambda p: p["buffers"][7].__setitem__(2, "handle"), "type 'handle'"),
-        ("program.json", lambda p: p["buffers"][2].__setitem__(1, [32]), r"not float32\[32\]"),
-        ("memory.json", plan(*OUTSIDE), "do not name the same buffers"),
-        ("memory.json", plan(*OUTSIDE, -1), "do not name the same buffers"),
-        ("memory.json", plan(*OUTSIDE[:-1], 0, 0), "do not name the same buffers"),
-        ("memory.json", plan(*OUTSIDE, 32), "puts buffer 'spare' at byte 32"),
-        ("memory.json", plan(*OUTSIDE, 256), "'spare' at byte 256 of 1024"),
-        ("memory.json", plan(version=2), "not a tvm-ios memory plan of version 1"),
+        ("program.json", lambda p: p.update(version=2), ["program of version 3"]),
+        ("program.json", lambda p: p.update(lanes=[]), ["lane"]),
+        ("program.json", lambda p: p.update(uses=[]), ["launched"]),
+        ("program.json", lambda p: p["kernels"].__setitem__(0, "nose"), ["kernel nose"]),
+        ("program.json", lambda p: p["lanes"][0].insert(0, ["wait", 1, 2]), ["lane 0", "wait"]),
+        ("program.json", lambda p: p["lanes"][0].append(["wait", 7, 1]), ["lane 7"]),
+        ("program.json", lambda p: p["lanes"][0].append(["wait", 0.5, 1]), ["count"]),
+        ("program.json", lambda p: p["lanes"][0].append(["launch", 0, [0]]), ["3 values"]),
+        ("program.json", lambda p: p["lanes"][0][0].__setitem__(4, 9), ["0 to 9"]),
+        ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 1]), ["2 buffers"]),
+        ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 2, 0]), ["input"]),
+        ("program.json", lambda p: p["lanes"][0][0].__setitem__(2, [0, 2, 99]), ["exist"]),
+        ("program.json", lambda p: p["buffers"][4][4].__setitem__(0, 5), ["part"]),
+        ("program.json", lambda p: p["buffers"][7].__setitem__(1, [1 << 61]), ["allocated"]),
+        ("program.json", lambda p: p["buffers"][7].__setitem__(2, "handle"), ["'handle'"]),
+        ("program.json", lambda p: p["buffers"][2].__setitem__(1, [32]), ["float32[32]"]),
+        ("memory.json", plan(*OUTSIDE), ["memory plan", "program", "buffers"]),
+        ("memory.json", plan(*OUTSIDE, -1), ["memory plan", "program", "buffers"]),
+        ("memory.json", plan(*OUTSIDE[:-1], 0, 0), ["memory plan", "program", "buffers"]),
+        ("memory.json", plan(*OUTSIDE, 32), ["'spare'", "byte 32"]),
+        ("memory.json", plan(*OUTSIDE, 256), ["'spare'", "byte 256 of 1024"]),
+        ("memory.json", plan(version=2), ["memory plan of version 1"]),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    saved: Path, file: str, edit: Callable[[Any], Any], message: str
+    saved: Path, file: str, edit: Callable[[Any], Any], named: Sequence[object]
 ) -> None:
     change(saved, file, edit)
-    refused(saved, message)
+    refuses(saved, *named)
 
 
 def test_an_output_in_the_arena_is_refused(saved: Path) -> None:
     change(saved, "program.json", lambda p: p["buffers"][3].__setitem__(3, "intermediate"))
     change(saved, "memory.json", plan(-1, -1, -1, 0, *OUTSIDE[:3], 192))
-    refused(saved, "'inner' lies in buffer 'both', whose memory others may take")
+    refuses(saved, "'inner'", "'both'")
 
 
 def test_a_lesser_cpu_is_refused(saved: Path) -> None:
@@ -360,7 +362,7 @@ def test_a_lesser_cpu_is_refused(saved: Path) -> None:
     if not missing:
         pytest.skip("this machine has all features that are looked for")
     change(saved, "meta.json", lambda m: m | {"features": names})
-    refused(saved, f"this CPU lacks .*{missing[0]}.*; optimize the model for this machine")
+    refuses(saved, "CPU", missing[0])
 
 
 def test_kernels_with_unknown_symbols_are_refused_before_they_run(saved: Path) -> None:
@@ -368,23 +370,25 @@ def test_kernels_with_unknown_symbols_are_refused_before_they_run(saved: Path) -
     source.write_text("int no_such_symbol(); int f() { return no_such_symbol(); }")
     subprocess.run([compiler(), "-shared", "-fPIC", source, "-o", saved / "kernels.so"], check=True)
     seal(saved)
-    refused(saved, "cannot be loaded: .*undefined symbol: .*no_such_symbol")
+    refuses(saved, "undefined symbol", "_Z14no_such_symbolv")
 
 
-def test_no_folder_no_executable_and_tars_are_told(executable: Executable, tmp_path: Path) -> None:
-    refused(tmp_path / "nothing", "there is no executable")
+def test_no_folder_no_executable_and_tars_are_told(
+    executable: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses(tmp_path / "nothing", tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", "is not an executable: it lacks meta.json")
+    refuses(tmp_path / "empty", tmp_path / "empty", "meta.json")
     executable.save(tmp_path / "x.tar")
-    with pytest.raises(ExecutableError, match=r"x\.tar is a tar file; unpack it into a folder"):
+    with refused(ExecutableError, "x.tar", "unpack"):
         tvm_ffi.get_global_func("tvm_ios.load_executable")(str(tmp_path / "x.tar"))
     # What loads it from Python leaves no folder behind.
-    before = set(os.listdir(os.environ.get("TMPDIR", "/tmp")))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     module = runtime_module.load_module(tmp_path / "x.tar")
     gc.collect()
     module.run(image=IMAGE, steps=STEPS)
-    new = set(os.listdir(os.environ.get("TMPDIR", "/tmp"))) - before
-    assert not [name for name in new if "tvm" in name and "ios" in name]
+    assert not os.listdir(tmp_path / "temporary")
 
 
 def test_a_session_in_use_and_a_forked_child_are_refused(saved: Path) -> None:

@@ -6,9 +6,10 @@ import pytest
 import tvm_ffi
 
 from runtime_ext.execution.buffers import ALIGNMENT, allocate, content_key, share_constant
-from runtime_ext.execution.executor import KernelError
-from runtime_ext.execution.ports import Port, SessionError
+from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import Session
+from runtime_ext.native_errors import KernelError, SessionError
+from tests.refusals import refused
 from tvm_ios.errors import UserError
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import (
@@ -88,31 +89,31 @@ def test_ports_rename_buffers() -> None:
     live.run(bias=ONES, name=ONES * 5)
     np.testing.assert_array_equal(live.get_output("result"), ONES * 8)
     np.testing.assert_array_equal(live.get_output("handed through"), ONES * 5)
-    with pytest.raises(SessionError, match=r"'z' is float32\[3, 2\] but its buffer is"):
+    with refused(SessionError, "'z'", "float32[3, 2]", "float32[2, 3]"):
         session(outputs=[Port("z", "y", (3, 2), "float32")])
-    with pytest.raises(SessionError, match="'nowhere', of none"):
+    with refused(SessionError, "'z'", "'nowhere'"):
         session(outputs=[Port("z", "nowhere", (2, 3), "float32")])
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "named"),
     [
-        (lambda s: s.set_input("z", ONES), "no input 'z'; there are: x, bias"),
-        (lambda s: s.set_input(x=ONES[:1]), r"'x' has shape \[1, 3\], not \[2, 3\]"),
-        (lambda s: s.set_input(x=ONES.astype("float64")), "'x' is of type float64, not float32"),
-        (lambda s: s.set_input(None, ONES), "name one of the 2 inputs: x, bias"),
-        (lambda s: s.set_input("x"), "'x' was given no value"),
-        (lambda s: s.run(x=ONES), "input 'bias' was never set"),
-        (lambda s: s.benchmark(), "input 'bias' was never set"),
-        (lambda s: s.get_output(), "'y' is not known before a complete run"),
-        (lambda s: s.get_output("x"), "no output 'x'; there are: y"),
-        (lambda s: s.get_output(1), "no output 1; there are 1"),
-        (lambda s: s.benchmark(number=0), "at least one run"),
+        (lambda s: s.set_input("z", ONES), ("'z'", "x, bias")),
+        (lambda s: s.set_input(x=ONES[:1]), ("'x'", "[1, 3]", "[2, 3]")),
+        (lambda s: s.set_input(x=ONES.astype("float64")), ("'x'", "float64", "float32")),
+        (lambda s: s.set_input(None, ONES), ("2 inputs", "x, bias")),
+        (lambda s: s.set_input("x"), ("'x'", "value")),
+        (lambda s: s.run(x=ONES), ("'bias'", "set")),
+        (lambda s: s.benchmark(), ("'bias'", "set")),
+        (lambda s: s.get_output(), ("'y'", "run")),
+        (lambda s: s.get_output("x"), ("output 'x'", "y")),
+        (lambda s: s.get_output(1), ("output 1",)),
+        (lambda s: s.benchmark(number=0), ("one run",)),
     ],
 )
-def test_wrong_use_is_told(call: Callable[[Session], Any], message: str) -> None:
+def test_wrong_use_is_told(call: Callable[[Session], Any], named: tuple[object, ...]) -> None:
     live = session()
-    with pytest.raises(SessionError, match=message) as caught:
+    with refused(SessionError, *named) as caught:
         call(live)
     assert isinstance(caught.value, UserError)
     assert "\n" not in str(caught.value)
@@ -120,11 +121,11 @@ def test_wrong_use_is_told(call: Callable[[Session], Any], message: str) -> None
 
 
 def test_wrong_parts_are_told() -> None:
-    with pytest.raises(SessionError, match="constant 'scale/1' of the program was not given"):
+    with refused(SessionError, "'scale/1'", "given"):
         session(constants={})
-    with pytest.raises(SessionError, match=r"'scale/1' is float32\[1, 3\], not float32\[2, 3\]"):
+    with refused(SessionError, "'scale/1'", "float32[1, 3]", "float32[2, 3]"):
         session(constants={"scale/1": SCALE[:1]})
-    with pytest.raises(SessionError, match="kernel 'scale_add'"):
+    with refused(SessionError, "'scale_add'"):
         Session(PROGRAM, {}, {"scale/1": SCALE})
 
 
@@ -139,25 +140,25 @@ def test_no_output_after_a_failed_run() -> None:
 
     broken = session(fail)
     broken.set_input(x=ONES, bias=ONES)
-    with pytest.raises(KernelError, match="unit 'scale'"):
+    with refused(KernelError, "'scale'", "'scale_add'", "broken"):
         broken.run()
-    with pytest.raises(SessionError, match="complete run"):
+    with refused(SessionError, "'y'"):
         broken.get_output()
 
 
 def test_a_session_in_use_is_refused() -> None:
-    refused: list[str] = []
+    sentences: list[str] = []
 
     def intrude(*arguments: Any) -> None:
         for call in (live.run, live.get_output, lambda: live.set_input("x", ONES)):
-            with pytest.raises(SessionError, match="in use by another thread") as caught:
+            with refused(SessionError, "thread") as caught:
                 call()
-            refused.append(str(caught.value))
+            sentences.append(str(caught.value))
 
     live = session(intrude, executor="reference")
     live.set_input(x=ONES, bias=ONES)
     live.run()
-    assert len(refused) == 6
+    assert len(sentences) == 6
 
 
 def test_random_inputs_fit() -> None:
@@ -182,7 +183,7 @@ def test_buffers_are_aligned_and_zero(shape: tuple[int, ...], dtype: str) -> Non
 
 
 def test_an_unknown_type_is_told() -> None:
-    with pytest.raises(UserError, match="'float3'"):
+    with refused(UserError, "'float3'"):
         allocate(BufferType((1,), "float3"))
 
 
@@ -207,7 +208,7 @@ def test_outputs_and_inputs_in_the_arena_are_refused(name: str) -> None:
     program = Program(((),), (), buffers, ())
     port = Port("result", name, IMAGE.shape, IMAGE.dtype)
     Session(program, {}, {}, [], [port])
-    with pytest.raises(SessionError, match=f"'result' lies in buffer '{name}', whose memory"):
+    with refused(SessionError, "'result'", f"'{name}'"):
         Session(program, {}, {}, [], [port], plan=MemoryPlan(64, {0: 0}))
-    with pytest.raises(ProgramError, match="do not name the same buffers"):
+    with refused(ProgramError, "memory plan", "program"):
         Session(program, {}, {}, [], [], plan=MemoryPlan(64, {1: 0}))

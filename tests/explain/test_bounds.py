@@ -169,7 +169,7 @@ def test_hot_units_share_the_kernel_time(simulation: Simulation) -> None:
     _, program, runs = simulation
     work = find_work(program)
     flops = list(range(len(program.units)))
-    rows = hot_units(work, runs[:1], flops, most=100)
+    rows = hot_units(work, runs[:1], flops)
     assert sorted(unit for row in rows for unit in row.units) == flops
     assert sum(row.flops or 0 for row in rows) == sum(flops)
     busy = runs[0].busy(set(flops))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.random_units import Case, cases
 from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work, find_work
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from tvm_ios.files.array_files import ArrayFileError, read_arrays, write_arrays
 
 ARRAYS = {"file": np.arange(6.0).reshape(2, 3), "a/b.0": np.ones((), bool), "x": np.zeros(3)}
@@ -30,14 +31,14 @@ def test_arrays_come_back_under_their_names(tmp_path: Path) -> None:
 
 def test_objects_are_never_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([{}], dtype=object))
-    with pytest.raises(ArrayFileError, match=r"x\.npz: it holds Python objects, which are never"):
+    with refused(ArrayFileError, tmp_path / "x.npz", "Python objects"):
         read_arrays(tmp_path / "x.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"token 1\n", b"\x80\x04N."])
 def test_other_files_are_refused_by_what_they_are_not(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(ArrayFileError, match=r"x\.npz: it is no \.npz file; numpy\.savez"):
+    with refused(ArrayFileError, tmp_path / "x.npz", "numpy.savez"):
         read_arrays(tmp_path / "x.npz")
 
 

@@ -9,25 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from tvm_ios.files.json_text import JsonError, json_object, natural, naturals
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "named"),
     [
-        (b"", "Expecting value"),
-        (b"{", "Expecting property name"),
-        (b"[]", "it holds a list, not an object"),
-        (b"7", "it holds a int, not an object"),
-        (b"[" * 100_000, "nested too deep"),
-        (b'{"a":' * 100_000, "nested too deep"),
-        (b"\xff\xfe\x00", "decode"),
-        (b"\x80", "decode"),
+        (b"", "line 1 column 1"),
+        (b"{", "line 1 column 2"),
+        (b"[]", "list"),
+        (b"7", "int"),
+        (b"[" * 100_000, "nested"),
+        (b'{"a":' * 100_000, "nested"),
+        (b"\xff\xfe\x00", "codec"),
+        (b"\x80", "codec"),
         (b'{"a": ' + b"9" * 5000 + b"}", "4300 digits"),
     ],
 )
-def test_what_is_no_object(text: bytes, sentence: str) -> None:
-    with pytest.raises(JsonError, match=sentence):
+def test_what_is_no_object(text: bytes, named: str) -> None:
+    with refused(JsonError, named):
         json_object(text)
 
 
@@ -46,14 +47,14 @@ def test_objects_come_back(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("data", [-1, 1.0, True, None, "1", float("nan"), 1 << 62, [1]])
 def test_what_is_no_count(data: Any) -> None:
-    with pytest.raises(JsonError, match="where a count should be"):
+    with refused(JsonError, "count"):
         natural(data)
-    with pytest.raises(JsonError, match="where a count should be"):
+    with refused(JsonError, "count"):
         naturals([1, data])
 
 
 @pytest.mark.parametrize("data", [1, "12", None, {"a": 1}])
 def test_what_is_no_list(data: Any) -> None:
-    with pytest.raises(TypeError, match="where a list should be"):
+    with refused(TypeError, "list"):
         naturals(data)
     assert naturals([0, 7]) == (0, 7)

@@ -88,7 +88,7 @@ def _schedule(prepared: Any, lanes: int, random: Random) -> Any:
     from tvm_ios.costs.costs import NO_COSTS
     from tvm_ios.graph.merge_rule import mergeable
     from tvm_ios.graph.op_graph import bits
-    from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+    from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
     from tvm_ios.policies.policy import Problem
     from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
     from tvm_ios.search import search
@@ -100,7 +100,7 @@ def _schedule(prepared: Any, lanes: int, random: Random) -> Any:
         operators = prepared.outliner.extraction.graph
         capacity = 1 << int(random.integers(8, 16))
         split = choose_instances(operators, graph, lanes=lanes, capacity=capacity)
-        return instances_schedule(graph, split, lanes=lanes)
+        return schedule_on_lanes(graph, split, lanes=lanes)
     if policy != "merging":
         return search(Problem.of(graph, 40), policy, NO_COSTS).schedule
     done, stages = 0, []

@@ -64,7 +64,7 @@ def test_it_goes_on_where_it_was(
 ) -> None:
     suite = tmp_path / "suite"
     bundles.failing.add("squeezenet-32")
-    with pytest.raises(SystemExit, match=r"^gpu.py: no bundle could be made of squeezenet-32: see"):
+    with pytest.raises(SystemExit, match=r"squeezenet-32\b"):
         prepare(module, suite)
     assert bundles.made == [f"squeezenet-{batch}" for batch in (1, 32, 16, 128)]
     assert "MiB in all" in capsys.readouterr().out
@@ -83,7 +83,7 @@ def test_several_at_once(
 ) -> None:
     bundles.at_once = threading.Barrier(2)
     bundles.failing.add("squeezenet-16")
-    with pytest.raises(SystemExit, match=r"of squeezenet-16: see"):
+    with pytest.raises(SystemExit, match=r"squeezenet-16\b"):
         prepare(module, tmp_path / "suite", jobs=2)
     assert sorted(bundles.made) == sorted(f"squeezenet-{batch}" for batch in (1, 32, 16, 128))
     assert len(list((tmp_path / "suite" / "bundles").iterdir())) == 3

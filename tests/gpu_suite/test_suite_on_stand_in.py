@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from runtime_ext.bundle.contents import ABOUT, REFERENCE, digest
-from runtime_ext.cuda.nvidia.nvrtc import find_nvcc
+from runtime_ext.cuda.machine_code.nvrtc import find_nvcc
 from tests.cuda.stand_in.build import build_stand_in
 from tvm_ios.files.array_files import read_arrays, write_arrays
 

@@ -12,7 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.graph_sketch import GraphSketch, graphs
-from tvm_ios.graph.op_graph import GraphError, Operator, OpGraph, Tensor, bits, mask_of
+from tests.refusals import refused
+from tvm_ios.graph.elements import GraphError, Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 
 masks = st.integers(0, 1 << 90)
 
@@ -195,43 +197,43 @@ BROKEN = {
     "before": (
         [_op((2,), (1,), "early"), _op((0,), (2,))],
         (1,),
-        "'early' reads tensor 't2' before",
+        ("'early'", "'t2'"),
     ),
-    "itself": ([_op((1,), (1,), "loop")], (1,), "'loop' reads tensor 't1' before"),
-    "two producers": ([_op((0,), (1,)), _op((0,), (1,))], (1,), "tensor 't1' has two producers"),
-    "input made": ([_op((0,), (0,))], (0,), "tensor 't0' has two producers"),
-    "twice in one": ([_op((0,), (1, 1))], (1,), "tensor 't1' has two producers"),
-    "no output": ([_op((0,), (1,))], (2,), "graph output 't2' is never produced"),
+    "itself": ([_op((1,), (1,), "loop")], (1,), ("'loop'", "'t1'")),
+    "two producers": ([_op((0,), (1,)), _op((0,), (1,))], (1,), ("'t1'", "two")),
+    "input made": ([_op((0,), (0,))], (0,), ("'t0'", "two")),
+    "twice in one": ([_op((0,), (1, 1))], (1,), ("'t1'", "two")),
+    "no output": ([_op((0,), (1,))], (2,), ("output 't2'",)),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_graph_is_refused(case: str) -> None:
-    operators, outputs, sentence = BROKEN[case]
+    operators, outputs, named = BROKEN[case]
     tensors = tuple(Tensor(f"t{i}", (4,)) for i in range(3))
-    with pytest.raises(GraphError, match=sentence):
+    with refused(GraphError, *named):
         OpGraph("broken", tuple(operators), tensors, (0,), outputs)
 
 
 MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "format": (lambda d: d.update(format="tvm-ios schedule"), "not a tvm-ios graph of version 1"),
-    "version": (lambda d: d.update(version="1"), "not a tvm-ios graph of version 1"),
-    "no operators": (lambda d: d.pop("operators"), "lacks or misstates 'operators'"),
-    "no kind": (lambda d: d["operators"][0].pop("kind"), "lacks or misstates 'kind'"),
-    "tensor": (lambda d: d["tensors"].__setitem__(0, ["x", [1]]), "lacks or misstates"),
-    "tensors": (lambda d: d.update(tensors=5), "lacks or misstates"),
-    "attributes": (lambda d: d["operators"][0].update(attrs=[1]), "lacks or misstates"),
-    "number": (lambda d: d["operators"][0].update(inputs=[99]), "tensor 99, which does not"),
-    "output": (lambda d: d.update(outputs=[99]), "names tensor 99, which does not exist"),
+    "format": (lambda d: d.update(format="tvm-ios schedule"), "version 1"),
+    "version": (lambda d: d.update(version="1"), "version 1"),
+    "no operators": (lambda d: d.pop("operators"), "'operators'"),
+    "no kind": (lambda d: d["operators"][0].pop("kind"), "'kind'"),
+    "tensor": (lambda d: d["tensors"].__setitem__(0, ["x", [1]]), "graph file"),
+    "tensors": (lambda d: d.update(tensors=5), "graph file"),
+    "attributes": (lambda d: d["operators"][0].update(attrs=[1]), "graph file"),
+    "number": (lambda d: d["operators"][0].update(inputs=[99]), "tensor 99"),
+    "output": (lambda d: d.update(outputs=[99]), "tensor 99"),
 }
 
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_data_is_refused(case: str) -> None:
-    change, sentence = MALFORMED[case]
+    change, named = MALFORMED[case]
     sketch = GraphSketch()
     sketch.conv(0)
     data = json.loads(json.dumps(sketch.graph().to_json()))
     change(data)
-    with pytest.raises(GraphError, match=sentence):
+    with refused(GraphError, named):
         OpGraph.from_json(data)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.merge_rule import mergeable, plan_merge
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 
 Conv = tuple[tuple[int, int], tuple[int, int, int, int]]  # kernel, pads
 

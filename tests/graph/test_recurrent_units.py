@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.graph_sketch import CHANNELS, GraphSketch
 from tvm_ios import zoo
-from tvm_ios.graph.op_graph import Operator, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx
 

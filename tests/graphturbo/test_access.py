@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graphturbo.onnx_networks import Runner, Sketch
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import ELEMENT_WISE
 from tvm_ios.graphturbo.access import needed
 from tvm_ios.graphturbo.box import Box

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graphturbo.onnx_networks import Runner, Sketch, networks
+from tests.refusals import refused
 from tvm_ios import zoo
-from tvm_ios.graph.op_graph import GraphError, OpGraph, bits
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.graphturbo.footprint import exits, part_of, whole_part
 from tvm_ios.graphturbo.grouping import SubGraph, group
@@ -107,6 +109,9 @@ def test_equation_1_against_all_factors_of_all_axes(model: Any, capacity: int, s
                 continue
             if factor in (3,):  # between the powers of two up to the cores
                 continue
+            # Never tried: by the whole footprint, which also counts rows that a stride skips.
+            if everything.peak > capacity * factor:
+                continue
             smaller = type(split)(factor, 0, split.axis, split.axes, 0)
             parts = [
                 part_of(layers, subgraph, smaller.owned(layers.graph, p)) for p in range(factor)
@@ -140,8 +145,8 @@ def test_where_no_parts_fit_the_smallest_of_the_batch_spill(model: Any, capacity
 
 def test_a_batch_is_refused_where_the_first_axis_is_none() -> None:
     graph = graph_from_onnx(zoo.build("lstm_small"))
-    with pytest.raises(GraphError, match="export the model with the batch"):
+    with refused(GraphError, "batch"):
         with_batch(graph, 4)
     sketch = Sketch((1, 4, 4))
-    with pytest.raises(GraphError, match="mixes the batch"):
+    with refused(GraphError, "'node'", "batch"):
         with_batch(Runner(sketch.model(sketch.op("Transpose", "x", perm=[1, 0, 2]))).graph, 4)

@@ -12,7 +12,7 @@ from tests.graphturbo.onnx_networks import Runner, networks
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.planned import planned_instances
-from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
 from tvm_ios.policies.mixing import by_sub_graph, segments_of
 from tvm_ios.schedule.schedule import Schedule
 
@@ -30,7 +30,7 @@ def test_a_file_has_the_instances_that_were_chosen(
     graph = Runner(model).graph
     units = form_units(graph)
     chosen = choose_instances(graph, units, lanes=lanes, capacity=capacity, least_factor=least)
-    made = instances_schedule(units, chosen, lanes)
+    made = schedule_on_lanes(units, chosen, lanes)
     made.validate(units)
     split = {s.layers: s for s in chosen.subgraphs if s.factor > 1}
     assert (made.instances is None) == (not split)

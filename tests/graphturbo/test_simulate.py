@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
-from tvm_ios.graphturbo.cluster.simulate import Rules, simulate
+from tvm_ios.graphturbo.cluster.simulate import Optimisations, simulate
 from tvm_ios.graphturbo.cluster.spilling import Scope
-from tvm_ios.graphturbo.cluster.tasks import INPUT, Task, tasks_of
+from tvm_ios.graphturbo.cluster.tasks import INPUT, LayerTask, tasks_of
 from tvm_ios.graphturbo.cluster.variants import VARIANTS, partition, simulate_variants, tune_batch
 
 #: One byte a second from memory, 10 and 100 from the buffers; a hundred operations.
@@ -21,8 +21,8 @@ DEVICE = MemoryHierarchy("toy", "", 1, 4, 1, 500, 4000, 1.0, 10.0, 100.0, 100.0,
 def task(
     layer: int, reads: dict[tuple[int, int], int], writes: dict[tuple[int, int], int],
     weights: int = 0, flops: float = 0.0, cores: int = 4,
-) -> Task:  # fmt: skip
-    return Task(0, layer, flops, reads, writes, weights, cores)
+) -> LayerTask:  # fmt: skip
+    return LayerTask(0, layer, flops, reads, writes, weights, cores)
 
 
 def test_a_chain_by_hand() -> None:
@@ -30,14 +30,14 @@ def test_a_chain_by_hand() -> None:
         task(0, {(INPUT, 9): 40}, {(0, 0): 30}, weights=20),
         task(1, {(0, 0): 30}, {(0, 1): 10}, weights=60, flops=2000),
     ]
-    through_memory = simulate(chain, DEVICE, Rules(Scope.MEMORY, kernel_a_layer=True))
+    through_memory = simulate(chain, DEVICE, Optimisations(Scope.MEMORY, kernel_a_layer=True))
     # Weights 20, then 40 + 30; weights 60, then 30 + 10 behind 20 seconds of arithmetic.
     assert through_memory.seconds == pytest.approx(20 + 70 + 60 + 40 + 2 * 0.5)
     assert through_memory.compute_seconds == pytest.approx(20)
     assert through_memory.tensors == {Scope.LOCAL: 0, Scope.GLOBAL: 0, Scope.MEMORY: 2}
-    local = simulate(chain, DEVICE, Rules(Scope.LOCAL))
+    local = simulate(chain, DEVICE, Optimisations(Scope.LOCAL))
     assert local.seconds == pytest.approx(20 + 40 + 60 + 20 + 0.5)
-    ahead = simulate(chain, DEVICE, Rules(Scope.LOCAL, prefetch=True))
+    ahead = simulate(chain, DEVICE, Optimisations(Scope.LOCAL, prefetch=True))
     # The second layer's weights share the memory with the first one's input.
     assert ahead.seconds == pytest.approx(20 + (40 + 60) + 20 + 0.5)
     assert ahead.traffic[Scope.MEMORY] == 40 + 20 + 60
@@ -45,13 +45,13 @@ def test_a_chain_by_hand() -> None:
 
 def test_weights_stay_in_the_global_buffer_while_there_is_room() -> None:
     again = [task(n % 2, {}, {(n, n): 1}, weights=1500) for n in range(4)]
-    assert simulate(again, DEVICE, Rules(Scope.LOCAL)).traffic[Scope.MEMORY] == 3000
+    assert simulate(again, DEVICE, Optimisations(Scope.LOCAL)).traffic[Scope.MEMORY] == 3000
     large = [task(n % 2, {}, {(n, n): 1}, weights=2500) for n in range(4)]
-    assert simulate(large, DEVICE, Rules(Scope.LOCAL)).traffic[Scope.MEMORY] == 10_000
+    assert simulate(large, DEVICE, Optimisations(Scope.LOCAL)).traffic[Scope.MEMORY] == 10_000
 
 
 def test_fewer_cores_take_longer() -> None:
-    one = simulate([task(0, {}, {}, flops=800, cores=1)], DEVICE, Rules(Scope.LOCAL))
+    one = simulate([task(0, {}, {}, flops=800, cores=1)], DEVICE, Optimisations(Scope.LOCAL))
     assert one.compute_seconds == pytest.approx(32)
 
 
@@ -74,10 +74,10 @@ def test_what_tasks_move_and_compute(model: Any, local: int) -> None:
     made = [(t, size) for found in tasks for (_, t), size in found.writes.items()]
     for output in graph.outputs:
         assert sum(size for t, size in made if t == output) >= graph.tensors[output].nbytes
-    plain = simulate(tasks, device, Rules(Scope.LOCAL))
-    ahead = simulate(tasks, device, Rules(Scope.LOCAL, prefetch=True))
+    plain = simulate(tasks, device, Optimisations(Scope.LOCAL))
+    ahead = simulate(tasks, device, Optimisations(Scope.LOCAL, prefetch=True))
     assert ahead.seconds <= plain.seconds * (1 + 1e-9)
-    slow = simulate(tasks, device, Rules(Scope.MEMORY))
+    slow = simulate(tasks, device, Optimisations(Scope.MEMORY))
     assert plain.traffic[Scope.MEMORY] <= slow.traffic[Scope.MEMORY]
     assert sum(plain.tensors.values()) == len(written)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.ios.brute_force import all_endings, all_schedules, best_cost, legal_stages
 from tests.random_dags import dags, graph_of
+from tests.refusals import refused
 from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import bits, mask_of
 from tvm_ios.ios.block import Block
@@ -218,11 +219,11 @@ def test_more_than_63_units(predecessors: tuple[int, ...], seed: int) -> None:
 
 
 def test_a_block_that_cannot_run_is_an_error() -> None:
-    with pytest.raises(SearchError, match="infinite"):
+    with refused(SearchError, "infinite"):
         solve([0, 1], lambda *_: (math.inf, Strategy.CONCURRENT))
 
 
 @pytest.mark.parametrize("latency", [-1.0, math.nan])
 def test_a_latency_that_is_none_is_an_error(latency: float) -> None:
-    with pytest.raises(SearchError, match="negative or not a number"):
+    with refused(SearchError, "negative"):
         solve([0, 1], lambda *_: (latency, Strategy.CONCURRENT))

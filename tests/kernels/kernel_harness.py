@@ -14,9 +14,9 @@ import tvm_ffi
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.units.relax_function import tensor_types
+from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.units.unit import UnitSource
-from runtime_ext.units.values import Layout, Slice
+from runtime_ext.units.values import Layout, SliceLayout
 from tvm_ios.program.compiled_unit import CompiledUnit
 
 AVX512 = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
@@ -86,7 +86,7 @@ def shape_of(ty: Any) -> tuple[int, ...]:
 
 def to_physical(array: Array, layout: Layout) -> Array:
     """As a kernel reads it; what lies around a slice is not a number."""
-    if isinstance(layout, Slice):
+    if isinstance(layout, SliceLayout):
         whole = np.full(layout.whole(array.shape), np.nan, array.dtype)
         whole[_place(layout, array.shape[layout.axis])] = array
         return to_physical(whole, layout.order)
@@ -95,7 +95,7 @@ def to_physical(array: Array, layout: Layout) -> Array:
 
 def to_logical(array: Array, layout: Layout, shape: tuple[int, ...]) -> Array:
     """As it was written; nothing may have been written around a slice."""
-    if isinstance(layout, Slice):
+    if isinstance(layout, SliceLayout):
         place = _place(layout, shape[layout.axis])
         whole = np.array(to_logical(array, layout.order, shape))
         own = whole[place].copy()
@@ -105,7 +105,7 @@ def to_logical(array: Array, layout: Layout, shape: tuple[int, ...]) -> Array:
     return array.transpose(0, 3, 1, 2) if layout == "NHWC" else array
 
 
-def _place(layout: Slice, count: int) -> tuple[slice, ...]:
+def _place(layout: SliceLayout, count: int) -> tuple[slice, ...]:
     return (*[slice(None)] * layout.axis, slice(layout.begin, layout.begin + count))
 
 
@@ -198,5 +198,5 @@ def sliced(function: Any, orders: tuple[str, ...], of_images: int = 1) -> tuple[
     for number, (kind, order) in enumerate(zip(kinds, orders, strict=True)):
         shape = shape_of(kind)
         axis = of_images if order == "NHWC" else int(shape[0] == 1)
-        layouts.append(Slice(order, axis, 3 + number, shape[axis] + 5 + 2 * number))
+        layouts.append(SliceLayout(order, axis, 3 + number, shape[axis] + 5 + 2 * number))
     return tuple(layouts)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from runtime_ext.machine.cpu_hierarchy import cpu_hierarchy
+from runtime_ext.cpu.hierarchy import cpu_hierarchy
 from runtime_ext.machine.hardware import caches
 
 

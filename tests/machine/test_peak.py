@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tvm
 
-from runtime_ext.machine import hardware, peak
+from runtime_ext.cpu import peak
+from runtime_ext.machine import hardware
 
 
 def test_both_peaks_are_measured() -> None:

@@ -18,14 +18,14 @@ from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.machine.this_machine import host_target
-from runtime_ext.tuning.contraction_space import explicit, points, scheduled
-from runtime_ext.tuning.contraction_workload import contraction_workload
-from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.model_tasks import tuning_tasks
-from runtime_ext.tuning.task import Task
-from runtime_ext.tuning.tuning_folder import open_log
+from runtime_ext.tuning_log.folder import open_log
+from runtime_ext.tuning_log.use import LogUse
+from runtime_ext.tuning_log.workload import contraction_workload
 from tvm_ios.api.tune import model_to_tune
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.policies.policy import Limits
@@ -37,16 +37,16 @@ def prepared() -> Prepared:
     return prepare(load_model("inception_block").module)
 
 
-def write_log(folder: Path, tasks: list[Task]) -> None:
+def write_log(folder: Path, tasks: list[ContractionTask]) -> None:
     """A record each: the last point of the space, which is not the default."""
     target = host_target(2)
-    unit = VectorUnit.of(target)
+    space = VectorSpace(VectorUnit.of(target))
     with open_log(folder, target) as log:
         for task in tasks:
-            point = points(task.spec, unit)[-1]
-            assert point != explicit(task.spec, unit)
+            point = space.points(task.spec)[-1]
+            assert point != space.explicit(task.spec)
             module = contraction_workload(task.spec)
-            trace = scheduled(task.spec, unit, module, point).trace
+            trace = space.schedule(task.spec, module, point).trace
             arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(module, False)
             kept = log.database.commit_workload(module)
             log.database.commit_tuning_record(
@@ -66,7 +66,9 @@ def test_the_faster_form_is_kept_for_each_unit(
 ) -> None:
     plain = searching(prepared, tmp_path, None)
     tasks = [
-        task for task in tuning_tasks(model_to_tune(plain), plain.compiler.space) if task.weight
+        task
+        for task in tuning_tasks(model_to_tune(plain), plain.units.backend.compiler.space)
+        if task.weight
     ]
     first, second = tasks[0], tasks[3]
     write_log(tmp_path / "log", [first, second])
@@ -89,12 +91,14 @@ def test_the_faster_form_is_kept_for_each_unit(
     chosen = tuned.timer.forms((number[second.name],))
     assert chosen.kernels != default[second.name].kernels
     assert chosen.tuned
-    assert tuned.compiler.log_use() == LogUse(found=2, used=1, missing=len(tasks) - 2)
+    assert tuned.units.backend.compiler.log_use() == LogUse(found=2, used=1, missing=len(tasks) - 2)
 
     # What is built afterwards has the kernels that were kept, whatever the policy.
     again = searching(prepared, tmp_path, tmp_path / "log")
-    schedule, _ = again.schedule("sequential")
-    built = build(apply_schedule(prepared, schedule), lanes=2, compiler=again.compiler)
+    schedule = again.search.find("sequential").schedule
+    built = build(
+        apply_schedule(prepared, schedule), lanes=2, compiler=again.units.backend.compiler
+    )
     assert {f"k{key}_0" for key in chosen.kernels} <= set(built.program.kernels)
     assert {f"k{key}_0" for key in default[first.name].kernels} <= set(built.program.kernels)
 
@@ -112,7 +116,7 @@ def test_forms_of_the_log_are_rkernels(
 ) -> None:
     """The one that stages use comes first, and the others can be asked for by name."""
     plain = searching(prepared, tmp_path, None)
-    tasks = tuning_tasks(model_to_tune(plain), plain.compiler.space)
+    tasks = tuning_tasks(model_to_tune(plain), plain.units.backend.compiler.space)
     task = next(task for task in tasks if task.weight)
     write_log(tmp_path / "log", [task])
     number = next(i for i, op in enumerate(prepared.units.operators) if op.name == task.name)
@@ -123,13 +127,15 @@ def test_forms_of_the_log_are_rkernels(
 
     monkeypatch.setattr(cpu_device, "time_program", fake)
     tuned = searching(prepared, tmp_path, tmp_path / "log")
-    schedule, _ = tuned.schedule("sequential")
+    schedule = tuned.search.find("sequential").schedule
     first, second, *_ = tuned.timer.rkernels(number)
     assert (first.name, first.seconds) == ("tuned", 1e-3)
     assert (second.name, second.seconds) == ("default", 2e-3)
     for name, is_usual in (("tuned", False), ("default", True), ("", False)):
         chosen = replace(schedule, kernels={number: name} if name else {})
-        built = build(apply_schedule(prepared, chosen), lanes=2, compiler=tuned.compiler)
+        built = build(
+            apply_schedule(prepared, chosen), lanes=2, compiler=tuned.units.backend.compiler
+        )
         assert bool({f"k{k}_0" for k in usual.kernels} & set(built.program.kernels)) == is_usual
 
 
@@ -138,7 +144,9 @@ def test_merged_units_are_measured_in_both_forms_too(
 ) -> None:
     plain = searching(prepared, tmp_path, None)
     task = next(
-        task for task in tuning_tasks(model_to_tune(plain), plain.compiler.space) if task.merged
+        task
+        for task in tuning_tasks(model_to_tune(plain), plain.units.backend.compiler.space)
+        if task.merged
     )
     write_log(tmp_path / "log", [task])
     number = {op.name: i for i, op in enumerate(prepared.units.operators)}

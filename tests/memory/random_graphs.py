@@ -6,7 +6,8 @@ import random
 
 from hypothesis import strategies as st
 
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.problem import MemoryProblem, memory_problem
 

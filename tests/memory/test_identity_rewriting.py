@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.published.identity_rewriting import rewrite_concatenations

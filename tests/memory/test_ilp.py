@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from tests.memory.all_orders import best_peak
 from tests.memory.random_graphs import problems
+from tests.refusals import refused
 from tvm_ios.memory.buffers import Buffers
 from tvm_ios.memory.exact.fusion import fuse
 from tvm_ios.memory.footprint import check_order
@@ -50,5 +51,5 @@ def test_the_solvers_agree_on_many(problem: MemoryProblem) -> None:
 
 def test_an_unknown_solver_is_named() -> None:
     problem = MemoryProblem((), Buffers((), ()), ())
-    with pytest.raises(SolverError, match="no solver 'gurobi': use one of cp-sat, highs"):
+    with refused(SolverError, "'gurobi'", "cp-sat, highs"):
         solve_order(unfused(problem), 0, 0, (), 0.0, solver="gurobi")

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.memory.all_orders import best_peak
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.exact.fusion import fuse
 from tvm_ios.memory.exact.least_peak import least_peak
 from tvm_ios.memory.fused_graph import FusedGraph, fused

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.graph.op_graph import GraphError
+from tests.refusals import refused
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.models.bare_graph import BareGraph, is_bare_graph, load_bare_graph
 
 
@@ -41,36 +42,35 @@ def test_any_numbering_becomes_a_topological_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "message"),
+    ("block", "named"),
     [
         ({"operators": 2, "edges": [[0, 1], [1, 0]]}, "cycle"),
         ({"operators": 1, "edges": [[0, 0]]}, "cycle"),
-        ({"operators": 2, "edges": [[0, 2]]}, "numbered 0 to 1"),
-        ({"operators": 2, "edges": [[-1, 0]]}, "numbered 0 to 1"),
+        ({"operators": 2, "edges": [[0, 2]]}, "0 to 1"),
+        ({"operators": 2, "edges": [[-1, 0]]}, "0 to 1"),
         ({"operators": 2, "edges": [[0]]}, "pair"),
         ({"operators": 2, "edges": ["01"]}, "pair"),
-        ({"operators": 2, "edges": [[0, "b"]]}, "numbered"),
-        ({"operators": "two", "edges": []}, "number"),
-        ({"operators": 2, "kinds": ["a"], "edges": []}, "1 kinds for 2"),
+        ({"operators": 2, "edges": [[0, "b"]]}, "0 to 1"),
+        ({"operators": "two", "edges": []}, "'two'"),
+        ({"operators": 2, "kinds": ["a"], "edges": []}, "1 kinds"),
         ({"operators": 2}, '"edges"'),
         ({"edges": []}, '"operators"'),
         (7, '"operators"'),
     ],
 )
-def test_faults_name_the_block(tmp_path: Path, block: Any, message: str) -> None:
-    with pytest.raises(GraphError, match=message) as error:
+def test_faults_name_the_block(tmp_path: Path, block: Any, named: str) -> None:
+    with refused(GraphError, "block 1", named):
         load(tmp_path, {"blocks": [{"operators": 1, "edges": []}, block]})
-    assert "block 1 of" in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", '{"format": "tvm-ios graph"}'])
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(GraphError, match=r"network\.json"):
+    with refused(GraphError, "network.json"):
         load(tmp_path, text)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(GraphError, match="cannot read"):
+    with refused(GraphError, "none.json"):
         load_bare_graph(tmp_path / "none.json")
 
 

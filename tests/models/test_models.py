@@ -13,8 +13,9 @@ from onnx import numpy_helper
 
 from tests.graph_sketch import GraphSketch
 from tests.onnx_sketch import Sketch, relative_error, run
+from tests.refusals import refused
 from tvm_ios.errors import ModelError
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.load import load_blocks, load_graph, load_onnx
 from tvm_ios.models.source import Form, ModelSource
@@ -44,7 +45,7 @@ def test_a_graph_is_named_after_its_file(tmp_path: Path) -> None:
     assert load_graph(saved(model, tmp_path / "m.onnx")).name == "m"
     model.graph.name = ""
     # The checker refuses such a graph, as ONNX does.
-    with pytest.raises(ModelError, match=r"m\.onnx is not a valid ONNX model: .*name"):
+    with refused(ModelError, "m.onnx", "name"):
         load_graph(saved(model, tmp_path / "m.onnx"))
 
 
@@ -95,12 +96,12 @@ def test_blocks_of_a_bare_graph(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["alexnet", "model.pb", "", "graph"])
 def test_unknown_names_are_answered_with_the_known_ones(name: str) -> None:
-    with pytest.raises(ModelError, match=r"nor one of the zoo: .*squeezenet"):
+    with refused(ModelError, f"'{name}'", "squeezenet"):
         load_onnx(name)
 
 
 def test_a_name_that_is_nearly_one_of_the_zoo() -> None:
-    with pytest.raises(ModelError, match=r"; did you mean 'inception_v3'\?$"):
+    with refused(ModelError, "'inceptionv3'", "'inception_v3'"):
         load_onnx("inceptionv3")
 
 
@@ -151,7 +152,7 @@ def test_a_shape_that_the_data_tell_is_named(tmp_path: Path) -> None:
     path = saved(
         sketch.model(sketch.op("Cast", "v0_0", to=onnx.TensorProto.FLOAT)), tmp_path / "m.onnx"
     )
-    with pytest.raises(GraphError, match=r"NonZero .* whose shape depends on the data"):
+    with refused(GraphError, "NonZero", "'v0_0'"):
         load_onnx(path)
 
 
@@ -159,7 +160,7 @@ def test_a_graph_file_takes_no_shapes(tmp_path: Path) -> None:
     sketch = GraphSketch()
     path = tmp_path / "graph.json"
     path.write_text(json.dumps(form_units(sketch.graph(sketch.conv(0))).to_json()))
-    with pytest.raises(ModelError, match="whose shapes are fixed: leave out --shape"):
+    with refused(ModelError, path, "--shape"):
         load_graph(ModelSource(str(path), shapes={"x": (1,)}))
 
 
@@ -174,7 +175,7 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
 def test_other_files_are_no_models(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
-    with pytest.raises(ModelError, match="is not a valid ONNX model") as caught:
+    with refused(ModelError, path) as caught:
         load_onnx(str(path))
     assert "\n" not in str(caught.value)
 
@@ -191,5 +192,5 @@ def test_half_a_file_is_no_model(tmp_path: Path) -> None:
 def test_other_files_are_no_graphs(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "g.json"
     path.write_bytes(content)
-    with pytest.raises(ModelError, match=r"g\.json is not (JSON|a graph)"):
+    with refused(ModelError, path):
         load_graph(str(path))

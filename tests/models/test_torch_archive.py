@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.refusals import refused
 from tvm_ios.errors import ModelError
 from tvm_ios.models.torch_archive import read_torch_archive
 
@@ -141,45 +142,44 @@ def _arguments(names: list[str]) -> Callable[[Any], None]:
 WEIGHTS = "data/weights/model_weights_config.json"
 CONSTANTS = "data/constants/model_constants_config.json"
 MODEL = "models/model.json"
-HOSTILE: dict[str, tuple[Callable[[Records], None], str]] = {
-    "pickled-weight": (edit(WEIGHTS, _pickled), "is not loaded: 'weight' of its weights is pickl"),
-    "pickled-constant": (edit(CONSTANTS, _pickled), "of its constants is pickled"),
-    "opaque": (edit(CONSTANTS, _object("opaque_obj_")), "is an object, not a tensor"),
-    "custom": (edit(CONSTANTS, _object("custom_obj_")), "is an object, not a tensor"),
-    "outside": (edit(WEIGHTS, _object("../constants/tensor_")), "is an object, not a tensor"),
-    "legacy": (lambda records: records.pop(WEIGHTS) and None, "its weights are pickled"),
+HOSTILE: dict[str, tuple[Callable[[Records], None], list[str]]] = {
+    "pickled-weight": (edit(WEIGHTS, _pickled), ["'weight'", "weights", "pickled"]),
+    "pickled-constant": (edit(CONSTANTS, _pickled), ["constants", "pickled"]),
+    "opaque": (edit(CONSTANTS, _object("opaque_obj_")), ["object"]),
+    "custom": (edit(CONSTANTS, _object("custom_obj_")), ["object"]),
+    "outside": (edit(WEIGHTS, _object("../constants/tensor_")), ["object"]),
+    "legacy": (lambda records: records.pop(WEIGHTS) and None, ["weights", "pickled"]),
     "system": (
         edit(MODEL, _target("torch.serialization.os.system")),
-        "operator torch.serialization.os.system of .* is not one of ATen",
+        ["torch.serialization.os.system"],
     ),
-    "loop": (edit(MODEL, _target("torch.ops.higher_order.cond")), "without control flow"),
-    "file": (edit(MODEL, _target("torch.ops.aten.from_file.default")), "reads a file"),
+    "loop": (edit(MODEL, _target("torch.ops.higher_order.cond")), ["control flow"]),
+    "file": (edit(MODEL, _target("torch.ops.aten.from_file.default")), ["file"]),
     "evaluated": (
         edit(MODEL, _expression("__import__('os').mkdir('x')")),
-        r"__import__\(.* is no arithmetic on dimensions",
+        ["__import__(", "arithmetic"],
     ),
-    "power": (edit(MODEL, _expression("9**9**9**9")), "is no arithmetic on dimensions"),
-    "class": (edit(MODEL, _returns("os.PathLike", "null")), "takes or returns a os.PathLike"),
+    "power": (edit(MODEL, _expression("9**9**9**9")), ["arithmetic"]),
+    "class": (edit(MODEL, _returns("os.PathLike", "null")), ["os.PathLike"]),
     "enum": (
         edit(MODEL, _returns("builtins.dict", '{"__enum__": true, "fqn": "os"}')),
-        "takes or returns a builtins.dict",
+        ["builtins.dict"],
     ),
-    "source": (edit(MODEL, _renamed), "'mul = 1; import os; .*' is no name of a value"),
-    "argument": (edit(MODEL, _arguments(["x=exit()"])), "'x=exit\\(\\)' is no name of a value"),
+    "source": (edit(MODEL, _renamed), ["'mul = 1; import os; "]),
+    "argument": (edit(MODEL, _arguments(["x=exit()"])), ["'x=exit()'"]),
     "range": (
         edit(MODEL, lambda data: data["range_constraints"].update({"exit()": {}})),
-        "'exit\\(\\)' is no arithmetic",
+        ["'exit()'", "arithmetic"],
     ),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_what_would_run_is_refused(case: str, file: Path) -> None:
-    change, sentence = HOSTILE[case]
+    change, named = HOSTILE[case]
     rewrite(file, change)
-    with pytest.raises(ModelError, match=sentence) as caught:
+    with refused(ModelError, *named):
         read_torch_archive(file)
-    assert "\n" not in str(caught.value)
 
 
 def test_what_only_describes_is_left_out(file: Path) -> None:
@@ -195,30 +195,30 @@ def test_what_only_describes_is_left_out(file: Path) -> None:
 
 
 NO_PROGRAM: dict[str, tuple[Callable[[Records], None], str]] = {
-    "no-model": (lambda r: r.pop(MODEL) and None, r"holds no program of torch.export"),
-    "not-json": (lambda r: r.update({MODEL: b"{"}), "lacks or misstates JSONDecodeError"),
-    "other-json": (lambda r: r.update({MODEL: b"[]"}), "lacks or misstates "),
-    "no-weight": (lambda r: r.pop("data/weights/weight_0") and None, "lacks or misstates KeyE"),
-    "big-endian": (lambda r: r.update({"byteorder": b"big"}), "on a big-endian machine"),
+    "no-model": (lambda r: r.pop(MODEL) and None, "torch.export"),
+    "not-json": (lambda r: r.update({MODEL: b"{"}), "JSONDecodeError"),
+    "other-json": (lambda r: r.update({MODEL: b"[]"}), "m.pt2"),
+    "no-weight": (lambda r: r.pop("data/weights/weight_0") and None, "KeyError"),
+    "big-endian": (lambda r: r.update({"byteorder": b"big"}), "big-endian"),
     "old": (
         lambda r: r.update({"serialized_exported_program.json": b""}),
-        "was saved by an old torch, which pickles the weights",
+        "old torch",
     ),
 }
 
 
 @pytest.mark.parametrize("case", NO_PROGRAM)
 def test_archives_of_something_else(case: str, file: Path) -> None:
-    change, sentence = NO_PROGRAM[case]
+    change, named = NO_PROGRAM[case]
     rewrite(file, change)
-    with pytest.raises(ModelError, match=sentence):
+    with refused(ModelError, named):
         read_torch_archive(file)
 
 
 @pytest.mark.parametrize("content", [b"", b"text", bytes(range(256)) * 9])
 def test_files_that_are_no_archives(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.pt2").write_bytes(content)
-    with pytest.raises(ModelError, match="it is truncated, or of another format"):
+    with refused(ModelError, "m.pt2"):
         read_torch_archive(tmp_path / "m.pt2")
 
 
@@ -227,5 +227,5 @@ def test_a_truncated_archive(file: Path) -> None:
     for size in range(0, len(whole), len(whole) // 7):
         file.write_bytes(whole[:size])
         # What is left may end in an archive inside the archive.
-        with pytest.raises(ModelError, match=r"it is truncated, or of|holds no program|lacks or"):
+        with refused(ModelError, file):
             read_torch_archive(file)

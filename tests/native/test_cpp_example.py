@@ -16,9 +16,9 @@ import tvm
 from tvm.script import tirx as T
 
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.native_library import native_library_path
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
+from runtime_ext.native_library import native_library_path
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
 

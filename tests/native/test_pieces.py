@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from runtime_ext.execution.native_library import load_native_library
+from runtime_ext.native_library import load_native_library
+from tests.refusals import refused
 
 NATIVE = load_native_library()
 
@@ -41,7 +42,7 @@ def test_json_that_would_overflow_the_stack_is_refused() -> None:
         '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}",
         '{"a":' * 100_000 + "1" + "}" * 100_000,
     ):
-        with pytest.raises(RuntimeError, match="nested too deep"):
+        with refused(RuntimeError, "nested"):
             NATIVE["parse_json"](deep.encode())
     NATIVE["parse_json"](json.dumps({"a": "[" * 1000 + '\\"' + "{" * 1000}).encode())
 

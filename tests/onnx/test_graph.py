@@ -10,8 +10,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.onnx_sketch import Sketch
+from tests.refusals import refused
 from tvm_ios import zoo
-from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.models.load import load_operators
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
 
@@ -270,10 +273,10 @@ def test_already_simplified_models_give_the_same_graph(tmp_path: Path) -> None:
     model = zoo.build("inception_block")
     path = tmp_path / "block.onnx"
     onnx.save(model, path)
-    from_file = graph_from_onnx(path)
+    from_file = load_operators(path)
     assert from_file.name == "block"
     simple = graph_from_onnx(simplify(model), already_simplified=True)
-    assert simple.fingerprint == from_file.fingerprint == graph_from_onnx(str(path)).fingerprint
+    assert simple.fingerprint == from_file.fingerprint == graph_from_onnx(model).fingerprint
 
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
@@ -293,7 +296,7 @@ def test_real_networks_are_read(name: str, operators: int, gigaflops: float) -> 
     path = LIGHT / f"light_{name}.onnx"
     if not path.is_file():
         pytest.skip("this onnx has no light models")
-    graph = graph_from_onnx(path)
+    graph = load_operators(path)
     assert len(graph) == operators
     assert sum(op.flops for op in graph.operators) / 1e9 == pytest.approx(gigaflops, rel=0.05)
     assert len(graph.inputs) == len(graph.outputs) == 1
@@ -308,11 +311,11 @@ def test_stated_errors() -> None:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
     )
     condition = s.op("Greater", s.op("ReduceMax", "x", keepdims=0), s.const(0.0))
-    with pytest.raises(GraphError, match=r"\(If\) holds a graph of its own"):
+    with refused(GraphError, "(If)"):
         graph_from_onnx(s.model(s.op("If", condition, then_branch=branch, else_branch=branch)))
     s = Sketch(1, 4)
     s.op("NonZero", "x")
-    with pytest.raises(GraphError, match=r"the shape of .* depends on the data"):
+    with refused(GraphError, "'v0_0'"):
         graph_from_onnx(s.model(s.op("Cast", "v0_0", to=TensorProto.FLOAT)))
 
 
@@ -320,5 +323,5 @@ def test_a_concatenation_of_an_input_without_a_name_is_refused() -> None:
     sketch = Sketch(1, 3, 4, 5)
     model = sketch.model(sketch.op("Concat", "x", "x", axis=1))
     model.graph.node[0].input[0] = ""
-    with pytest.raises(GraphError, match=r"\(Concat\) reads an input without a name"):
+    with refused(GraphError, "(Concat)", "name"):
         graph_from_onnx(model)

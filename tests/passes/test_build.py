@@ -21,12 +21,13 @@ from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
-from runtime_ext.units.generic import NoKernelError
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime
+from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, outputs_of, run, wide
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
@@ -302,7 +303,7 @@ def test_a_saved_executable_gives_equal_outputs_in_a_new_process(name: str, tmp_
 
 def test_a_module_without_a_schedule_is_refused() -> None:
     module = module_of([(1, 3, 8, 8)], lambda s, x: s.conv(x, 4))
-    with pytest.raises(ModuleError, match=r"no schedule: run IOSSchedule\(\) on it first"):
+    with refused(ModuleError, "schedule", "IOSSchedule"):
         build(module, lanes=LANES)
 
 
@@ -312,7 +313,7 @@ def test_a_module_that_computes_outside_of_units_is_refused() -> None:
     stages = sequential_stages(prepared.units)
     made = apply_schedule(prepared, Schedule(prepared.units.fingerprint, stages, "sequential"))
     made["main"] = module["main"]
-    with pytest.raises(ModuleError, match=r"computes relax.nn.conv2d outside of any unit"):
+    with refused(ModuleError, "relax.nn.conv2d"):
         read_scheduled_module(made)
 
 
@@ -323,7 +324,7 @@ def test_an_operator_without_a_kernel_is_refused_by_name() -> None:
         return s.emit(op.nn.conv2d(x, s.normal(4, 6, 3, 3), out_layout="NHWC"))
 
     made = IOSSchedule("sequential")(module_of([(1, 6, 8, 8)], body))
-    with pytest.raises(NoKernelError, match=r"there is no kernel for relax\.nn\.conv2d, which TVM"):
+    with refused(NoKernelError, "relax.nn.conv2d"):
         build(made, lanes=LANES)
 
 
@@ -347,5 +348,5 @@ def test_a_constant_output_is_refused() -> None:
     made = IOSSchedule("sequential")(module)
     inputs = inputs_of(module)
     assert relative_error(run(made, inputs), run(module, inputs)) == 0
-    with pytest.raises(ModuleError, match="other than results of units"):
+    with refused(ModuleError, "units"):
         build(made, lanes=LANES)

@@ -24,6 +24,7 @@ from runtime_ext.ir_form import SCHEDULE
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
+from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, outputs_of, run
 from tvm_ios.costs.log import LogError
 from tvm_ios.errors import SearchError
@@ -105,7 +106,7 @@ def test_measured_policies_compute_the_same(
     schedule.validate(prepared.units)
     assert schedule.policy == policy
     assert took is not None
-    assert took.stages_measured > 0
+    assert took.stages_measured
     assert len(schedule.latencies) == len(schedule.stages)
     if policy == "rammer":
         assert {stage.strategy for stage in schedule.stages} == {Strategy.CO_SCHEDULE}
@@ -136,7 +137,7 @@ def test_what_does_not_fit_is_one_sentence(
 ) -> None:
     schedule = co_scheduled(search, prepared)
     made = apply_schedule(prepared, schedule)
-    with pytest.raises(LoweringError, match="for more lanes than 1: search again"):
+    with refused(LoweringError, "more lanes than 1"):
         build(made, lanes=1)
 
     stage = next(iter(schedule.placements))
@@ -147,13 +148,13 @@ def test_what_does_not_fit_is_one_sentence(
         return made.with_attr(SCHEDULE, json.dumps({**data, **changes}))
 
     more = [[stage, [[first.unit, 0, 0, 0, 9999]]]]
-    with pytest.raises(LoweringError, match="rTasks of other kernels of unit"):
+    with refused(LoweringError, "rTasks"):
         build(broken(placements=more), lanes=LANES)
-    with pytest.raises(LoweringError, match="which is not in it: search again"):
+    with refused(LoweringError, "in it"):
         build(broken(placements=[[stage, [[999, 0, 0, 0, 1]]]]), lanes=LANES)
-    with pytest.raises(ModuleError, match="not those that the module calls there"):
+    with refused(ModuleError, "module"):
         build(broken(units=[]), lanes=LANES)
-    with pytest.raises(ScheduleError, match="lacks or misstates"):
+    with refused(ScheduleError, "schedule file"):
         build(broken(placements=3), lanes=LANES)
 
 
@@ -251,7 +252,7 @@ def test_a_log_has_what_co_scheduling_needs(
     lines = log.read_text().splitlines(keepends=True)
     bare = tmp_path / "bare.jsonl"
     bare.write_text("".join(line for line in lines if ", task of phase" not in line))
-    with pytest.raises(LogError, match=r"has no measurement of unit .*, task of phase 0: measure"):
+    with refused(LogError, "task of phase 0"):
         search.recorded(bare).find("ios-holistic")
     assert search.recorded(bare).find("ios-both").schedule.latencies
 
@@ -262,7 +263,7 @@ def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRM
     assert schedule is not None
     assert (schedule.policy, schedule.device) == ("rammer", "cpu")
     assert schedule.latency > 0
-    with pytest.raises(LoweringError, match="search again"):
+    with refused(LoweringError, "rTasks"):
         build(made, lanes=LANES)
     searched = schedule_of(IOSSchedule("ios-holistic", "cpu")(module))
     assert searched is not None
@@ -274,5 +275,5 @@ def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRM
         def stage_latency(self, graph: object, stage: Stage) -> float:
             return 1.0
 
-    with pytest.raises(SearchError, match="'unknowing' does not know how long rTasks take"):
+    with refused(SearchError, "'rammer'", "rTasks", "'unknowing'"):
         IOSSchedule("rammer", Unknowing())(module)

@@ -20,7 +20,7 @@ from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.units.in_place import arrange
-from runtime_ext.units.values import Slice
+from runtime_ext.units.values import SliceLayout
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
@@ -323,7 +323,7 @@ def test_units_lie_alike_before_and_after_scheduling(scheduler: str) -> None:
         before = memory.source(made.function, made.data, made.outputs)
         after = later.source(function, op.inputs, op.outputs)
         assert (before.layouts, before.in_place) == (after.layouts, after.in_place)
-        sliced += sum(isinstance(layout, Slice) for layout in after.layouts)
+        sliced += sum(isinstance(layout, SliceLayout) for layout in after.layouts)
     assert sliced > 4
 
 

@@ -20,6 +20,7 @@ from runtime_ext import whole_programs
 from runtime_ext.build import build
 from tests.forced_schedules import merge_first
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
+from tvm_ios.contest import rules
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies import holistic as policies
@@ -31,7 +32,8 @@ from tvm_ios.schedule.schedule import Schedule, Strategy
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fewest rounds."""
-    monkeypatch.setattr(whole_programs, "_SECONDS", 0.0)
+    for name in ("CHOICE", "SECOND_CHOICE", "PROFILE"):
+        monkeypatch.setattr(rules, name, replace(getattr(rules, name), seconds=0.0))
 
 
 def searching(module: Any, **limits: Any) -> MeasuredModule[RelaxUnits]:
@@ -73,7 +75,7 @@ def test_policies_of_a_batch(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("gains", [True, False])
-def test_holistic_is_sequential_unless_another_is_faster_beyond_doubt(
+def test_holistic_is_sequential_unless_the_interval_of_another_is_below_one(
     monkeypatch: pytest.MonkeyPatch, gains: bool
 ) -> None:
     def contest(runners: Any, *_: Any) -> dict[str, list[float]]:
@@ -81,7 +83,7 @@ def test_holistic_is_sequential_unless_another_is_faster_beyond_doubt(
         return {name: [1.0] * 7 if name == "sequential" else others for name in runners}
 
     search = searching(module_of([(4, 3, 8, 8)], pyramid(4)))
-    monkeypatch.setattr(whole_programs, "hold_contest", contest)
+    monkeypatch.setattr(whole_programs, "run_in_turn", contest)
     assert search.search.find("graphturbo").schedule.instances is not None
     mixed = search.search.find("holistic").schedule
     sequential = search.timer.timed(search.search.find("sequential").schedule)

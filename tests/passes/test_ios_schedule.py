@@ -23,13 +23,15 @@ from relay_passes.prepare import prepare
 from relay_passes.relax.importer import import_onnx
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import Sketch, relative_error
+from tests.refusals import refused
 from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.composed import CostError
 from tvm_ios.costs.costs import Offer
 from tvm_ios.devices.device import load_device
 from tvm_ios.errors import SearchError, UserError
-from tvm_ios.graph.op_graph import GraphError, OpGraph
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.policies.sequential import sequential_schedule
@@ -217,10 +219,10 @@ def _tir_main() -> tvm.IRModule:
 
 
 REFUSED = {
-    "empty": (lambda: tvm.IRModule({}), "no function 'main'"),
-    "control_flow": (lambda: _main_of(_branch), r"control flow \(If\)"),
-    "dynamic": (_dynamic, r"'x' has the dynamic shape \[n, .*: bind it to numbers first"),
-    "tir": (_tir_main, "not a Relax function"),
+    "empty": (lambda: tvm.IRModule({}), "'main'"),
+    "control_flow": (lambda: _main_of(_branch), "(If)"),
+    "dynamic": (_dynamic, "'x'"),
+    "tir": (_tir_main, "Relax function"),
     "training": (
         lambda: module_of([(1, 3, 8, 8)], lambda s, x: s.norm(s.conv(x, 4), training=True)),
         "training mode",
@@ -230,10 +232,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses_a_module_in_one_sentence(case: str) -> None:
-    make, sentence = REFUSED[case]
-    with pytest.raises(DialectError, match=sentence) as caught:
+    make, named = REFUSED[case]
+    with refused(DialectError, named):
         IOSSchedule(cost="v100")(make())
-    assert "\n" not in str(caught.value)
 
 
 def test_works_after_a_refusal() -> None:
@@ -246,19 +247,19 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "schedule": (
         {"schedule": Schedule("00", (), "none")},
         ScheduleError,
-        "there 00; search again",
+        "00",
     ),
-    "policy": ({"policy": "nothing"}, SearchError, "no policy 'nothing'"),
-    "device": ({"cost": "abacus"}, ValueError, "no device 'abacus'"),
-    "rule": ({"unit_rule": lambda graph: [[0]]}, GraphError, "into no unit"),
+    "policy": ({"policy": "nothing"}, SearchError, "'nothing'"),
+    "device": ({"cost": "abacus"}, ValueError, "'abacus'"),
+    "rule": ({"unit_rule": lambda graph: [[0]]}, GraphError, "unit"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_options_are_named(case: str, block: tvm.IRModule) -> None:
     """Also by way of TVM's pass manager, which replaces exceptions that it does not know."""
-    options, error, sentence = WRONG[case]
-    with pytest.raises(error, match=sentence) as caught:
+    options, error, named = WRONG[case]
+    with refused(error, named) as caught:
         tvm.transform.Sequential([IOSSchedule(**{"cost": "v100", **options})])(block)
     assert isinstance(caught.value, UserError)
 
@@ -291,7 +292,7 @@ def test_every_stated_error_comes_through_the_pass_manager(block: tvm.IRModule) 
 
 def test_a_schedule_of_another_graph_is_refused(block: tvm.IRModule) -> None:
     other = prepare(module_of([(1, 3, 8, 8)], small))
-    with pytest.raises(ScheduleError, match=f"there {other.units.fingerprint}; search again"):
+    with refused(ScheduleError, other.units.fingerprint):
         IOSSchedule(schedule=sequential_schedule(other.units))(block)
 
 

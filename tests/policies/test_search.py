@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.random_dags import graph_of
+from tests.refusals import refused
 from tvm_ios.costs.costs import NO_COSTS, Costs, Offer, costs_of_model
 from tvm_ios.costs.named import cost_names, costs_named
 from tvm_ios.errors import SearchError
@@ -34,7 +35,7 @@ def test_each_policy_says_what_it_is_and_is_found_or_refused(name: str) -> None:
     policy, costs = policy_named(name), costs_named("v100")
     assert (policy.name, bool(policy.summary)) == (name, True)
     if Offer.PROGRAMS in policy.needs:
-        with pytest.raises(SearchError, match=f"{name!r} needs to know {Offer.PROGRAMS.value}"):
+        with refused(SearchError, repr(name), Offer.PROGRAMS.value):
             search(PROBLEM, name, costs)
         return
     schedule = search(PROBLEM, name, costs).schedule
@@ -52,7 +53,7 @@ def test_policies_that_need_no_costs_have_expected_seconds_if_they_are_wanted(na
 
 
 def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(SearchError, match=r"'magic'.*ios-both"):
+    with refused(SearchError, "'magic'", "ios-both"):
         search(PROBLEM, "magic", COUNTED)
 
 
@@ -82,9 +83,9 @@ def test_a_memory_budget_is_for_policies_that_keep_to_it() -> None:
             search(PROBLEM, name, COUNTED, BUDGET)
             assert Search(PROBLEM, COUNTED, Limits()).front(name)
         else:
-            with pytest.raises(SearchError, match="memory budget"):
+            with refused(SearchError, "memory budget"):
                 search(PROBLEM, name, COUNTED, BUDGET)
-            with pytest.raises(SearchError, match="memory budget"):
+            with refused(SearchError, "memory budget"):
                 Search(PROBLEM, COUNTED, Limits()).front(name)
 
 

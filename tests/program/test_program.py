@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.random_units import VECTOR, Case, cases
+from tests.refusals import refused
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, ProgramError, Role, Wait
@@ -33,27 +34,27 @@ def test_json_round_trip(case: Case, lanes: int) -> None:
     ],
 )
 def test_cyclic_waits_are_rejected(lanes: list[tuple[Launch | Wait, ...]]) -> None:
-    with pytest.raises(ProgramError, match="cycle"):
+    with refused(ProgramError, "lane 0", "cycle"):
         program(*lanes)
 
 
 @pytest.mark.parametrize(
-    ("item", "message"),
+    ("item", "named"),
     [
-        (Wait(2, 0), "lane 2, which does not exist"),
-        (Wait(-1, 0), "lane -1, which does not exist"),
-        (Wait(1, 2), "launch 2 of lane 1, which has 1"),
+        (Wait(2, 0), "lane 2"),
+        (Wait(-1, 0), "lane -1"),
+        (Wait(1, 2), "launch 2 of lane 1"),
         (Wait(1, -1), "launch -1"),
-        (Launch(1, (0,), 0, 4, 0), "kernel 1, which does not exist"),
-        (Launch(0, (1,), 0, 4, 0), "buffer that does not exist"),
-        (Launch(0, (-1,), 0, 4, 0), "buffer that does not exist"),
-        (Launch(0, (0,), 3, 2, 0), "tile range 3, 2"),
-        (Launch(0, (0,), -1, 2, 0), "tile range -1, 2"),
-        (Launch(0, (0,), 0, 4, 1), "unit 1, which does not exist"),
+        (Launch(1, (0,), 0, 4, 0), "kernel 1"),
+        (Launch(0, (1,), 0, 4, 0), "buffer"),
+        (Launch(0, (-1,), 0, 4, 0), "buffer"),
+        (Launch(0, (0,), 3, 2, 0), "3, 2"),
+        (Launch(0, (0,), -1, 2, 0), "-1, 2"),
+        (Launch(0, (0,), 0, 4, 1), "unit 1"),
     ],
 )
-def test_dangling_items_are_rejected(item: Launch | Wait, message: str) -> None:
-    with pytest.raises(ProgramError, match=message):
+def test_dangling_items_are_rejected(item: Launch | Wait, named: str) -> None:
+    with refused(ProgramError, "lane 0", named):
         program((item,), (LAUNCH,))
 
 
@@ -71,25 +72,25 @@ def test_malformed_json_is_rejected() -> None:
 
 
 USES = {
-    "tiles": ((0, 5), {}, "the tiles 0 to 5 of kernel 'k', which has 4"),
-    "buffers": ((0, 4), {"arguments": 2}, "gives 1 buffers to kernel 'k', which takes 2"),
-    "input": ((0, 4), {"role": Role.INPUT}, "lane 0 writes the input 'x'"),
-    "constant": ((0, 4), {"role": Role.CONSTANT}, "lane 0 writes the constant 'x'"),
-    "argument": ((0, 4), {"writes": (1,)}, "writes an argument that it does not take"),
+    "tiles": ((0, 5), {}, ("tiles 0 to 5", "'k'", 4)),
+    "buffers": ((0, 4), {"arguments": 2}, ("1 buffers", "'k'", 2)),
+    "input": ((0, 4), {"role": Role.INPUT}, ("lane 0", "input 'x'")),
+    "constant": ((0, 4), {"role": Role.CONSTANT}, ("lane 0", "constant 'x'")),
+    "argument": ((0, 4), {"writes": (1,)}, ("argument",)),
 }
 
 
 @pytest.mark.parametrize("case", USES)
 def test_a_launch_that_its_kernel_does_not_allow(case: str) -> None:
-    (begin, end), changes, sentence = USES[case]
+    (begin, end), changes, named = USES[case]
     buffers = (Buffer("x", VECTOR, changes.get("role", Role.OUTPUT)),)
     use = KernelUse(4, changes.get("arguments", 1), changes.get("writes", (0,)))
-    with pytest.raises(ProgramError, match=sentence):
+    with refused(ProgramError, *named):
         Program(((Launch(0, (0,), begin, end, 0),),), ("k",), buffers, ("u",), (use,))
 
 
 def test_every_kernel_says_how_it_may_be_launched() -> None:
-    with pytest.raises(ProgramError, match="does not say of every kernel"):
+    with refused(ProgramError, "every kernel"):
         Program(((LAUNCH,),), ("k", "l"), BUFFERS, ("u",), (KernelUse(4, 1, (0,)),))
 
 
@@ -103,5 +104,5 @@ def test_lowered_programs_prove_themselves_free_of_races(case: Case, lanes: int)
 def test_names_of_buffers_are_unique() -> None:
     data = program((LAUNCH,)).to_json()
     data["buffers"] = data["buffers"] * 2
-    with pytest.raises(ProgramError, match="two buffers of the program have one name"):
+    with refused(ProgramError, "one name"):
         Program.from_json(data)

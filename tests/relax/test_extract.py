@@ -16,6 +16,7 @@ from relay_passes.relax.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from tests.onnx_sketch import Sketch
+from tests.refusals import refused
 from tests.relax.relax_sketch import RelaxSketch, module_of
 from tests.same_graphs import SMALL_MODELS, require_same_graphs, small_model
 from tvm_ios import zoo
@@ -130,11 +131,11 @@ def _nested(s: RelaxSketch, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("body", "sentence"),
-    [(_whole, "is passed on whole; take its fields"), (_nested, "a tuple inside a tuple")],
+    ("body", "named"),
+    [(_whole, "fields"), (_nested, "tuple inside a tuple")],
 )
-def test_tuples_that_cannot_be_scheduled(body: Any, sentence: str) -> None:
-    with pytest.raises(DialectError, match=sentence):
+def test_tuples_that_cannot_be_scheduled(body: Any, named: str) -> None:
+    with refused(DialectError, named):
         prepare(module_of([(1, 6, 4, 4)], body))
 
 
@@ -144,7 +145,7 @@ def _no_elements(s: RelaxSketch, x: Any) -> Any:
 
 
 def test_tensors_without_elements_are_refused_by_name() -> None:
-    with pytest.raises(DialectError, match=r"value 'lv' of shape \[1, 0, 4, 4\] has no elements"):
+    with refused(DialectError, "'lv'", "[1, 0, 4, 4]"):
         prepare(module_of([(1, 6, 4, 4)], _no_elements))
 
 
@@ -154,7 +155,7 @@ def test_what_does_more_than_compute_is_refused_by_name() -> None:
         sketch.emit(op.print(sketch.inputs[0], format="{}"))
         sketch.builder.emit_func_output(sketch.emit(op.nn.relu(sketch.inputs[0])))
     module = sketch.builder.finalize()
-    with pytest.raises(DialectError, match=r"main calls relax\.print, which does more"):
+    with refused(DialectError, "relax.print"):
         prepare(module)
 
 
@@ -175,5 +176,5 @@ def test_what_only_looks_like_a_local_response_norm_is_none(same: bool) -> None:
 def test_dynamic_shapes_are_refused_by_name() -> None:
     sketch = Sketch("N", 3, 8, 8)
     model = sketch.model(sketch.op("Relu", sketch.conv("x", 3, 4)))
-    with pytest.raises(DialectError, match=r"'x' has the dynamic shape .*bind it to numbers"):
+    with refused(DialectError, "'x'", "dynamic"):
         prepare(from_onnx(model, keep_params_in_input=False))

@@ -1,4 +1,4 @@
-"""What is no number becomes in our kernels what TVM's own build of the module makes of it."""
+"""NaN becomes in our kernels what TVM's own build of the module makes of it."""
 
 from __future__ import annotations
 

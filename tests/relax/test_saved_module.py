@@ -16,6 +16,7 @@ from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.load import load_model
 from relay_passes.prepare import apply_schedule, prepare
 from runtime_ext.build import build
+from tests.refusals import refused
 from tests.relax.relax_sketch import module_of, run
 from tvm_ios.errors import ModelError, UserError
 from tvm_ios.models.source import ModelSource, read_json
@@ -69,9 +70,9 @@ def test_symbolic_dimensions_become_those_given(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_symbolic_dimensions_that_are_refused(tmp_path: Path) -> None:
     path = saved(dynamic(), tmp_path)
-    with pytest.raises(ModelError, match=r"dimension 0 \('n'\): give --shape x:1,3,w with"):
+    with refused(ModelError, "dimension 0", "'n'", "--shape x:1,3,w"):
         load_model(path)
-    with pytest.raises(ModelError, match=r"cannot have the shape \[2, 3, 9\]: by the shapes"):
+    with refused(ModelError, "[2, 3, 9]"):
         load_model(ModelSource(path, shapes={"x": (2, 3, 5), "y": (2, 3, 9)}))
 
 
@@ -131,7 +132,7 @@ def test_damaged_modules_are_refused(case: str, tmp_path: Path) -> None:
 
 
 def test_other_objects_of_tvm_are_no_modules(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"module\.json holds no Relax module"):
+    with refused(ModelError, "module.json", "Relax"):
         load_model(saved(tvm.tirx.IntImm("int64", 3), tmp_path))
 
 
@@ -143,16 +144,16 @@ def test_relay_modules_are_refused(nodes: Any, tmp_path: Path) -> None:
     path = tmp_path / "relay.json"
     path.write_text(json.dumps({"root": 1, "nodes": nodes, "attrs": {"tvm_version": "0.18.0"}}))
     assert "root" in read_json(path)
-    with pytest.raises(ModelError, match=r"relay\.json holds a Relay module: give --dialect relay"):
+    with refused(ModelError, "relay.json", "--dialect relay"):
         load_model(str(path))
 
 
 def test_a_scheduled_module_is_refused(tmp_path: Path) -> None:
     path = saved(IOSSchedule("sequential")(small()), tmp_path)
-    with pytest.raises(ModelError, match="carries a schedule already"):
+    with refused(ModelError, "schedule"):
         load_model(path)
 
 
 def test_random_weights_are_not_for_modules(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="leave out --random-weights"):
+    with refused(ModelError, "--random-weights"):
         load_model(ModelSource(saved(small(), tmp_path), random_weights=0))

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.refusals import refused
+
 torch = pytest.importorskip("torch")
 
 from relay_passes.load import load_model  # noqa: E402
@@ -142,7 +144,7 @@ def test_a_program_with_a_state_is_refused(tmp_path: Path) -> None:
             return x * self.runs
 
     path = save(Counter(), (random(2, 3),), tmp_path / "m.pt2")
-    with pytest.raises(ModelError, match="changes its buffer 'runs' whenever it runs"):
+    with refused(ModelError, "'runs'"):
         load_model(path)
 
 
@@ -171,18 +173,18 @@ def test_dynamic_dimensions_become_those_given(dynamic: tuple[Any, str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("shapes", "sentence"),
+    ("shapes", "named"),
     [
-        ({}, r"input 'image' has the dynamic dimension 0 \(.*\): give --shape image:1,3,16,16$"),
-        ({"image": (9, 3, 16, 16)}, "was exported for 1 to 8, not for 9"),
-        ({"image": (1, 3, 8, 8)}, "dimension 2 of input 'image' is 16 in the model, not 8"),
-        ({"x": (1, 3, 16, 16)}, "there is no input 'x' to give a shape; there are: image"),
+        ({}, ("'image'", "dimension 0", "--shape image:1,3,16,16")),
+        ({"image": (9, 3, 16, 16)}, ("1 to 8", 9)),
+        ({"image": (1, 3, 8, 8)}, ("dimension 2", "'image'", 16, 8)),
+        ({"x": (1, 3, 16, 16)}, ("'x'", "image")),
     ],
 )
 def test_dynamic_dimensions_that_are_refused(
-    shapes: Any, sentence: str, dynamic: tuple[Any, str]
+    shapes: Any, named: tuple[object, ...], dynamic: tuple[Any, str]
 ) -> None:
-    with pytest.raises(InputShapeError, match=sentence):
+    with refused(InputShapeError, *named):
         load_model(ModelSource(dynamic[1], shapes=shapes))
 
 
@@ -192,10 +194,10 @@ def test_operators_that_tvm_does_not_import(tmp_path: Path) -> None:
             return torch.linalg.det(x)
 
     path = save(Determinant(), (random(3, 3),), tmp_path / "m.pt2")
-    with pytest.raises(DialectError, match=r"operator _linalg_det\.default of .*m\.pt2 is not"):
+    with refused(DialectError, "_linalg_det.default", "m.pt2"):
         load_model(path)
 
 
 def test_random_weights_are_not_for_these(dynamic: tuple[Any, str]) -> None:
-    with pytest.raises(ModelError, match="leave out --random-weights"):
+    with refused(ModelError, "--random-weights"):
         load_model(ModelSource(dynamic[1], random_weights=0))

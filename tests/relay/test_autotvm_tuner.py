@@ -21,15 +21,16 @@ from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
 from runtime_ext.relay.autotvm_tuner import tune
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.model_tasks import tuning_tasks
-from runtime_ext.relay.tuning_file import Record, open_autotvm_log
+from runtime_ext.relay.tuning_file import AutotvmRecord, open_autotvm_log
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
-from runtime_ext.tuning.interface import TuningLimits
 from tests.brief import take_first_samples
+from tests.refusals import refused
 from tests.relay.relay_commands import RELAY, command
 from tests.relay.relay_sketch import RelaySketch, module_of
 from tests.relay.small_models import write_small_model
 from tvm_ios.api.tune import model_to_tune, tune_module
 from tvm_ios.ios.endings import Pruning
+from tvm_ios.measuring.tuning import TuningLimits
 from tvm_ios.policies.policy import Limits
 
 TARGET = host_target(2)
@@ -57,7 +58,7 @@ class Pretended:
     def __init__(self) -> None:
         self.rounds: list[tuple[Any, list[int]]] = []
 
-    def __call__(self, task: Any, configs: Sequence[Any]) -> list[Record]:
+    def __call__(self, task: Any, configs: Sequence[Any]) -> list[AutotvmRecord]:
         self.rounds.append((task, [config.index for config in configs]))
         return [
             (autotvm.MeasureInput(task.target, task, config), self.result(place, config.index))
@@ -148,9 +149,9 @@ def test_all_blocks_are_tried_if_asked_for(tmp_path: Path) -> None:
     def tried(trials: int, **asked: bool) -> list[list[tuple[int, int]]]:
         """Blocks of what is tried in each round."""
         timer = Pretended()
-        with open_autotvm_log(tmp_path / "log", search.units.target) as log:
+        with open_autotvm_log(tmp_path / "log", search.units.backend.compiler.target) as log:
             (row,) = tune(
-                tuning_tasks(model_to_tune(search), search.units.target),
+                tuning_tasks(model_to_tune(search), search.units.backend.compiler.target),
                 log,
                 timer,
                 TuningLimits(trials),
@@ -206,8 +207,7 @@ def test_a_killed_run_leaves_nothing_that_stands_in_the_way(
     path.write_bytes(whole[:-40])
     with open_autotvm_log(path, TARGET) as log:
         assert (log.mended, len(log.records)) == (1, 2)
-        refused = pytest.raises(TuningLogError, match="another process is tuning into")
-        with refused, open_autotvm_log(path, TARGET):
+        with refused(TuningLogError, "another process"), open_autotvm_log(path, TARGET):
             pass
     assert path.read_bytes() == whole[: whole[:-1].rfind(b"\n") + 1]
 
@@ -216,8 +216,7 @@ def test_a_killed_run_leaves_nothing_that_stands_in_the_way(
 def test_other_files_are_refused_and_left_alone(content: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(content)
-    refused = pytest.raises(TuningLogError, match="line 1 of the tuning log")
-    with refused, open_autotvm_log(path, TARGET):
+    with refused(TuningLogError, "line 1"), open_autotvm_log(path, TARGET):
         pass
     assert path.read_text() == content
 

@@ -22,6 +22,7 @@ from runtime_ext.ir_form import ModuleError
 from runtime_ext.relay.library import RelayBuildError
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
+from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
 from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
@@ -87,12 +88,12 @@ def test_what_calls_the_runtime_of_tvm_is_refused() -> None:
     module = module_of([(3, 8)], lambda s, x: relay.sort(x))
     prepared = prepare(module)
     scheduled = apply_schedule(prepared, greedy_schedule(prepared.units))
-    with pytest.raises(RelayBuildError, match=r"sort calls tvm\.contrib\.sort\.sort of this TVM's"):
+    with refused(RelayBuildError, "sort", "tvm.contrib.sort.sort"):
         build(scheduled, lanes=1)
 
 
 def test_a_module_without_a_schedule_is_refused() -> None:
-    with pytest.raises(ModuleError, match=r"has no schedule: run IOSSchedule\(\) on it first"):
+    with refused(ModuleError, "IOSSchedule"):
         build(module_of([(1, 3)], lambda s, x: relay.nn.relu(x)))
 
 
@@ -126,7 +127,7 @@ def test_an_executable_runs_without_this_tvm(built: Any, tmp_path: Path) -> None
 
 def test_an_output_that_is_a_constant_is_refused() -> None:
     module = module_of([(1, 3)], lambda s, x: (relay.nn.relu(x), s.normal(2, 2)))
-    with pytest.raises(ModuleError, match="main returns a constant: remove it"):
+    with refused(ModuleError, "constant"):
         build(IOSSchedule("sequential")(module))
 
 
@@ -136,7 +137,7 @@ def test_a_pass_that_changes_the_calls_is_noticed() -> None:
     first = made["main"].body
     main = relay.Function(made["main"].params, relay.Let(first.var, first.value, first.var))
     changed = tvm.IRModule({"main": main}, attrs=made.attrs)
-    with pytest.raises(ModuleError, match="main calls 1 kernels and its schedule has 2"):
+    with refused(ModuleError, "1 kernels", 2):
         build(relay.transform.InferType()(changed))
 
 
@@ -178,5 +179,5 @@ def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
     assert len(schedule.latencies) == len(schedule.stages)
     session = build(made, lanes=2).session()
     assert relative_error(results(session, module), run(module)) <= 1e-5
-    with pytest.raises(SearchError, match="'rammer' places tiles"):
+    with refused(SearchError, "'rammer'", "rTasks"):
         IOSSchedule("rammer", options=options)(module)

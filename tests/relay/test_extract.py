@@ -13,6 +13,7 @@ from relay_passes.prepare import prepare
 from relay_passes.relay.canonicalise import canonicalise
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
+from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, module_of
 from tests.same_graphs import SMALL_MODELS, require_same_graphs, small_model
 from tvm_ios import zoo
@@ -89,37 +90,37 @@ def _called(s: RelaySketch, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("body", "sentence"),
+    ("body", "named"),
     [
-        (_whole, "returns a tuple whole"),
-        (_nested, "a tuple inside a tuple"),
-        (_branch, r"control flow \(If\)"),
-        (_called, "calls a function"),
+        (_whole, "tuple whole"),
+        (_nested, "tuple inside a tuple"),
+        (_branch, "(If)"),
+        (_called, "function"),
     ],
 )
-def test_what_cannot_be_scheduled(body: Any, sentence: str) -> None:
-    with pytest.raises(DialectError, match=sentence):
+def test_what_cannot_be_scheduled(body: Any, named: str) -> None:
+    with refused(DialectError, named):
         prepare(module_of([(1, 6, 4, 4)], body))
 
 
 def test_dynamic_shapes_are_refused_by_name() -> None:
     x = relay.var("image", shape=(relay.Any(), 3))
     module = tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x)))
-    with pytest.raises(DialectError, match=r"'image' has the dynamic shape .*bind it to numbers"):
+    with refused(DialectError, "'image'", "dynamic"):
         prepare(module)
 
 
 def test_relax_of_another_tvm_is_refused() -> None:
-    with pytest.raises(DialectError, match=r"Relax passes are written for apache-tvm 0\.27, and"):
+    with refused(DialectError, "apache-tvm 0.27"):
         prepare(tvm.IRModule({"main": relax.Function([], relax.const(1.0), is_pure=True)}))
 
 
 def test_modules_of_both_dialects_or_of_nothing_are_refused() -> None:
     module = module_of([(1, 3)], lambda s, x: relay.nn.relu(x))
     both = tvm.IRModule({"main": module["main"], "other": relax.Function([], relax.const(1.0))})
-    with pytest.raises(DialectError, match="mixes Relax and Relay functions"):
+    with refused(DialectError, "Relax and Relay"):
         prepare(both)
-    with pytest.raises(DialectError, match="no function 'main'"):
+    with refused(DialectError, "'main'"):
         prepare(tvm.IRModule({}))
 
 

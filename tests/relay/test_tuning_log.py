@@ -16,6 +16,7 @@ from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
 from tests.onnx_sketch import relative_error
+from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 
 TARGET = host_target(2)
@@ -70,32 +71,32 @@ def test_layouts_and_kernels_follow_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "named"),
     [
-        ({"version": 0.1}, r"line 1 of .* has the format 0\.1, and only 0\.2 is read"),
-        ({"input": []}, "names no target"),
-        ({"input": ["cuda -arch=sm_80", "conv2d_NCHWc.x86", [], {}]}, "is for the target 'cuda"),
-        ({"input": ["nonsense", "x", [], {}]}, "is not what AutoTVM writes"),
+        ({"version": 0.1}, ("line 1", 0.1, 0.2)),
+        ({"input": []}, ("target",)),
+        ({"input": ["cuda -arch=sm_80", "conv2d_NCHWc.x86", [], {}]}, ("target", "'cuda")),
+        ({"input": ["nonsense", "x", [], {}]}, ("AutoTVM",)),
     ],
 )
-def test_records_that_are_refused(change: Any, sentence: str, tmp_path: Path) -> None:
+def test_records_that_are_refused(change: Any, named: tuple[object, ...], tmp_path: Path) -> None:
     record = json.loads(record_of(module_of([(1, 16, 14, 14)], _two)))
     (tmp_path / "log").write_text(json.dumps(record | change))
-    with pytest.raises(TuningLogError, match=sentence):
+    with refused(TuningLogError, *named):
         read_autotvm_log(tmp_path / "log", TARGET)
 
 
 def test_a_log_of_another_cpu_is_refused(tmp_path: Path) -> None:
     module = module_of([(1, 16, 14, 14)], _two)
     (tmp_path / "log").write_text(record_of(module, "llvm -mcpu=nehalem"))
-    with pytest.raises(TuningLogError, match=r"is for the target 'llvm .*nehalem' and not for"):
+    with refused(TuningLogError, "nehalem"):
         read_autotvm_log(tmp_path / "log", TARGET)
 
 
 @pytest.mark.parametrize("content", ["", "not JSON\n"])
 def test_what_is_no_log(content: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_text(content)
-    with pytest.raises(TuningLogError, match=r"holds no record|is no AutoTVM record"):
+    with refused(TuningLogError, "AutoTVM"):
         read_autotvm_log(tmp_path / "log", TARGET)
-    with pytest.raises(TuningLogError, match="cannot be read"):
+    with refused(TuningLogError, "read"):
         read_autotvm_log(tmp_path, TARGET)

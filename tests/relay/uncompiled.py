@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runtime_ext.cuda.nvidia import cubin_cache
-from runtime_ext.cuda.nvidia.nvrtc import Cubin
+from runtime_ext.cuda.machine_code import cubin_cache
+from runtime_ext.cuda.machine_code.nvrtc import Cubin
 
 
 def leave_uncompiled(patch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph_sketch import GraphSketch, graphs
+from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.first_difference import describe, first_difference
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, sequential_stages
@@ -107,5 +108,5 @@ JSON = st.recursive(
 def test_a_damaged_description_is_no_crash(described: dict[str, Any]) -> None:
     graph = network()
     schedule = replace(of(graph), fingerprint="feed", described=described)
-    with pytest.raises(ScheduleError, match="another graph than sketch"):
+    with refused(ScheduleError, "sketch"):
         schedule.validate(graph)

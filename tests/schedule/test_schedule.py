@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph_sketch import GraphSketch, graphs
+from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.schedule.placement import Share
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
@@ -51,48 +52,47 @@ def test_accepts(case: str) -> None:
 
 
 VIOLATIONS = {
-    "empty stage": ([stage((0,)), stage()], "stage 1 has an empty group"),
-    "empty group": ([stage((0,), ())], "stage 0 has an empty group"),
-    "unknown unit": ([stage((0,)), stage((4,))], "stage 1 names unit 4, which does not exist"),
-    "negative unit": ([stage((-1,))], "stage 0 names unit -1, which does not exist"),
-    "twice in a group": ([stage((0, 0))], "unit 'relu0' is scheduled twice"),
-    "twice in a stage": ([stage((0,), (0,))], "unit 'relu0' is scheduled twice"),
-    "twice": ([stage((0,)), stage((0,))], "unit 'relu0' is scheduled twice"),
+    "empty stage": ([stage((0,)), stage()], ("stage 1", "empty")),
+    "empty group": ([stage((0,), ())], ("stage 0", "empty")),
+    "unknown unit": ([stage((0,)), stage((4,))], ("stage 1", "unit 4")),
+    "negative unit": ([stage((-1,))], ("stage 0", "unit -1")),
+    "twice in a group": ([stage((0, 0))], ("'relu0'", "twice")),
+    "twice in a stage": ([stage((0,), (0,))], ("'relu0'", "twice")),
+    "twice": ([stage((0,)), stage((0,))], ("'relu0'", "twice")),
     "too early": (
         [stage((1,)), stage((0,))],
-        "unit 'exp1' in stage 0 runs before or beside 'relu0', which it reads from",
+        ("'exp1'", "stage 0", "'relu0'"),
     ),
     "beside": (
         [stage((0,), (1,))],
-        "unit 'exp1' in stage 0 runs before or beside 'relu0', which it reads from",
+        ("'exp1'", "stage 0", "'relu0'"),
     ),
     "in the wrong order": (
         [stage((1, 0))],
-        "unit 'exp1' in stage 0 runs before or beside 'relu0', which it reads from",
+        ("'exp1'", "stage 0", "'relu0'"),
     ),
     "between groups": (
         [stage((0,)), stage((1,), (2, 3))],
-        "unit 'add3' in stage 1 runs before or beside 'exp1', which it reads from",
+        ("'add3'", "stage 1", "'exp1'"),
     ),
-    "merged chain": ([stage((0, 1), (2,), strategy=MERGE)], "before or beside"),
-    "merged group": ([stage((0, 1), strategy=MERGE)], "stage 0 merges a group of more than one"),
-    "missing": ([stage((0,)), stage((1,))], "unit 'tanh2' is in no stage"),
+    "merged chain": ([stage((0, 1), (2,), strategy=MERGE)], ("'tanh2'", "stage 0", "'relu0'")),
+    "merged group": ([stage((0, 1), strategy=MERGE)], ("stage 0", "merges")),
+    "missing": ([stage((0,)), stage((1,))], ("'tanh2'", "no stage")),
 }
 
 
 @pytest.mark.parametrize("case", VIOLATIONS)
 def test_names_the_first_violation(case: str) -> None:
-    stages, sentence = VIOLATIONS[case]
+    stages, named = VIOLATIONS[case]
     graph = diamond()
-    with pytest.raises(ScheduleError, match=sentence):
+    with refused(ScheduleError, *named):
         schedule(graph, *stages).validate(graph)
 
 
 def test_another_graph_is_named_first() -> None:
     graph = diamond()
     other = schedule(graph, stage((9,)), fingerprint="feed")
-    sentence = f"another graph than sketch: its fingerprint is {graph.fingerprint}, there feed"
-    with pytest.raises(ScheduleError, match=sentence):
+    with refused(ScheduleError, "sketch", graph.fingerprint, "feed"):
         other.validate(graph)
 
 
@@ -101,7 +101,7 @@ def test_latencies_are_one_a_stage() -> None:
     good = schedule(graph, *sequential_stages(graph), latencies=(1.0, 2.0, 3.0, 4.0))
     good.validate(graph)
     assert good.latency == 10.0
-    with pytest.raises(ScheduleError, match="not one latency a stage"):
+    with refused(ScheduleError, "latency"):
         replace(good, latencies=(1.0,)).validate(graph)
 
 
@@ -192,17 +192,19 @@ def test_kernels_are_optional_and_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernels", "sentence"),
+    ("kernels", "named"),
     [
-        ({4: "fine"}, "names a kernel of unit 4, which does not exist"),
-        ({-1: "fine"}, "names a kernel of unit -1, which does not exist"),
-        ({2: "fine"}, "'exp1' and 'tanh2' are merged, and the schedule names different kernels"),
-        ({0: ""}, "the kernel of unit 'relu0' has no name"),
+        ({4: "fine"}, ("unit 4",)),
+        ({-1: "fine"}, ("unit -1",)),
+        ({2: "fine"}, ("'exp1'", "'tanh2'", "kernels")),
+        ({0: ""}, ("'relu0'", "name")),
     ],
 )
-def test_kernels_are_of_units_that_there_are(kernels: dict[int, str], sentence: str) -> None:
+def test_kernels_are_of_units_that_there_are(
+    kernels: dict[int, str], named: tuple[str, ...]
+) -> None:
     graph, made = full()
-    with pytest.raises(ScheduleError, match=sentence):
+    with refused(ScheduleError, *named):
         replace(made, kernels=kernels).validate(graph)
 
 
@@ -224,58 +226,54 @@ def test_latencies_of_units_are_positive_and_travel() -> None:
     read = Schedule.from_json(json.loads(json.dumps(timed.to_json(graph))))
     assert read.unit_latencies == timed.unit_latencies
     assert "unit_latencies" not in made.to_json(graph)
-    for wrong, sentence in (
-        ({99: (1.0,)}, "times unit 99, which does not exist"),
-        ({0: ()}, "are not all positive"),
-        ({0: (1.0, -1.0)}, "are not all positive"),
+    for wrong, named in (
+        ({99: (1.0,)}, "unit 99"),
+        ({0: ()}, "'relu0'"),
+        ({0: (1.0, -1.0)}, "'relu0'"),
     ):
-        with pytest.raises(ScheduleError, match=sentence):
+        with refused(ScheduleError, named):
             replace(made, unit_latencies=wrong).validate(graph)
 
 
 Change = Callable[[dict[str, Any]], Any]
 MALFORMED: dict[str, tuple[Change, str]] = {
-    "other format": (lambda d: d.update(format="onnx"), "not a tvm-ios schedule of version 1"),
-    "newer version": (lambda d: d.update(version=2), "not a tvm-ios schedule of version 1"),
-    "no stages": (lambda d: d.pop("stages"), "lacks or misstates 'stages'"),
-    "no groups": (lambda d: d["stages"][0].pop("groups"), "lacks or misstates 'groups'"),
-    "strategy": (lambda d: d["stages"][0].update(strategy="slow"), "'slow' is not a valid"),
-    "names": (lambda d: d["stages"][0].update(groups=[["relu0"]]), "lacks or misstates"),
-    "flat groups": (lambda d: d["stages"][0].update(groups=[0]), "lacks or misstates"),
-    "stage": (lambda d: d.update(stages=[3]), "lacks or misstates"),
-    "stages": (lambda d: d.update(stages=None), "lacks or misstates"),
-    "latency": (lambda d: d.update(latencies=["fast"]), "lacks or misstates"),
-    "batch": (lambda d: d.update(batch="one"), "lacks or misstates"),
-    "kernels": (lambda d: d.update(kernels=["fine"]), "lacks or misstates 'kernels'"),
-    "kernel": (lambda d: d.update(kernels={"0": 3}), "misstates the kernel of unit 0"),
-    "latencies of units": (lambda d: d.update(unit_latencies=[1.0]), "lacks or misstates"),
-    "latency of a unit": (lambda d: d.update(unit_latencies={"0": 1.0}), "lacks or misstates"),
-    "kernel's unit": (lambda d: d.update(kernels={"relu0": "fine"}), "lacks or misstates"),
+    "other format": (lambda d: d.update(format="onnx"), "version 1"),
+    "newer version": (lambda d: d.update(version=2), "version 1"),
+    "no stages": (lambda d: d.pop("stages"), "'stages'"),
+    "no groups": (lambda d: d["stages"][0].pop("groups"), "'groups'"),
+    "strategy": (lambda d: d["stages"][0].update(strategy="slow"), "'slow'"),
+    "names": (lambda d: d["stages"][0].update(groups=[["relu0"]]), "schedule file"),
+    "flat groups": (lambda d: d["stages"][0].update(groups=[0]), "schedule file"),
+    "stage": (lambda d: d.update(stages=[3]), "schedule file"),
+    "stages": (lambda d: d.update(stages=None), "schedule file"),
+    "latency": (lambda d: d.update(latencies=["fast"]), "schedule file"),
+    "batch": (lambda d: d.update(batch="one"), "schedule file"),
+    "kernels": (lambda d: d.update(kernels=["fine"]), "'kernels'"),
+    "kernel": (lambda d: d.update(kernels={"0": 3}), "unit 0"),
+    "latencies of units": (lambda d: d.update(unit_latencies=[1.0]), "schedule file"),
+    "latency of a unit": (lambda d: d.update(unit_latencies={"0": 1.0}), "schedule file"),
+    "kernel's unit": (lambda d: d.update(kernels={"relu0": "fine"}), "schedule file"),
 }
 
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_data_is_refused(case: str) -> None:
-    change, sentence = MALFORMED[case]
+    change, named = MALFORMED[case]
     graph, made = full()
     data = json.loads(json.dumps(made.to_json(graph)))
     change(data)
-    with pytest.raises(ScheduleError, match=sentence):
+    with refused(ScheduleError, named):
         Schedule.from_json(data)
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [(b"{", "cannot read"), (b"\xff\xfe\x00", "cannot read"), (b"[]", "holds a list")],
-)
-def test_malformed_files_are_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe\x00", b"[]"])
+def test_malformed_files_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     path.write_bytes(content)
-    with pytest.raises(ScheduleError, match=sentence) as caught:
+    with refused(ScheduleError, path):
         Schedule.load(path)
-    assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ScheduleError, match=r"cannot read the schedule .*nothing\.json"):
+    with refused(ScheduleError, "nothing.json"):
         Schedule.load(tmp_path / "nothing.json")

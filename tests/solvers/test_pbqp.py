@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import product
 from math import inf, isclose
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvm_ios.solvers import pbqp
 from tvm_ios.solvers.pbqp import ChoiceProblem, Choices, cheapest
 
 _COST = st.one_of(st.integers(0, 9).map(float), st.just(inf))
@@ -45,7 +47,8 @@ def test_nothing_is_cheaper(problem: ChoiceProblem) -> None:
 
 @given(problems(), st.integers(1, 9))
 def test_what_is_not_proven_is_said(problem: ChoiceProblem, largest: int) -> None:
-    found = cheapest(problem, largest)
+    with patch.object(pbqp, "LARGEST_TABLE", largest):
+        found = cheapest(problem)
     assert found.cost == problem.cost(found.values)
     assert found.cost >= least(problem)
     assert found.cost == least(problem) or not found.proven
@@ -56,8 +59,10 @@ def test_a_variable_that_is_set_early_minds_its_neighbours() -> None:
     differ = np.array([[0.0, 5.0], [5.0, 0.0]])
     alone = [np.array([0.0, 1.0]), np.array([2.0, 0.0]), np.array([2.0, 0.0])]
     problem = ChoiceProblem(alone, {(0, 1): differ, (1, 2): differ, (0, 2): differ})
-    assert cheapest(problem) == cheapest(problem, 8) == Choices((1, 1, 1), 1.0, proven=True)
-    assert cheapest(problem, 4) == Choices((1, 1, 1), 1.0, proven=False)
+    assert cheapest(problem) == Choices((1, 1, 1), 1.0, proven=True)
+    for largest, proven in ((8, True), (4, False)):
+        with patch.object(pbqp, "LARGEST_TABLE", largest):
+            assert cheapest(problem) == Choices((1, 1, 1), 1.0, proven=proven)
 
 
 @pytest.mark.parametrize("links", [1, 2])

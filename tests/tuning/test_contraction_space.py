@@ -13,28 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from runtime_ext.cpu.build import build_kernel
-from runtime_ext.cpu.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.vector_space import VectorSpace, sampled
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.tuning.contraction_space import (
-    blocked,
-    blocking_of,
-    design_space,
-    explicit,
-    in_space,
-    points,
-    sampled,
-    scheduled,
-)
-from runtime_ext.tuning.contraction_workload import contraction_workload
-from runtime_ext.tuning.tuning_folder import workload_name
-from runtime_ext.units.unit import UnitSource, plan_unit
+from runtime_ext.tuning_log.folder import workload_name
+from runtime_ext.tuning_log.space import noted, recut
+from runtime_ext.tuning_log.workload import contraction_workload
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import Array, host_target, make_unit, random_tensors
 from tvm_ios.program.constant_transform import packing
 
 op = relax.op
 TARGET = tvm.target.Target(host_target())
 UNIT = VectorUnit.of(TARGET)
+SPACE = VectorSpace(UNIT)
 
 #: Input, weights, and attributes of a convolution.
 SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -57,7 +51,7 @@ def contraction(name: str) -> Contraction:
         return op.nn.relu(emit(op.add(y, b)))
 
     function = make_unit([data], [weight, (1, weight[0], 1, 1)], body)
-    (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), UNIT).kernels
+    (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), SPACE).kernels
     assert isinstance(kernel.spec, Contraction)
     return kernel.spec
 
@@ -91,9 +85,9 @@ def expected(name: str) -> Array:
 @given(name=st.sampled_from(sorted(SHAPES)), data=st.data())
 def test_every_point_computes_the_same(name: str, data: st.DataObject) -> None:
     spec = contraction(name)
-    every = points(spec, UNIT)
+    every = SPACE.points(spec)
     point = every[data.draw(st.integers(0, len(every) - 1))]
-    got = run(blocked(spec, point, UNIT), *inputs(name))
+    got = run(recut(spec, point, SPACE), *inputs(name))
     scale = np.abs(expected(name)).max()
     np.testing.assert_allclose(got, expected(name), rtol=0, atol=2e-5 * scale)
 
@@ -101,41 +95,41 @@ def test_every_point_computes_the_same(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_default_is_the_first_point_and_traces_keep_points(name: str) -> None:
     spec = contraction(name)
-    every = points(spec, UNIT)
-    assert every[0] == explicit(spec, UNIT)
+    every = SPACE.points(spec)
+    assert every[0] == SPACE.explicit(spec)
     assert len(set(every)) == len(every) > 1
     workload = contraction_workload(spec)
     for point in every[:: max(1, len(every) // 7)]:
-        trace = scheduled(spec, UNIT, workload, point).trace
-        assert blocking_of(trace.as_json()) == point
+        trace = SPACE.schedule(spec, workload, point).trace
+        notes = noted(trace.as_json())
+        assert notes is not None
+        assert SPACE.point(notes) == point
 
 
 def test_what_is_in_the_space() -> None:
     spec = contraction("one row")
-    assert all(in_space(spec, UNIT, point) for point in points(spec, UNIT))
-    default = explicit(spec, UNIT)
+    assert all(SPACE.holds(spec, point) for point in SPACE.points(spec))
+    default = SPACE.explicit(spec)
     for wrong in ({"pixels": 10**6}, {"vectors": 0}, {"unroll": 5}, {"tiles": -1}):
-        assert not in_space(spec, UNIT, replace(default, **wrong))
+        assert not SPACE.holds(spec, replace(default, **wrong))
 
 
 def test_a_trace_without_notes_is_none_of_ours() -> None:
     schedule = tvm.s_tir.Schedule(contraction_workload(contraction("padded")))
     schedule.parallel(schedule.get_loops(schedule.get_sblock("sum"))[1])
-    assert blocking_of(schedule.trace.as_json()) is None
+    assert noted(schedule.trace.as_json()) is None
 
 
 def test_metaschedule_can_draw_from_the_space() -> None:
     spec = contraction("one row")
-    choices = design_space(spec, UNIT)
+    choices = SPACE.choices(spec)
     workload = contraction_workload(spec)
     drawn = {
-        blocking_of(
-            sampled(tvm.s_tir.Schedule(workload, seed=seed + 1), c, UNIT.lanes).trace.as_json()
-        )
+        noted(sampled(tvm.s_tir.Schedule(workload, seed=seed + 1), c, UNIT.lanes).trace.as_json())
         for seed, c in enumerate(choices)
     }
-    cuts = {(p.pixels, p.vectors) for p in points(spec, UNIT)}
-    assert {(p.pixels, p.vectors) for p in drawn if p is not None} <= cuts
+    cuts = {(p.pixels, p.vectors) for p in SPACE.points(spec)}
+    assert {notes[:2] for notes in drawn if notes is not None} <= cuts
     assert len(drawn) == len(choices)
 
 
@@ -143,8 +137,8 @@ def test_metaschedule_can_draw_from_the_space() -> None:
 def test_tvm_alone_computes_the_workload(name: str) -> None:
     """A record's schedule, applied by MetaSchedule without any kernel of ours."""
     spec = contraction(name)
-    point = points(spec, UNIT)[-1]
-    module = scheduled(spec, UNIT, contraction_workload(spec), point).mod
+    point = SPACE.points(spec)[-1]
+    module = SPACE.schedule(spec, contraction_workload(spec), point).mod
     function = tvm.compile(module, target=TARGET)["main"]
     tensors, weight = inputs(name)
     tensors[spec.weight] = weight.transpose(2, 3, 1, 0)
@@ -158,7 +152,7 @@ def test_tvm_alone_computes_the_workload(name: str) -> None:
 def test_workloads_are_named_by_what_they_compute() -> None:
     spec = contraction("padded")
     name = workload_name(contraction_workload(spec))
-    again = blocked(spec, points(spec, UNIT)[-1], UNIT)
+    again = recut(spec, SPACE.points(spec)[-1], SPACE)
     assert workload_name(contraction_workload(again)) == name
     window = replace(spec.window, strides=(2, 2))
     assert workload_name(contraction_workload(replace(spec, window=window))) != name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +11,23 @@ import pytest
 import tvm
 from tvm import relax
 
-from runtime_ext.cpu.vector_unit import VectorUnit
-from runtime_ext.kernels.spec import Blocking, Contraction
-from runtime_ext.tuning.contraction_space import (
-    VectorSpace,
-    blocked,
-    blocking_of,
-    explicit,
-    points,
-)
-from runtime_ext.tuning.cost_model import CostModel, features_of
-from runtime_ext.tuning.interface import TunedKernel, TuningLimits
-from runtime_ext.tuning.kernel_timer import KernelTimer
-from runtime_ext.tuning.task import Task
+from runtime_ext.cpu.kernel_timer import KernelTimer
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning.contraction_task import ContractionTask
+from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning.tuner import tune
-from runtime_ext.tuning.tuning_folder import compact, open_log, recorded
-from runtime_ext.tuning.tuning_log import TuningLog
-from runtime_ext.units.unit import UnitSource, plan_unit
+from runtime_ext.tuning_log.folder import compact, open_log, recorded
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.tuning_log.space import noted, recut
+from runtime_ext.units.plans import plan_unit
+from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import host_target, make_unit
+from tests.refusals import refused
 from tvm_ios.errors import UserError
+from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 
 pytest.importorskip("xgboost")
 TARGET = tvm.target.Target(host_target())
@@ -38,14 +35,14 @@ UNIT = VectorUnit.of(TARGET)
 SPACE = VectorSpace(UNIT)
 
 
-def task(channels: int, out: int, weight: int = 1, merged: int = 0) -> Task:
+def task(channels: int, out: int, weight: int = 1, merged: int = 0) -> ContractionTask:
     def body(emit: Any, x: Any, w: Any) -> Any:
         return relax.op.nn.conv2d(x, w)
 
     function = make_unit([(1, channels, 9, 10)], [(out, channels, 1, 1)], body)
-    (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), UNIT).kernels
+    (kernel,) = plan_unit(UnitSource(function, ("NHWC", "NHWC")), SPACE).kernels
     assert isinstance(kernel.spec, Contraction)
-    return Task(f"{channels}to{out}", kernel.spec, weight, merged)
+    return ContractionTask(f"{channels}to{out}", kernel.spec, weight, merged)
 
 
 class Bowl:
@@ -68,11 +65,11 @@ class Bowl:
 
 
 def run(
-    folder: Path, tasks: Sequence[Task], timer: Any, limits: TuningLimits
+    folder: Path, tasks: Sequence[ContractionTask], timer: Any, limits: TuningLimits
 ) -> tuple[tuple[TunedKernel, ...], list[tuple[int, int, float]]]:
     told: list[tuple[int, int, float]] = []
     with open_log(folder, TARGET) as log:
-        model = CostModel(1, partial(features_of, UNIT))
+        model = SpeedModel(1)
         done = tune(tasks, log, TARGET, SPACE, timer, model, limits, lambda *now: told.append(now))
     return done, told
 
@@ -81,10 +78,10 @@ def test_the_cost_model_finds_the_fast_ones(tmp_path: Path) -> None:
     timer = Bowl()
     one = task(32, 64)
     (done,), told = run(tmp_path, [one], timer, TuningLimits(trials=64))
-    every = points(one.spec, UNIT)
+    every = SPACE.points(one.spec)
     assert len(every) > 300
 
-    costs = sorted(timer.seconds(blocked(one.spec, p, UNIT)) for p in every)
+    costs = sorted(timer.seconds(recut(one.spec, p, SPACE)) for p in every)
     assert done.best <= costs[len(costs) // 200], "among the fastest two hundredth"
     assert done.best < done.default
     assert (done.trials, done.new_trials) == (64, 64)
@@ -104,7 +101,7 @@ def test_what_is_in_the_log_is_not_timed_again(tmp_path: Path) -> None:
     assert told[0][:2] == (40, 48)
     assert [(row.trials, row.new_trials) for row in done] == [(24, 4), (24, 4)]
     assert len(recorded(tmp_path)) == 48
-    defaults = {(t.spec.channels, explicit(t.spec, UNIT)) for t in both}
+    defaults = {(t.spec.channels, SPACE.explicit(t.spec)) for t in both}
     again = {pair for pair in second.timed if pair in first.timed}
     assert again == defaults, "the defaults, for comparison only"
     third = Bowl()
@@ -155,7 +152,7 @@ def test_no_round_begins_after_the_time_is_up(tmp_path: Path) -> None:
 
 def test_a_small_space_is_exhausted(tmp_path: Path) -> None:
     tiny = task(2, 8)
-    every = points(tiny.spec, UNIT)
+    every = SPACE.points(tiny.spec)
     (done,), told = run(tmp_path, [tiny], Bowl(), TuningLimits(trials=10_000))
     assert done.trials == len(every) == told[-1][1]
 
@@ -169,17 +166,19 @@ def test_real_kernels_are_timed_and_used(tmp_path: Path) -> None:
     found = log.blocking(one.spec, SPACE)
     assert found is not None
     fastest = min(recorded(tmp_path), key=lambda trial: trial.seconds)
-    best = blocking_of(fastest.trace)
+    notes = noted(fastest.trace)
+    assert notes is not None
+    best = SPACE.point(notes)
     assert fastest.seconds == pytest.approx(done.best)
-    assert found[1] == (one.spec.blocking if best == explicit(one.spec, UNIT) else best)
+    assert found[1] == (one.spec.blocking if best == SPACE.explicit(one.spec) else best)
     assert log.blocking(task(25, 48).spec, SPACE) is None
     assert (len(log.matched), len(log.unmatched)) == (1, 1)
 
 
 def test_features_tell_points_apart() -> None:
     spec = task(32, 64).spec
-    every = points(spec, UNIT)
-    features = features_of(UNIT, spec, every)
+    every = SPACE.points(spec)
+    features = SPACE.features(spec, every)
     assert np.isfinite(features).all()
     assert len(np.unique(features, axis=0)) == len(every)
 
@@ -188,5 +187,5 @@ def test_without_xgboost(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(UserError, match=r"pip install 'tvm-ios\[tune\]'"):
-        CostModel(1, partial(features_of, UNIT))
+    with refused(UserError, "xgboost", "pip install 'tvm-ios[tune]'"):
+        SpeedModel(1)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from runtime_ext.units.in_place import Arrangement, arrange
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 
 Array = np.ndarray[Any, Any]
 

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Programs of all policies; policies of equal schedules share one."""
+    """Programs of all policies, and their schedules as they were lowered.
+
+    Policies of equal schedules share one.
+    """
 
     schedules: Mapping[str, Schedule]
     built: Mapping[str, BuiltModel]
-    #: For each policy the first one with its schedule.
-    measured_as: Mapping[str, str]
 
 
 def find_schedules(
@@ -83,13 +84,12 @@ def build_candidates(
     """Programs of schedules."""
     # Some were found before the units were measured, but all are lowered with what is known now.
     lowered = {policy: module.timer.timed(schedule) for policy, schedule in schedules.items()}
-    measured_as = first_with_equal_schedule(lowered)
     built: dict[str, BuiltModel] = {}
-    for done, (policy, twin) in enumerate(measured_as.items()):
+    for done, (policy, twin) in enumerate(first_with_equal_schedule(lowered).items()):
         report("building", done, len(schedules))
         built[policy] = built[twin] if twin in built else module.build(lowered[twin])
     report("building", len(schedules), len(schedules))
-    return Candidates(schedules, built, measured_as)
+    return Candidates(lowered, built)
 
 
 def fitting(built: Mapping[str, BuiltModel], memory_budget: int | None) -> set[str]:

@@ -1,87 +1,98 @@
-"""Programs compared with TVM's own and with each other: what they compute, and how fast."""
+"""The contest of a model's policies: against TVM's own build, and against each other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
-from tvm_ios.contest.paired import PairedRatio
-from tvm_ios.contest.verdict import (
-    PolicyResult,
-    compare_outputs,
-    kept_policy,
-    most_promising,
-    policy_results,
-)
+from tvm_ios.contest import rules
+from tvm_ios.contest.contest import hold_contest
+from tvm_ios.contest.outputs import Reference
+from tvm_ios.contest.rounds import Samples
+from tvm_ios.contest.verdict import TVM, Verdict
+from tvm_ios.errors import UserError
+from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
 
+if TYPE_CHECKING:
+    from relay_passes.measuring_options import MeasuringOptions
 
-def measure(
+
+def compare_policies(
     candidates: Candidates,
-    baseline: Path,
-    report: Progress,
+    tvm_build: Path,
+    options: MeasuringOptions,
+    allowed: Collection[str],
+    progress: Progress,
     lap: Callable[[str], None],
-    precision: str,
     *,
-    compete: bool,
-) -> tuple[PolicyResult, ...]:
-    """Compare every program with TVM's own on the CPU, then time them (``compete``: and it)."""
-    from runtime_ext.contest import Rules, hold_contest, machine_outputs, virtual_machine
+    beside_tvm: bool,
+) -> Verdict:
+    """Verify and time the policies' programs, and say which to keep.
 
-    different = dict.fromkeys(candidates.measured_as.values())
-    sessions = {policy: candidates.built[policy].session() for policy in different}
-    inputs = sessions["sequential"].random_inputs(0)
+    Parameters
+    ----------
+    candidates
+        The programs.
+    tvm_build
+        What TVM made of the unscheduled model for this CPU, a ``.so``.
+    options
+        Lanes and precision.
+    allowed
+        The policies that may be kept.
+    progress, lap
+        As of :func:`tvm_ios.contest.contest.hold_contest`.
+    beside_tvm
+        Whether TVM's own build is timed too, not only compared with.
+
+    Raises
+    ------
+    VerificationError
+        If a program computes something else.
+    """
+    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+    from runtime_ext.peers.tvm_peer import start_library
+
+    precision = options.precision or "float32"
+    with closing(candidates.built["sequential"].session()) as session:
+        inputs = session.random_inputs(0)
     # In float16 only what a GPU stores is so; TVM computes the model as it is.
     widened = {"float16": "float32"} if precision == "float16" else {}
     given = {n: v.astype(widened.get(str(v.dtype), v.dtype)) for n, v in inputs.items()}
-    run_tvm = virtual_machine(baseline, given)
-    reference = machine_outputs(run_tvm())
-    errors = {"tvm": (0.0, 0.0)}
-    runners: dict[str, Callable[[], Any]] = {"tvm": run_tvm} if compete else {}
-    for policy, session in sessions.items():
-        session.run(**inputs)
-        found = [session.get_output(place) for place in range(len(session.outputs))]
-        errors[policy] = compare_outputs(policy, found, reference, precision)
-        runners[policy] = session.run
-    lap("verify")
-    rules = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
-    samples = hold_contest(runners, rules, lambda n: report("measuring", n, rules.rounds))
-    for session in sessions.values():
-        session.close()
-    lap("measure")
-    stages = {policy: len(made.stages) for policy, made in candidates.schedules.items()}
-    return policy_results(stages, candidates.measured_as, samples, errors)
+    tvm = start_library(tvm_build, given)
+    reference = Reference(inputs, tvm.outputs(tvm.run()), precision)
+    with temporary_folder() as folder:
 
+        def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
+            for policy in policies:
+                if not (folder / policy).exists():
+                    candidates.built[policy].save(folder / policy)
+            # TVM's own is compared once: it differs more.
+            peers = (TVM,) if beside_tvm and process == 0 else ()
+            outcome = run_side_by_side(
+                SideBySide(
+                    {policy: folder / policy for policy in policies},
+                    options.lanes,
+                    rules.CONFIRMATION,
+                    peers,
+                    tvm=tvm_build,
+                    precision=precision,
+                )
+            )
+            if TVM in outcome.failed:
+                raise UserError(f"TVM's own build failed: {outcome.failed[TVM]}")
+            return outcome.samples
 
-def confirm(
-    candidates: Candidates,
-    results: Sequence[PolicyResult],
-    folder: Path,
-    baseline: Path | None,
-    lanes: int,
-    report: Progress,
-) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep of those in ``results``, and its ratios to ``sequential`` and ``tvm``.
-
-    Measured in fresh processes.
-    """
-    from runtime_ext.contest import Rules, hold_contest_elsewhere
-
-    best = most_promising(results)
-    paths: dict[str, Path] = {}
-    for policy in dict.fromkeys(("sequential", best)):
-        paths[policy] = folder / policy
-        candidates.built[policy].save(paths[policy])
-    rules = Rules(rounds=40, seconds=6.0, warm_up=1)
-    contests: list[Mapping[str, list[float]]] = []
-    processes = 3 if len(paths) > 1 else 1
-    for number in range(processes):
-        report("measuring once more", number, processes)
-        # Who is loaded first lies elsewhere in memory. TVM's own is compared once: it differs more.
-        order = dict(reversed(paths.items())) if number % 2 else paths
-        module = None if number else baseline
-        contests.append(hold_contest_elsewhere(order, module, lanes, rules))
-    report("measuring once more", processes, processes)
-    return kept_policy(best, contests, "sequential" in {row.policy for row in results})
+        return hold_contest(
+            candidates.schedules,
+            lambda policy: candidates.built[policy].session(),
+            reference,
+            time_elsewhere,
+            progress,
+            tvm=tvm.run if beside_tvm else None,
+            allowed=allowed,
+            lap=lap,
+        )

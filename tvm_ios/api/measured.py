@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
-from tvm_ios.api.contests import confirm, measure
+from tvm_ios.api.contests import compare_policies
 from tvm_ios.api.optimized import Optimized
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
@@ -28,15 +28,15 @@ def optimize(
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     sequential: Path | None = None,
-    baseline: Path | None = None,
+    tvm_build: Path | None = None,
     memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
 
-    A schedule is kept only if it is faster than the sequential program beyond doubt (the whole
-    95 % interval of the ratio, from pairs of runs, and the median in each of three fresh
-    processes); else the sequential program is kept. TVM counts threads when it starts: set
+    A schedule is kept only if the whole 95 % interval of the ratio of its program to the sequential
+    one, from pairs of runs, lies below one, and the median in each of three fresh processes; else
+    the sequential program is kept. TVM counts threads when it starts: set
     ``TVM_NUM_THREADS`` to the number of lanes before importing it, as the command line does.
 
     Parameters
@@ -54,7 +54,7 @@ def optimize(
         A schedule file to try too, as the policy ``given``.
     sequential
         Where the sequential program's executable goes as well, to compare with.
-    baseline
+    tvm_build
         Where TVM's own build goes (``.so``), to compare with.
     memory_budget
         Bytes of the largest arena that the kept program may have. Policies that search over stages
@@ -104,18 +104,16 @@ def optimize(
     allowed = fitting(candidates.built, memory_budget)
     watch.lap("build")
     with temporary_folder() as folder:
-        baseline = baseline or folder / "tvm.so"
-        on_cpu = module.units.executor == "native"
+        tvm_build = tvm_build or folder / "tvm.so"
+        on_cpu = module.units.backend.executor == "native"
         report("building TVM's own", 0, 1)
-        loaded.dialect.compile_baseline(loaded.module, options, baseline)
+        loaded.dialect.compile_tvm_build(loaded.module, options, tvm_build)
         report("building TVM's own", 1, 1)
         watch.lap("tvm")
-        precision = options.precision or "float32"
-        results = measure(candidates, baseline, report, watch.lap, precision, compete=on_cpu)
-        rows = [row for row in results if row.policy in allowed]
-        beside = baseline if on_cpu else None
-        kept, confirmed = confirm(candidates, rows, folder, beside, options.lanes, report)
-        watch.lap("confirm")
+        verdict = compare_policies(
+            candidates, tvm_build, options, allowed, report, watch.lap, beside_tvm=on_cpu
+        )
+    results, kept = verdict.results, verdict.kept
     notes = {
         "model": loaded.name,
         "policies": [{"policy": r.policy, "latency": r.latency} for r in results],
@@ -132,7 +130,7 @@ def optimize(
         model=loaded.name,
         policies=results,
         kept=kept,
-        confirmed=confirmed,
+        confirmed=verdict.confirmed,
         memory=candidates.built[kept].memory,
         executable=output,
         operators=len(prepared.outliner.extraction.graph),

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.contest.paired import PairedRatio
+from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.verdict import PolicyResult
 from tvm_ios.program.arena.planner import PlannedMemory
 
 if TYPE_CHECKING:
-    from runtime_ext.tuning.log_use import LogUse
+    from runtime_ext.tuning_log.use import LogUse
 
 
 @dataclass(frozen=True)

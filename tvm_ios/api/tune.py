@@ -14,7 +14,7 @@ from tvm_ios.progress import Progress, silent
 if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.search_options import SearchOptions
-    from runtime_ext.tuning.interface import ModelToTune, TuningProgress, TuningResult
+    from tvm_ios.measuring.tuning import ModelToTune, TuningProgress, TuningResult
 
 
 def tune_model(
@@ -93,7 +93,7 @@ def tune_module(
     from relay_passes.measured_module import measured_module
     from relay_passes.prepare import prepare
     from relay_passes.search_options import SearchOptions
-    from runtime_ext.tuning.interface import TuningLimits
+    from tvm_ios.measuring.tuning import TuningLimits
 
     options = replace(options or SearchOptions(), database=None)
     limits, report = TuningLimits(trials, time_limit), tuning or _untold
@@ -120,7 +120,7 @@ def tune_module(
     return autotvm.tune_model(
         model,
         log,
-        measured.units.target,
+        measured.units.backend.compiler.target,
         options.lanes,
         limits,
         report,
@@ -132,7 +132,7 @@ def tune_module(
 
 def model_to_tune(measured: MeasuredModule[Any]) -> ModelToTune:
     """What the tuner of a module's dialect takes."""
-    from runtime_ext.tuning.interface import ModelToTune
+    from tvm_ios.measuring.tuning import ModelToTune
 
     units, graph = measured.units, measured.graph
     # AutoTVM tunes operators in the layouts of the model, and chooses others itself.

@@ -57,8 +57,8 @@ def compile_unmeasured(
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
-    from runtime_ext.backend import cuda_arch
     from runtime_ext.execution.package import require_writable
+    from runtime_ext.target_architecture import cuda_arch
 
     require_writable(output)
     report = progress or silent
@@ -66,7 +66,7 @@ def compile_unmeasured(
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
     module = measured_module(prepared, options, progress)
-    target: Any = module.units.target
+    target: Any = module.units.backend.compiler.target
     broken: tuple[str, ...] = ()
     if schedule is None:
         if policies is None:

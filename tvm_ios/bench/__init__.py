@@ -1,1 +1,1 @@
-"""Our programs beside other runners on whole models, as a document that grows."""
+"""Our programs beside peers on whole models, as a document that grows."""

@@ -1,4 +1,4 @@
-"""Where a model stands: our programs beside other runners, in one run."""
+"""Where a model stands: our programs beside peers, in one run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.bench.material import prepare_material
-from tvm_ios.contest.paired import PairedRatio
+from tvm_ios.bench.material import ONNX, TVM_BUILD, prepare_material
+from tvm_ios.contest.pairs import PairedRatio
+from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import ratio_of
 from tvm_ios.models.source import AnyModel, ModelSource
-from tvm_ios.progress import Progress
+from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
-    from runtime_ext.contest import Rules
 
 #: Our own runners: what ``optimize`` keeps, and one unit after another.
 OURS = ("ours", "sequential")
@@ -44,7 +44,7 @@ class NetworkResult:
     reference
         The runner whose outputs the others were compared with.
     failed
-        Runners that could not run the model, with a sentence each.
+        Peers that could not run the model, with a sentence each.
     """
 
     model: str
@@ -67,7 +67,7 @@ def bench(
     policies: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> NetworkResult:
-    """Optimise a model and time it beside other runners on as many threads.
+    """Optimise a model and time it beside peers on as many threads.
 
     Set ``TVM_NUM_THREADS`` to the number of lanes before importing TVM, as the command line does.
 
@@ -76,7 +76,7 @@ def bench(
     model
         A zoo name or an ONNX file.
     against
-        Names of :data:`runtime_ext.peers.RUNNERS`.
+        Names of peers in :mod:`runtime_ext.peers.registry`.
     folder
         Where executables go; what it holds of an equal earlier call is used again.
     rules
@@ -87,13 +87,13 @@ def bench(
     Raises
     ------
     UserError
-        If a runner is not there, the model cannot be scheduled, or results differ.
+        If a peer is not there, the model cannot be scheduled, or results differ.
     """
     from relay_passes.search_options import SearchOptions
-    from runtime_ext.peers import EXECUTABLE, opponents
-    from runtime_ext.peers.side_by_side import Contestant, hold_side_by_side
+    from runtime_ext.peers.registry import available_peers
+    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 
-    others = opponents(against)
+    peers = available_peers(against)
     options = options or SearchOptions()
     material = prepare_material(
         ModelSource.of(model),
@@ -102,14 +102,22 @@ def bench(
         policies=policies,
         progress=progress,
     )
-    contestants = [Contestant(name, EXECUTABLE.name, str(folder / name)) for name in OURS]
-    contestants += [Contestant(r.name, r.name, str(folder / r.reads)) for r in others]
-    outcome = hold_side_by_side(contestants, options.lanes, rules, progress)
+    outcome = run_side_by_side(
+        SideBySide(
+            {name: folder / name for name in OURS},
+            options.lanes,
+            rules,
+            tuple(peer.name for peer in peers),
+            folder / ONNX,
+            folder / TVM_BUILD,
+        ),
+        progress or silent,
+    )
     return NetworkResult(
         model=material.model,
         batch=material.batch,
         kept=material.kept,
-        latency={name: statistics.median(found) for name, found in outcome.samples.items()},
+        latency={name: statistics.median(seconds) for name, seconds in outcome.samples.items()},
         ratio={
             name: ratio_of(outcome.samples, "ours", name)
             for name in outcome.samples

@@ -19,7 +19,7 @@ class BenchDocument:
     Parameters
     ----------
     machine
-        What :func:`runtime_ext.machine.description.describe_machine` gave.
+        What :func:`runtime_ext.cpu.machine_description.describe_machine` gave.
     settings
         The options that measurements depend on, as plain data.
     """

@@ -1,4 +1,4 @@
-"""What the runners of a model read: executables, the ONNX file, TVM's own build; made once."""
+"""What is compared of a model: executables, the ONNX file, TVM's own build; made once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
 
 _REQUEST = "request.json"
-_BASELINE = "tvm.so"
+#: What peers read: the simplified model, and TVM's own build.
+ONNX, TVM_BUILD = "model.onnx", "tvm.so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def prepare_material(
     policies: Sequence[str] | None,
     progress: Progress | None,
 ) -> Material:
-    """Make what the runners of a model read; what an equal call left there is not made again.
+    """Make what is compared of a model; what an equal call left there is not made again.
 
     Parameters
     ----------
@@ -73,9 +74,7 @@ def prepare_material(
 
     loaded = load_model(source)
     if loaded.onnx is None:
-        raise UserError(
-            f"{source.model} is no ONNX model, which the other runners read: export it to .onnx"
-        )
+        raise UserError(f"{source.model} is no ONNX model, which peers read: export it to .onnx")
     folder.mkdir(parents=True, exist_ok=True)
     content = loaded.onnx.SerializeToString()
     request = _request(content, options, policies, source.dialect)
@@ -88,10 +87,10 @@ def prepare_material(
             options=options,
             policies=policies,
             sequential=folder / "sequential",
-            baseline=folder / _BASELINE,
+            tvm_build=folder / TVM_BUILD,
             progress=progress,
         )
-        write_atomically(folder / "model.onnx", content)
+        write_atomically(folder / ONNX, content)
         write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
     kept = Schedule.load(folder / "ours" / "schedule.json")
     return Material(loaded.name, kept.policy, kept.batch)
@@ -133,7 +132,7 @@ def _request(
 
 def _is_there(folder: Path, request: dict[str, Any]) -> bool:
     try:
-        known = json.loads((folder / _REQUEST).read_text())
-        return known == request and (folder / _BASELINE).exists()
+        earlier = json.loads((folder / _REQUEST).read_text())
+        return earlier == request and (folder / TVM_BUILD).exists()
     except (OSError, ValueError):
         return False

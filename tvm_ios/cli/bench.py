@@ -1,8 +1,9 @@
-"""``tvm-ios bench``: our programs beside other runners, in one run."""
+"""``tvm-ios bench``: our programs beside peers, in one run."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.completion import complete_model, complete_runners
+from runtime_ext.peers.registry import OURS, available_peers, peer_names
+from tvm_ios.cli.completion import complete_model, complete_peers
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -41,8 +43,12 @@ from tvm_ios.cli.search_options import (
     require_known,
     search_options,
 )
+from tvm_ios.contest.rules import BENCH
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
+
+#: Of those that come with tvm-ios.
+OURS_ON_CPU = tuple(name for name, peer in OURS.items() if "cpu" in peer.devices)
 
 
 @reports_errors
@@ -58,8 +64,8 @@ def bench(
     against: Annotated[
         str,
         typer.Option(
-            help="Runners: onnxruntime, torch, torch-compile, tvm.",
-            autocompletion=complete_runners,
+            help=f"Peers, between commas: {', '.join(OURS_ON_CPU)}.",
+            autocompletion=complete_peers,
         ),
     ] = "onnxruntime",
     policy: Policies = None,
@@ -76,10 +82,12 @@ def bench(
         Path | None,
         typer.Option(metavar="FOLDER", help="Keep the executables; those that fit are used again."),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=6, help="Runs of each runner, at most.")] = 200,
+    rounds: Annotated[
+        int, typer.Option(min=6, help="Runs of each runner, at most.")
+    ] = BENCH.rounds,
     seconds: Annotated[
         float, typer.Option(min=0, help="Time of all runs of a model, about.")
-    ] = 30.0,
+    ] = BENCH.seconds,
     shape: Shapes = None,
     batch: Batch = None,
     dialect: DialectOption = Dialect.relax,
@@ -95,30 +103,29 @@ def bench(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Optimise models and time them beside other runners on as many threads.
+    """Optimise models and time them beside peers on as many threads.
 
-    All runners read the same simplified model and the same inputs. Their outputs are compared
+    All read the same simplified model and the same inputs. Their outputs are compared
     before anything is timed; then they run in turn, in a fresh process for each model. A model
-    or a runner that fails is reported, and the others go on.
+    or a peer that fails is reported, and the others go on.
     """
     against_names, policies = names_in(against), chosen_policies(policy)
     shapes = input_shapes(shape)
     options = search_options(
         lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
     )
-    from runtime_ext.contest import Rules
-    from runtime_ext.machine.description import describe_machine
-    from runtime_ext.peers import RUNNERS, opponents
+    from runtime_ext.cpu.machine_description import describe_machine
     from tvm_ios.bench.bench import bench as run
     from tvm_ios.bench.document import BenchDocument
     from tvm_ios.bench.material import log_digest
     from tvm_ios.models.source import ModelSource
 
-    require_known(against_names, RUNNERS, "--against")
+    require_known(against_names, peer_names("cpu"), "--against")
     if resume and output is None:
         raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
-    libraries = [runner.library for runner in opponents(against_names) if runner.library]
-    rules = Rules(rounds, seconds, minimum=min(rounds, 10), warm_up=1)
+    libraries = [peer.library for peer in available_peers(against_names) if peer.library]
+    minimum = min(rounds, BENCH.minimum)
+    rules = replace(BENCH, rounds=rounds, seconds=seconds, minimum=minimum)
     settings = {
         "against": against_names,
         "policies": None if policies is None else list(policies),

@@ -19,7 +19,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "run": "Run an executable on given or random inputs, and time it.",
         "memory": "Order the operators of a model for the least peak memory.",
         "explain": "Say what bounds an executable, block by block, and what would help.",
-        "bench": "Optimise models and time them beside other runners on as many threads.",
+        "bench": "Optimise models and time them beside peers on as many threads.",
         "doctor": "Look at this installation and machine, and say what to do about what is wrong.",
         "tune": "Find faster kernels for a model on this machine, and keep them in a log.",
         "bundle": "Compile a model here, to search, verify and measure it on a machine without a "

@@ -31,11 +31,11 @@ def complete_cost(incomplete: str) -> list[str]:
     return [*_starting(cost_names(), incomplete), *_files(incomplete, (".jsonl",))]
 
 
-def complete_runners(incomplete: str) -> list[str]:
-    """The last of some runners joined by commas."""
-    from runtime_ext.peers import RUNNERS
+def complete_peers(incomplete: str) -> list[str]:
+    """The last of some peers joined by commas."""
+    from runtime_ext.peers.registry import peer_names
 
-    return _joined(RUNNERS, incomplete)
+    return _joined(peer_names("cpu"), incomplete)
 
 
 def complete_memory_schedulers(incomplete: str) -> list[str]:

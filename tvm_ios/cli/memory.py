@@ -53,6 +53,10 @@ def memory(
         bool,
         typer.Option("--zero-copy-concat", help="What is concatenated lies in the result."),
     ] = False,
+    rewrite: Annotated[
+        bool,
+        typer.Option("--rewrite", help="First split what convolves a concatenation (SERENITY)."),
+    ] = False,
     budget: Annotated[
         str | None,
         typer.Option(metavar="BYTES", help="Fail unless an order fits: 800000, 512K, 1.5M."),
@@ -78,6 +82,7 @@ def memory(
     from tvm_ios.memory.fitting import require_fit
     from tvm_ios.memory.footprint import Counting
     from tvm_ios.memory.operators import with_biases
+    from tvm_ios.memory.published.identity_rewriting import rewrite_concatenations
     from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
     from tvm_ios.models.source import ModelSource
     from tvm_ios.plot import require_picture
@@ -89,8 +94,16 @@ def memory(
     allowed = bytes_of(budget, "--budget")
     if plot is not None:
         require_picture(plot)
+    if units and rewrite:
+        raise typer.BadParameter(
+            "units run as they are: leave out --units", param_hint="'--rewrite'"
+        )
     source = ModelSource(model, shapes=input_shapes(shape))
-    graph = load_units(source) if units else with_biases(load_operators(source))
+    if units:
+        graph = load_units(source)
+    else:
+        graph = load_operators(source)
+        graph = with_biases(rewrite_concatenations(graph) if rewrite else graph)
     with progress_bars() as update:
         rows = compare_schedulers(
             graph,

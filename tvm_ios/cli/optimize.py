@@ -93,8 +93,9 @@ def optimize(
     """Find the fastest schedule of a model, check it, and save an executable.
 
     Every policy's schedule is searched with measured stages, built, and compared with TVM's own
-    build: first what it computes, then how long it takes. Only what is faster than one unit after
-    another beyond doubt is kept, else that. With a memory budget, only what fits into it.
+    build: first what it computes, then how long it takes. It is kept only if the 95 % interval of
+    its time over that of one unit after another lies below one; else that is. With a memory budget,
+    only what fits into it.
     """
     policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
@@ -150,8 +151,9 @@ def optimize(
 
 def _without_gpu(options: SearchOptions) -> str | None:
     """The description to schedule by where no GPU of the target is; None where one is."""
-    from runtime_ext.backend import cuda_arch
-    from runtime_ext.cuda.nvidia.driver import CudaError, open_device
+    from runtime_ext.cuda.nvidia.driver import open_device
+    from runtime_ext.native_errors import CudaError
+    from runtime_ext.target_architecture import cuda_arch
     from tvm_ios.devices.device import described_gpu
 
     arch = cuda_arch(options.target)

@@ -12,7 +12,7 @@ from tvm_ios.cli.output import console, left_out_text, print_json
 
 if TYPE_CHECKING:
     from tvm_ios.api.optimized import Compiled, Optimized
-    from tvm_ios.contest.paired import PairedRatio
+    from tvm_ios.contest.pairs import PairedRatio
     from tvm_ios.program.arena.planner import PlannedMemory
 
 
@@ -54,7 +54,7 @@ def print_optimized(done: Optimized, as_json: bool) -> None:
     out.print(table)
     sequential, tvm = done.confirmed["sequential"], done.confirmed.get("tvm")
     compared = (
-        "nothing was faster beyond doubt"
+        "no ratio to it has a 95 % interval below one"
         if done.kept == "sequential"
         else f"in {sequential.pairs} pairs of runs in fresh processes {sequential.median:.3f} of "
         f"sequential ({sequential.low:.3f} to {sequential.high:.3f})"
@@ -107,26 +107,10 @@ def print_compiled(done: Compiled, as_json: bool) -> None:
 def _json(done: Optimized) -> dict[str, Any]:
     return {
         "model": done.model,
-        "policies": [
-            {
-                "policy": row.policy,
-                "latency_ms": row.latency * 1e3,
-                "ratio": row.ratio,
-                "stages": row.stages,
-                "max_abs_error": row.max_abs_error,
-                "max_rel_error": row.max_rel_error,
-            }
-            for row in done.policies
-        ],
+        "policies": [result.to_json() for result in done.policies],
         "kept": done.kept,
         "confirmed": {
-            name: {
-                "ratio": ratio.median,
-                "low": ratio.low,
-                "high": ratio.high,
-                "pairs": ratio.pairs,
-            }
-            for name, ratio in done.confirmed.items()
+            name: {"ratio": ratio.median, **asdict(ratio)} for name, ratio in done.confirmed.items()
         },
         "search": {
             "operators": done.operators,

@@ -148,13 +148,11 @@ def schedule(
         else:
             searching = _described(source, cost, (r, s), max_block, reuse, update)
         graph = searching.problem.units
-        if pareto:
-            points = searching.front(policy)
-        else:
-            points, found = (), searching.find(policy, budget, priced=True)
+        points = searching.front(policy) if pareto else ()
+        found = None if pareto else searching.find(policy, budget, priced=True)
         if module is not None and log is None:
             module.end_run()
-    if pareto:
+    if found is None:
         return print_front(graph, points, policy, cost, as_json)
     found.schedule.validate(graph)
     if output is not None:

@@ -158,7 +158,7 @@ def search_options(
 ) -> SearchOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
     from runtime_ext.machine.this_machine import available_lanes
-    from runtime_ext.targets import target_of
+    from runtime_ext.named_target import target_of
 
     if target is TargetKind.cuda:
         lanes = lanes or _STREAMS

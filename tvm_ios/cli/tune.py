@@ -38,7 +38,7 @@ from tvm_ios.cli.search_options import (
 )
 
 if TYPE_CHECKING:
-    from runtime_ext.tuning.interface import TuningResult
+    from tvm_ios.measuring.tuning import TuningResult
 
 #: A line tells every fall of the model's latency by so much.
 _WORTH_TELLING = 0.01

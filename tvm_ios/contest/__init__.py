@@ -1,1 +1,1 @@
-"""Never slower, never wrong: pairs of runs, their ratios, and the verdict on a policy."""
+"""Never slower, never wrong: rules, rounds of runs in turn, their ratios, and the verdict."""

@@ -1,38 +1,23 @@
-"""What measurements and comparisons of policies mean: results, errors, the best one."""
+"""What measurements of policies mean: their results, and the one to keep."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from tvm_ios.contest.paired import PairedRatio, paired_ratio
-from tvm_ios.errors import UserError
+from tvm_ios.contest.pairs import PairedRatio, paired_ratio
+from tvm_ios.contest.rounds import Samples
 from tvm_ios.schedule.schedule import Schedule
 
-Array = np.ndarray[Any, Any]
-#: Seconds of the runs of each runner of a contest.
-Samples = Mapping[str, Sequence[float]]
-
-#: Above this a result is not rounding: the executable is refused.
-LARGEST_ERROR = 1e-3
-#: The same for what GPUs compute in: ten bits of fraction are 5e-4 of each number.
-LARGEST_ERRORS: Mapping[str, float] = MappingProxyType(
-    {"float32": LARGEST_ERROR, "tf32": 2e-2, "float16": 2e-2}
-)
-
-
-class VerificationError(UserError):
-    """A scheduled model that does not compute what the unscheduled one does."""
+#: The name of TVM's own build among runners.
+TVM = "tvm"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """What a policy came to.
+    """How fast the program of a policy is, and how exact.
 
     Attributes
     ----------
@@ -45,7 +30,8 @@ class PolicyResult:
     stages
         How many; None for ``tvm``.
     max_abs_error, max_rel_error
-        Largest difference to ``tvm`` over all outputs; relative to the output's largest value.
+        Largest difference to the reference over all outputs; relative to the output's largest
+        value.
     """
 
     policy: str
@@ -55,57 +41,32 @@ class PolicyResult:
     max_abs_error: float
     max_rel_error: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with the latency in milliseconds."""
+        data = asdict(self)
+        return {"policy": data.pop("policy"), "latency_ms": data.pop("latency") * 1e3, **data}
 
-def compare_outputs(
-    policy: str,
-    found: Sequence[Array],
-    reference: Sequence[Array],
-    precision: str = "float32",
-) -> tuple[float, float]:
-    """Largest absolute and relative error of a policy's outputs.
 
-    Parameters
+@dataclass(frozen=True)
+class Verdict:
+    """What a contest of policies came to.
+
+    Attributes
     ----------
-    policy
-        For the message.
-    found, reference
-        Outputs; those of TVM in float32.
-    precision
-        One of :data:`LARGEST_ERRORS`.
-
-    Raises
-    ------
-    VerificationError
-        If the relative one is not that of rounding.
+    results
+        One row a policy, ``tvm`` first where it ran.
+    kept
+        The policy to keep.
+    confirmed
+        Its ratios to ``sequential`` and, where that ran, to ``tvm``, in fresh processes.
+    skipped
+        Policies without a program here, with a sentence each.
     """
-    absolute, relative = output_errors(found, reference)
-    if not relative <= LARGEST_ERRORS[precision]:
-        raise VerificationError(
-            f"the {policy} schedule differs from TVM's own result by {relative:.1e} of the "
-            "largest output; please report this model"
-        )
-    return absolute, relative
 
-
-def output_errors(found: Sequence[Array], reference: Sequence[Array]) -> tuple[float, float]:
-    """Largest absolute error, and largest error relative to an output's largest value.
-
-    Infinities and what is no number agree with the same in the same places, as masks and
-    logarithms make them; elsewhere they, and other shapes, are an infinite error.
-    """
-    if [a.shape for a in found] != [b.shape for b in reference]:
-        return float("inf"), float("inf")
-    absolute = relative = 0.0
-    for ours, theirs in zip(found, reference, strict=True):
-        ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-        finite = np.isfinite(theirs)
-        if not np.array_equal(np.where(finite, 0, ours), np.where(finite, 0, theirs), True):
-            return float("inf"), float("inf")
-        difference = np.abs(ours[finite] - theirs[finite])
-        worst = float(np.max(np.where(np.isfinite(difference), difference, np.inf), initial=0.0))
-        scale = float(np.max(np.abs(theirs[finite]), initial=0.0)) or 1.0
-        absolute, relative = max(absolute, worst), max(relative, worst / scale)
-    return absolute, relative
+    results: tuple[PolicyResult, ...]
+    kept: str
+    confirmed: Mapping[str, PairedRatio]
+    skipped: Mapping[str, str]
 
 
 def first_with_equal_schedule(schedules: Mapping[str, Schedule]) -> dict[str, str]:
@@ -138,7 +99,7 @@ def policy_results(
         Of ``tvm`` and of each policy that was measured.
     """
     rows: list[PolicyResult] = []
-    for policy in ("tvm", *stages) if "tvm" in samples else stages:
+    for policy in (TVM, *stages) if TVM in samples else stages:
         runner = measured_as.get(policy, policy)
         rows.append(
             PolicyResult(
@@ -155,7 +116,7 @@ def policy_results(
 
 def most_promising(results: Sequence[PolicyResult]) -> str:
     """The policy that was fastest; ``sequential``, if it is among them, where none was faster."""
-    ours = [row for row in results if row.policy != "tvm"]
+    ours = [row for row in results if row.policy != TVM]
     return min(ours, key=lambda row: (row.ratio, row.policy != "sequential")).policy
 
 
@@ -184,8 +145,8 @@ def kept_policy(
     kept = best if faster or not may_keep_sequential else "sequential"
     ratios = {"sequential": ratio_of(pooled, kept, "sequential")}
     for samples in contests:
-        if "tvm" in samples:
-            ratios["tvm"] = ratio_of(samples, kept, "tvm")
+        if TVM in samples:
+            ratios[TVM] = ratio_of(samples, kept, TVM)
     return kept, ratios
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tvm_ios.costs.merged_work import merged_work
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Stage, Strategy
@@ -24,7 +24,7 @@ class AnalyticCost:
         From :func:`tvm_ios.devices.device.load_device`.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceDescription) -> None:
         self.name = device.name
         self.device = device
         self._graph: OpGraph | None = None

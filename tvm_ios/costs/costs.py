@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from tvm_ios.contest.rules import Rules
 from tvm_ios.costs.model import CostModel
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
@@ -154,8 +155,7 @@ class ProgramCosts(Protocol):
     def contest(
         self,
         schedules: Mapping[str, Schedule],
-        rounds: int,
-        minimum: int,
+        limits: Rules,
         report: Callable[[int], None],
     ) -> Mapping[str, Sequence[float]]:
         """Seconds of runs of some schedules' programs, which run in turn.
@@ -164,8 +164,8 @@ class ProgramCosts(Protocol):
         ----------
         schedules
             By any names.
-        rounds, minimum
-            Runs of each, at most and in any case.
+        limits
+            How many runs of each.
         report
             Called with the rounds done.
         """

@@ -7,7 +7,7 @@ from functools import partial
 
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.costs import Costs
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram
@@ -16,7 +16,7 @@ from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Stage
 
 
-def described_costs(device: Device) -> Costs:
+def described_costs(device: DeviceDescription) -> Costs:
     """What a device's figures say, of rTasks too."""
     cost = AnalyticCost(device)
     return Costs(device.name, device.name, cost, rtasks=_DescribedRTasks(cost))

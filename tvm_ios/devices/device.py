@@ -11,7 +11,7 @@ from tvm_ios.devices.figure_files import DeviceError, FigureFiles
 from tvm_ios.extensions import extensions, load_extension
 from tvm_ios.files.json_text import natural
 
-#: The entry points of other packages' devices: a :class:`Device`, or the path of a file of one.
+#: The entry points of other packages' devices: a :class:`DeviceDescription`, or the path of a file.
 GROUP = "tvm_ios.devices"
 
 _FILES = FigureFiles(
@@ -57,7 +57,7 @@ class Multiprocessor:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceDescription:
     """What bounds an operator on a device.
 
     Attributes
@@ -92,7 +92,7 @@ class Device:
     multiprocessor: Multiprocessor | None = None
 
 
-def load_device(name: str) -> Device:
+def load_device(name: str) -> DeviceDescription:
     """Read a device that comes with the package, or a file of the same form.
 
     Parameters
@@ -108,15 +108,15 @@ def load_device(name: str) -> Device:
         If the package that adds it is broken.
     """
     if name in extensions(GROUP) and name not in _FILES.names():
-        added = load_extension(GROUP, name, Device, str, Path)
-        return added if isinstance(added, Device) else load_device(str(added))
+        added = load_extension(GROUP, name, DeviceDescription, str, Path)
+        return added if isinstance(added, DeviceDescription) else load_device(str(added))
     if not name.endswith(".json") and name not in _FILES.names():
         raise DeviceError(
             f"there is no device {name!r}: use {', '.join(device_names())}, or the path of a "
             ".json file"
         )
     found = _FILES.load(name)
-    return Device(
+    return DeviceDescription(
         found.name,
         found.description,
         **found.values,
@@ -135,7 +135,7 @@ def device_text(name: str) -> str:
     return _FILES.text(name)
 
 
-def largest_gpu(arch: str) -> Device | None:
+def largest_gpu(arch: str) -> DeviceDescription | None:
     """The GPU with the most multiprocessors of those described that have an architecture.
 
     Parameters
@@ -166,7 +166,7 @@ def described_archs() -> tuple[str, ...]:
     return tuple(sorted({arch for arch, _ in _gpus()}))
 
 
-def _gpus() -> list[tuple[str, Device]]:
+def _gpus() -> list[tuple[str, DeviceDescription]]:
     devices = map(load_device, _FILES.names())
     return [(d.multiprocessor.arch, d) for d in devices if d.multiprocessor is not None]
 

@@ -18,7 +18,7 @@ class DeviceError(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class FigureFile:
     """What a file says.
 
     Attributes
@@ -72,7 +72,7 @@ class FigureFiles:
             resources.files("tvm_ios").joinpath("devices", self.folder, f"{name}.json").read_text()
         )
 
-    def load(self, name: str) -> Description:
+    def load(self, name: str) -> FigureFile:
         """Read one of the names, or a file of the same form by its path.
 
         Raises
@@ -97,7 +97,7 @@ class FigureFiles:
         except JsonError as error:
             raise DeviceError(f"the file {name} is not a {self.kind}: {error}") from error
 
-    def _description(self, origin: str, data: dict[str, Any]) -> Description:
+    def _description(self, origin: str, data: dict[str, Any]) -> FigureFile:
         if data.get("format") != f"tvm-ios {self.kind}" or data.get("version") != 1:
             raise DeviceError(f"{origin} is not a tvm-ios {self.kind} of version 1")
         values: dict[str, Any] = {}
@@ -120,4 +120,4 @@ class FigureFiles:
                 )
             values[key] = int(value) if whole else value
         name, description = data.get("name", origin), data.get("description", "")
-        return Description(str(name), str(description), values, sources, data)
+        return FigureFile(str(name), str(description), values, sources, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.devices.device import Device, Multiprocessor
+from tvm_ios.devices.device import DeviceDescription, Multiprocessor
 from tvm_ios.errors import UserError
 
 WARP = 32
@@ -58,7 +58,9 @@ def resident_blocks(footprint: Footprint, of: Multiprocessor) -> int:
     )
 
 
-def require_resident(name: str, blocks: int, footprint: Footprint, device: Device) -> None:
+def require_resident(
+    name: str, blocks: int, footprint: Footprint, device: DeviceDescription
+) -> None:
     """Refuse a persistent kernel of which not all blocks can run at once: some would never begin.
 
     Parameters
@@ -86,7 +88,7 @@ def require_resident(name: str, blocks: int, footprint: Footprint, device: Devic
         )
 
 
-def multiprocessor_of(device: Device) -> Multiprocessor:
+def multiprocessor_of(device: DeviceDescription) -> Multiprocessor:
     """The multiprocessor of a GPU.
 
     Raises

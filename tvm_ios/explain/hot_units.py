@@ -51,7 +51,7 @@ class HotUnits:
 
 
 def hot_units(
-    work: Work, runs: Sequence[Timeline], flops: Sequence[int] | None, most: int = 5
+    work: Work, runs: Sequence[Timeline], flops: Sequence[int] | None
 ) -> tuple[HotUnits, ...]:
     """Where the kernel time goes, longest first; units of equal code count as one.
 
@@ -60,11 +60,9 @@ def hot_units(
     work
         The program's tasks.
     runs
-        At least one.
+        The timelines of at least one run.
     flops
-        For each unit.
-    most
-        How many entries.
+        The floating-point operations of each unit, or None if they are not known.
     """
     kernels: dict[int, list[str]] = defaultdict(list)
     nbytes: dict[int, int] = defaultdict(int)
@@ -86,7 +84,7 @@ def hot_units(
         )
         for symbols, units in alike.items()
     ]
-    return tuple(sorted(rows, key=lambda row: -row.seconds)[:most])
+    return tuple(sorted(rows, key=lambda row: -row.seconds))
 
 
 def _seconds(runs: Sequence[Timeline], units: Collection[int]) -> float:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph.op_graph import AttrValue, Operator, OpGraph
+from tvm_ios.graph.elements import AttrValue, Operator
+from tvm_ios.graph.op_graph import OpGraph
 
 #: Activations without parameters, which can be applied again after a split.
 ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")

@@ -49,7 +49,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tvm_ios.graph.op_graph import AttrValue, Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import AttrValue, Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 
 #: Activations that a unit may end or begin with.
 ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "clip", "leaky_relu", "erf", "gelu"})

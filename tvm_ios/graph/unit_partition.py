@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from tvm_ios.graph.op_graph import Operator, OpGraph
+from tvm_ios.graph.elements import Operator
+from tvm_ios.graph.op_graph import OpGraph
 
 
 class Partition:

@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
-from tvm_ios.graph.op_graph import AttrValue, GraphError, Operator, OpGraph, Tensor, bits
+from tvm_ios.graph.elements import AttrValue, GraphError, Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.operators import ACTIVATIONS, ANCHORS, POOLS
 from tvm_ios.graph.unit_rule import default_rule
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from tvm_ios.graph.op_graph import Operator, OpGraph
+from tvm_ios.graph.elements import Operator
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import ELEMENT_WISE
 from tvm_ios.graphturbo.box import Box, volume, whole
 

@@ -12,7 +12,7 @@ from tvm_ios.graphturbo.layers import Layers
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartialWork:
     """The work for some elements of a sub-graph's outputs.
 
     Attributes
@@ -32,7 +32,7 @@ class Part:
     flops: float
 
 
-def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> Part:
+def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> PartialWork:
     """Work back from outputs to inputs.
 
     Parameters
@@ -56,7 +56,7 @@ def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> Part:
         flops += work
         for tensor, box in found.items():
             boxes[tensor] = hull(boxes.get(tensor), box)
-    return Part(boxes, _peak(layers, computed[::-1], boxes, owned), flops)
+    return PartialWork(boxes, _peak(layers, computed[::-1], boxes, owned), flops)
 
 
 def tensor_boxes(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> dict[int, Box]:
@@ -76,7 +76,7 @@ def tensor_boxes(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> dic
     return boxes
 
 
-def whole_part(layers: Layers, subgraph: int) -> Part:
+def whole_part(layers: Layers, subgraph: int) -> PartialWork:
     """All of a sub-graph at once."""
     shapes = layers.graph.tensors
     return part_of(layers, subgraph, {t: whole(shapes[t].shape) for t in exits(layers, subgraph)})

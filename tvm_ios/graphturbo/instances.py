@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor, mask_of
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.graphturbo.box import Box, intersects
-from tvm_ios.graphturbo.footprint import Part, entries, exits, nbytes, part_of, whole_part
+from tvm_ios.graphturbo.footprint import PartialWork, entries, exits, nbytes, part_of, whole_part
 from tvm_ios.graphturbo.grouping import SubGraph
 from tvm_ios.graphturbo.layers import Layers
 
@@ -35,7 +36,7 @@ class Instance:
     part: int
     owned: Mapping[int, Box]
     needs: Mapping[int, Box]
-    work: Part
+    work: PartialWork
 
 
 @dataclass(frozen=True)

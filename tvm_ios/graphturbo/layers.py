@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tvm_ios.graph.op_graph import GraphError, OpGraph, mask_of
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.graph.operators import ACTIVATIONS, ANCHORS, ARITHMETIC, RESHAPING
 from tvm_ios.graph.unit_partition import Partition
 from tvm_ios.graphturbo.access import flops_of, needed

@@ -18,7 +18,7 @@ from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSu
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
 
 
-def schedule_instances(
+def planned_schedule(
     units: OpGraph,
     instances: Instances,
     order: Sequence[int],
@@ -133,7 +133,7 @@ class Planned:
 
 
 def planned_instances(graph: OpGraph, units: OpGraph, schedule: Schedule) -> Planned:
-    """Read what :func:`schedule_instances` wrote, or people did.
+    """Read what :func:`planned_schedule` wrote, or people did.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.lanes import place_instances
 from tvm_ios.graphturbo.layers import Layers, unit_layers
 from tvm_ios.graphturbo.orders import order_instances
-from tvm_ios.graphturbo.planned import schedule_instances
+from tvm_ios.graphturbo.planned import planned_schedule
 from tvm_ios.graphturbo.split_info import Splitter
 from tvm_ios.graphturbo.worth import choose_subgraphs, lane_capacities
 from tvm_ios.schedule.schedule import Schedule
@@ -80,7 +80,7 @@ def lane_splitters(
     ]
 
 
-def instances_schedule(
+def schedule_on_lanes(
     units: OpGraph, instances: Instances, lanes: int, device: str = ""
 ) -> Schedule:
     """Instances in the order of least memory, on lanes that rarely wait for each other.
@@ -99,4 +99,4 @@ def instances_schedule(
     """
     order = order_instances(instances, exact=False)[0].order
     places = place_instances(instances, lanes)
-    return schedule_instances(units, instances, order, places, device=device)
+    return planned_schedule(units, instances, order, places, device=device)

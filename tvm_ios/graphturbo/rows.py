@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from tvm_ios.graph.op_graph import Operator
+from tvm_ios.graph.elements import Operator
 from tvm_ios.graph.operators import ELEMENT_WISE
 from tvm_ios.graphturbo.dimensions import Dimensions
 

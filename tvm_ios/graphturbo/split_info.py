@@ -9,7 +9,7 @@ from functools import cached_property
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graphturbo.box import Box, share
 from tvm_ios.graphturbo.dimensions import Dimensions
-from tvm_ios.graphturbo.footprint import Part, exits, part_of, whole_part
+from tvm_ios.graphturbo.footprint import PartialWork, exits, part_of, whole_part
 from tvm_ios.graphturbo.layers import Layers
 from tvm_ios.graphturbo.rows import cuts_rows
 
@@ -139,7 +139,12 @@ class Splitter:
         return split.peak <= self.capacity
 
     def _least(
-        self, subgraph: int, complete: Part, operators: int, axis: int, axes: Mapping[int, int]
+        self,
+        subgraph: int,
+        complete: PartialWork,
+        operators: int,
+        axis: int,
+        axes: Mapping[int, int],
     ) -> Split | None:
         factors = [f for f in self._factors(axes) if f >= self.least_factor]
         for factor in factors:
@@ -152,7 +157,7 @@ class Splitter:
             return None
         return self._split(subgraph, complete, Split(factors[-1], operators, axis, axes, 0))
 
-    def _split(self, subgraph: int, complete: Part, split: Split) -> Split | None:
+    def _split(self, subgraph: int, complete: PartialWork, split: Split) -> Split | None:
         """The split with its peak, if its parts do not compute too much again."""
         if split.factor == 1:
             return replace(split, peak=complete.peak)
@@ -163,7 +168,7 @@ class Splitter:
             return None
         return replace(split, peak=max(part.peak for part in parts))
 
-    def _sample(self, subgraph: int, split: Split) -> list[Part]:
+    def _sample(self, subgraph: int, split: Split) -> list[PartialWork]:
         """The first, a middle and the last part; those between are like the middle one."""
         graph = self.layers.graph
         places = dict.fromkeys((0, split.factor // 2, split.factor - 1))

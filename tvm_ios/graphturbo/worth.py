@@ -10,7 +10,7 @@ from functools import cached_property
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.box import Box
-from tvm_ios.graphturbo.footprint import Part, entries, exits, nbytes, part_of, whole_part
+from tvm_ios.graphturbo.footprint import PartialWork, entries, exits, nbytes, part_of, whole_part
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.layers import Layers
 from tvm_ios.graphturbo.split_info import Splitter
@@ -86,7 +86,9 @@ class Worth:
                 busy[number * lanes // factor] += seconds + self.device.kernel_overhead
         return max(busy)
 
-    def _steps(self, subgraph: int, work: Part) -> Iterator[tuple[int, float, Mapping[int, Box]]]:
+    def _steps(
+        self, subgraph: int, work: PartialWork
+    ) -> Iterator[tuple[int, float, Mapping[int, Box]]]:
         """The layers, their FLOPs, and the boxes that they read and make."""
         for layer in bits(subgraph):
             made = {t: work.boxes[t] for t in self.layers.outputs[layer] if t in work.boxes}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.costs.analytic import AnalyticCost
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
 from tvm_ios.ios.endings import Pruning
@@ -35,7 +35,7 @@ class PromisingStage:
 
 
 def promising_stages(
-    graph: OpGraph, blocks: Sequence[int], device: Device, pruning: Pruning
+    graph: OpGraph, blocks: Sequence[int], device: DeviceDescription, pruning: Pruning
 ) -> tuple[PromisingStage, ...]:
     """Co-scheduled stages that a device's figures say are no slower than what else there is.
 
@@ -85,7 +85,7 @@ def _greatest(stages: Iterable[PromisingStage]) -> list[PromisingStage]:
 class _OneLaunch:
     """The analytic cost, and for co-scheduled units that of one kernel: a single launch."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceDescription) -> None:
         self.name = device.name
         self._device = device
         self._analytic = AnalyticCost(device)

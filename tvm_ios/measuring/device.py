@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
+from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.program import Program
 from tvm_ios.progress import Steps
 
-if TYPE_CHECKING:
-    from runtime_ext.cuda.persistent.stage_fuser import StageFuser
-
 #: Gives what a symbol of a program's kernels is.
 Function = Callable[[str], Any]
 NO_CONSTANTS: Mapping[str, Array] = MappingProxyType({})
-
-
-class UnfusedError(UserError):
-    """A stage that cannot be one kernel here, with one sentence that says why."""
 
 
 class UnsupportedError(UserError):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram

@@ -18,7 +18,7 @@ MemoryScheduler = Callable[[MemoryProblem, float], MemoryOrder]
 
 
 def schedule_rpo(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
-    """Reverse post-order, the baseline; it needs no time limit."""
+    """Reverse post-order, which compilers commonly run; it needs no time limit."""
     del time_limit
     begin = time.perf_counter()
     order = reverse_post_order(problem)

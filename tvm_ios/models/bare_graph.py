@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.files.json_text import JsonError, json_object
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 
 #: Far more than can be counted; less than exhausts the memory.
 _MOST_UNITS = 100_000

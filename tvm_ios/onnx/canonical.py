@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm_ios.graph.op_graph import AttrValue, GraphError
+from tvm_ios.graph.elements import AttrValue, GraphError
 from tvm_ios.onnx.edit import constant
 
 Attrs = Mapping[str, AttrValue]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 
 
 def bypass(graph: Any, node: Any, source: Any) -> bool:

@@ -62,3 +62,16 @@ def slice_of_one_index(graph: Any, node: Any, opset: int) -> None:
         extents = [e for i, e in enumerate(source.shape) if i != axis]
         part = steps.op("Reshape", part, steps.number(extents))
     steps.stand_for(part)
+
+
+def binary_sums(graph: Any, node: Any, opset: int) -> None:
+    """A ``Sum`` of many as a chain of ``Add``."""
+    if node.op_type != "Sum" or len(node.inputs) < 2:
+        return
+    steps, result = Steps(graph, node, opset), node.outputs[0]
+    # Terms that are broadcast have partial sums of other shapes, which are inferred later.
+    like = result if all(term.shape == result.shape for term in node.inputs) else None
+    total: Any = node.inputs[0]
+    for term in node.inputs[1:]:
+        total = steps.op("Add", total, term, like=like)
+    steps.stand_for(total)

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import helper, inliner, shape_inference
 
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 
 _WRITTEN_OUT = frozenset(
     {

@@ -5,47 +5,36 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import onnx_ir as ir
 
-from tvm_ios.graph.op_graph import AttrValue, GraphError, Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import AttrValue, GraphError, Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import operator_flops
 from tvm_ios.onnx.canonical import Canonical
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.file import read_onnx
 from tvm_ios.onnx.node_names import name_by_type
 from tvm_ios.onnx.operators import canonical
 from tvm_ios.onnx.simplify import simplify
 
 
-def graph_from_onnx(
-    model: Any, *, name: str | None = None, already_simplified: bool = False
-) -> OpGraph:
+def graph_from_onnx(model: Any, *, already_simplified: bool = False) -> OpGraph:
     """The operator graph of an ONNX model, in the kinds of :mod:`tvm_ios.graph.operators`.
 
     Parameters
     ----------
     model
-        An ``onnx.ModelProto``, or the path of an ``.onnx`` file.
-    name
-        Of the graph; by default the model's own, or the file's.
+        An ``onnx.ModelProto``.
     already_simplified
         The model comes from :func:`tvm_ios.onnx.simplify.simplify`.
 
     Raises
     ------
-    ModelError
-        If the file is no ONNX model.
     InputShapeError, GraphError
         If a shape is not static, a data type is unknown, or an operator holds a graph of its own.
     """
-    if isinstance(model, str | Path):
-        path = Path(model)
-        name = path.stem if name is None else name
-        model = read_onnx(path)
     if not already_simplified:
         model = simplify(model)
     source: Any = ir.serde.deserialize_model(model)
@@ -56,7 +45,7 @@ def graph_from_onnx(
         reader.read(node)
     outputs = tuple(reader.number(value) for value in source.graph.outputs)
     return OpGraph(
-        name=name or source.graph.name or "model",
+        name=source.graph.name or "model",
         operators=tuple(reader.operators),
         tensors=tuple(reader.tensors),
         inputs=inputs,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.graph.op_graph import AttrValue, GraphError
+from tvm_ios.graph.elements import AttrValue, GraphError
 from tvm_ios.graph.operators import is_bias
 from tvm_ios.onnx.canonical import Attrs, Canonical, Handler, integers, static_shape
 from tvm_ios.onnx.edit import constant

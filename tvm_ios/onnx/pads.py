@@ -36,8 +36,9 @@ def gather_what_pads_copy(graph: Any, node: Any, opset: int) -> None:
     steps.stand_for(value)
 
 
-def explicit_pads(node: Any) -> None:
+def explicit_pads(graph: Any, node: Any, opset: int) -> None:
     """Say as ``pads`` what ``auto_pad`` or a transposed convolution's ``output_shape`` means."""
+    del graph, opset
     mode = node.attributes.get_string("auto_pad", "NOTSET")
     if node.op_type == "ConvTranspose":
         _transposed(node, mode)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.activations import Activation, activations
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.steps import Array, Steps

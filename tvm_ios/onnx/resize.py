@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import version_converter
 
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
 
 #: The first version whose ``Resize`` says how it maps coordinates.

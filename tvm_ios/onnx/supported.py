@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.graph.op_graph import GraphError
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.file import node_text
 
 _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.graph.op_graph import AttrValue
+from tvm_ios.graph.elements import AttrValue
 from tvm_ios.onnx.canonical import Attrs, Canonical, Handler, static_shape
 from tvm_ios.onnx.edit import constant
 

@@ -11,10 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tvm_ios.contest import rules
+from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import kept_policy
 from tvm_ios.costs.costs import Offer, ProgramCosts
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
-from tvm_ios.graphturbo.policy import choose_instances, instances_schedule
+from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
 from tvm_ios.graphturbo.worth import lane_capacities
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.policies.policy import Found, Policy, Request
@@ -68,7 +70,7 @@ class Programs:
         return self._request.costs.completed(schedule)
 
     def fastest(self, schedules: Sequence[Schedule]) -> Schedule:
-        """The fastest; where the sequential one is among them, only if it is so beyond doubt."""
+        """The fastest; but the sequential one, if it competes, unless the interval is below one."""
         different: dict[Schedule, Schedule] = {}
         for schedule in map(self.timed, schedules):
             different.setdefault(schedule.content, schedule)
@@ -79,12 +81,11 @@ class Programs:
             "sequential" if content == plain else str(number): schedule
             for number, (content, schedule) in enumerate(different.items())
         }
-        samples = self._contest(named, 15, 5)
+        samples = self._contest(named, rules.CHOICE)
         best = min(samples, key=lambda name: statistics.median(samples[name]))
         if "sequential" in samples and best != "sequential":
-            # Of the best of several some luck is a part.
             pair = {name: named[name] for name in (best, "sequential")}
-            best, _ = kept_policy(best, [self._contest(pair, 30, 9)])
+            best, _ = kept_policy(best, [self._contest(pair, rules.SECOND_CHOICE)])
         return named[best]
 
     def answer(self, best: Schedule, tried: Sequence[Schedule], watch: Watch) -> Found:
@@ -98,11 +99,11 @@ class Programs:
         return Found(best, counted, tuple(self._refused.values()), tuple(tried))
 
     def _contest(
-        self, schedules: Mapping[str, Schedule], rounds: int, minimum: int
+        self, schedules: Mapping[str, Schedule], limits: Rules
     ) -> Mapping[str, Sequence[float]]:
         what = f"{self._request.policy}: comparing programs"
         return self.costs.contest(
-            schedules, rounds, minimum, lambda done: self._request.progress(what, done, rounds)
+            schedules, limits, lambda done: self._request.progress(what, done, limits.rounds)
         )
 
 
@@ -181,4 +182,4 @@ def _split_schedule(request: Request, split: _Split, lanes: int) -> Schedule:
         least_factor=split.least_factor,
         device=split.device,
     )
-    return instances_schedule(units, instances, lanes)
+    return schedule_on_lanes(units, instances, lanes)

@@ -36,6 +36,15 @@ def policy_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*OURS, *extensions(GROUP))))
 
 
+def policy_modules() -> tuple[str, ...]:
+    """The modules of our policies, which nothing imports but by name."""
+    return tuple(dict.fromkeys(_module(name) for name in OURS))
+
+
+def _module(name: str) -> str:
+    return f"{__package__}.{OURS[name].partition(':')[0]}"
+
+
 def policy_named(name: str) -> Policy:
     """A policy by its name.
 
@@ -47,8 +56,7 @@ def policy_named(name: str) -> Policy:
         If the package that adds it is broken.
     """
     if name in OURS:
-        module, _, attribute = OURS[name].partition(":")
-        return getattr(importlib.import_module(f"tvm_ios.policies.{module}"), attribute)
+        return getattr(importlib.import_module(_module(name)), OURS[name].partition(":")[2])
     if name in extensions(GROUP):
         from tvm_ios.policies.policy import Policy
 

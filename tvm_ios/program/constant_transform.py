@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -45,13 +45,13 @@ class ParamTransform:
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The physical shape of a constant of this shape."""
-        result = tuple(shape)
+        result: tuple[int, ...] = tuple(shape)
         for step in self.steps:
             match step:
                 case ("reshape", extents):
                     result = tuple(extents)
                 case ("transpose", axes):
-                    result = tuple(result[axis] for axis in axes)
+                    result = tuple(map(result.__getitem__, axes))
                 case ("phases", strides, pads):
                     taps = [phase_taps(*a) for a in zip(result[2:], strides, pads, strict=True)]
                     extents = (last - first + 1 for first, last in taps)
@@ -66,13 +66,19 @@ class ParamTransform:
 
     def to_json(self) -> list[Any]:
         """Plain data, the inverse of :meth:`from_json`."""
-        return [[list(x) if isinstance(x, tuple) else x for x in step] for step in self.steps]
+        return [
+            [list(cast("tuple[int, ...]", x)) if isinstance(x, tuple) else x for x in step]
+            for step in self.steps
+        ]
 
     @staticmethod
     def from_json(data: Sequence[Any]) -> ParamTransform:
         """Read what :meth:`to_json` wrote."""
         return ParamTransform(
-            tuple(tuple(tuple(x) if isinstance(x, list) else x for x in step) for step in data)
+            tuple(
+                tuple(tuple(cast("list[int]", x)) if isinstance(x, list) else x for x in step)
+                for step in data
+            )
         )
 
 

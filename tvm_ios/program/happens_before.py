@@ -8,15 +8,12 @@ free of races if every two conflicting launches are ordered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvm_ios.errors import UserError
 from tvm_ios.program.program import Launch, Program, Role, Wait
 from tvm_ios.program.regions import regions_of
-
-#: For each kernel symbol the positions of the arguments that it may write.
-WrittenArguments = Mapping[str, frozenset[int]]
 
 
 class RaceError(UserError):
@@ -34,26 +31,24 @@ class _Access:
     writes: bool
 
 
-def check_races(program: Program, written: WrittenArguments | None = None) -> None:
+def check_races(program: Program) -> None:
     """Check that every data dependence between lanes is ordered.
 
     Parameters
     ----------
     program
-        What is to run.
-    written
-        For each kernel symbol the positions of the arguments that it may write. A position
-        not named is only read. By default what the program itself says.
+        What is to run; its ``uses`` say which arguments of a kernel are written, all others
+        are only read.
 
     Raises
     ------
     RaceError
         Naming the first two launches that conflict and may run at the same time, or the first
-        that reads a buffer which nothing has surely written before.
+        that reads a buffer which nothing has surely written before; or if the program does not
+        say what its kernels write.
     """
-    if written is None:
-        uses = zip(program.kernels, program.uses, strict=True)
-        written = {symbol: frozenset(use.writes) for symbol, use in uses}
+    if len(program.uses) != len(program.kernels):
+        raise RaceError("the program does not say which arguments its kernels write")
     regions = regions_of(program.buffers)
     given = {
         region
@@ -63,7 +58,7 @@ def check_races(program: Program, written: WrittenArguments | None = None) -> No
     }
     accesses: dict[int, list[_Access]] = {}
     for lane, finished, known, launch in ordered_launches(program):
-        writes = written[program.kernels[launch.kernel]]
+        writes = program.uses[launch.kernel].writes
         written_here = {b for p, b in enumerate(launch.buffers) if p in writes}
         for buffer in dict.fromkeys(launch.buffers):
             access = _Access(lane, finished, known, launch, buffer in written_here)

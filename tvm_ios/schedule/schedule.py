@@ -347,5 +347,5 @@ def _kernels(data: Any) -> dict[int, str]:
 
 
 def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:
-    """One unit a stage, in the graph's own order: the baseline of every comparison."""
+    """One unit a stage, in the graph's own order: what every schedule is compared with."""
     return tuple(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(len(graph)))

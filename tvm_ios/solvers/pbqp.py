@@ -65,15 +65,13 @@ class Choices:
     proven: bool
 
 
-def cheapest(problem: ChoiceProblem, largest_table: int = LARGEST_TABLE) -> Choices:
+def cheapest(problem: ChoiceProblem) -> Choices:
     """The choices that cost the least in all; of equal ones always the same.
 
     Parameters
     ----------
     problem
         With at least one choice for each variable.
-    largest_table
-        Entries of the largest table that is made.
     """
     sizes = [len(costs) for costs in problem.alone]
     tables = [_Table((v,), costs) for v, costs in enumerate(problem.alone)]
@@ -90,7 +88,7 @@ def cheapest(problem: ChoiceProblem, largest_table: int = LARGEST_TABLE) -> Choi
             return prod(sizes[n] for n in (v, *beside[v]))
 
         variable = min(left, key=lambda v: (entries(v), v))
-        if exact := entries(variable) <= largest_table:
+        if exact := entries(variable) <= LARGEST_TABLE:
             for a, b in permutations(beside[variable], 2):
                 beside[a].add(b)
         else:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.bundle.contents import KERNELS
+from runtime_ext.bundle.contents import KERNELS, PACKAGES
 from runtime_ext.bundle.rtasks import BundledRTasks
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.writing.model import ModelToBundle
@@ -19,12 +19,12 @@ from runtime_ext.cuda.persistent.co_schedule import co_scheduled
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
-from runtime_ext.execution.native_library import native_library_path
 from runtime_ext.machine.cpu_features import required_features
+from runtime_ext.native_library import native_library_path
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.ios.promising import promising_stages
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.program.program import UnitCode
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.wavefront import co_schedule
@@ -63,7 +63,7 @@ def write_kernels(
     compiler, kernels = model.backend.compiler, folder / "kernels.so"
     compiler.export(kernels, forms.symbols)
     library = native_library_path()
-    packages = folder / "packages" / "runtime_ext"
+    packages = folder / PACKAGES / "runtime_ext"
     packages.mkdir(parents=True)
     shutil.copyfile(library, packages / library.name)
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import tvm
 
@@ -61,7 +62,7 @@ class ModelToBundle:
     operators: OpGraph
     operator_constant: Callable[[int], Array]
     output_names: Sequence[str]
-    backend: Backend
+    backend: Backend[Any]
     precision: str
     pruning: Pruning
     max_block: int

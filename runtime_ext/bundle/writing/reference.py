@@ -8,10 +8,10 @@ import numpy as np
 
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.bundle.writing.model import ModelToBundle
-from runtime_ext.contest import machine_outputs, virtual_machine
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.machine.this_machine import host_target
-from runtime_ext.peers.tvm_baseline import compile_baseline
+from runtime_ext.peers.tvm_build import compile_tvm_build
+from runtime_ext.peers.tvm_peer import start_library
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
@@ -80,8 +80,9 @@ def reference_outputs(model: ModelToBundle, inputs: Mapping[str, Array], by: str
     if by == "torch":
         return _torch_outputs(model, wide)
     with temporary_folder() as folder:
-        compile_baseline(model.module, host_target(1), folder / "tvm.so")
-        return machine_outputs(virtual_machine(folder / "tvm.so", wide)())
+        compile_tvm_build(model.module, host_target(1), folder / "tvm.so")
+        tvm = start_library(folder / "tvm.so", wide)
+        return tvm.outputs(tvm.run())
 
 
 def _torch_outputs(model: ModelToBundle, inputs: Mapping[str, Array]) -> list[Array]:

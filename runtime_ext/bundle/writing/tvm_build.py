@@ -23,9 +23,9 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
-from runtime_ext.cuda.nvidia.nvrtc import find_nvcc
+from runtime_ext.cuda.machine_code.nvrtc import find_nvcc
 from runtime_ext.execution.buffers import content_key
-from runtime_ext.peers.tvm_baseline import compile_baseline
+from runtime_ext.peers.tvm_build import compile_tvm_build
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
@@ -60,7 +60,7 @@ def compile_tvm_peer(module: tvm.IRModule, target: Any, library: Path) -> list[A
     if target.kind.name == "cuda":
         _compile_for_gpu(lifted, target, library)
     else:
-        compile_baseline(lifted, target, library)
+        compile_tvm_build(lifted, target, library)
     return weights
 
 
@@ -171,7 +171,7 @@ def _main(module: str, target: str, library: str) -> None:
     wanted = tvm.target.Target(json.loads(Path(target).read_text()))
     # TVM asks the target in scope for the architecture, or else a GPU.
     with wanted, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
-        compile_baseline(tvm.ir.load_json(Path(module).read_text()), wanted, Path(library))
+        compile_tvm_build(tvm.ir.load_json(Path(module).read_text()), wanted, Path(library))
 
 
 if __name__ == "__main__":

@@ -14,14 +14,17 @@ from typing import Any
 import tvm
 
 from runtime_ext.bundle.contents import (
+    ABOUT,
     OPERATORS,
+    PACKAGES,
     REFERENCE,
+    RESULTS,
+    TVM_LIBRARY,
     UNITS,
     BundleError,
     write_about,
 )
-from runtime_ext.bundle.sources import copy_sources
-from runtime_ext.bundle.tvm_peer import LIBRARY
+from runtime_ext.bundle.sources import copy_runner
 from runtime_ext.bundle.weights import save_weights
 from runtime_ext.bundle.writing.forms import compile_forms
 from runtime_ext.bundle.writing.kernels import write_kernels
@@ -29,7 +32,7 @@ from runtime_ext.bundle.writing.model import ModelToBundle
 from runtime_ext.bundle.writing.reference import reference_inputs, reference_outputs
 from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, gpu_compilers
 from runtime_ext.execution.buffers import content_key
-from runtime_ext.tuning.log_use import LogUse
+from runtime_ext.tuning_log.use import LogUse
 from tvm_ios.files.array_files import Array, write_arrays
 from tvm_ios.files.atomic import make_folder, temporary_folder
 from tvm_ios.progress import Progress, silent
@@ -159,12 +162,12 @@ def write_bundle(
         facts: dict[str, Any] = {"reference": reference}
         if with_tvm:
             progress("compiling TVM's own build", 0, 1)
-            weights = compile_tvm_peer(model.module, compiler.target, folder / LIBRARY)
+            weights = compile_tvm_peer(model.module, compiler.target, folder / TVM_LIBRARY)
             progress("compiling TVM's own build", 1, 1)
             facts["tvm"] = [_kept(arrays, weight) for weight in weights]
         draws = save_weights(folder, arrays, drawn)
         facts |= write_kernels(model, forms, folder, max_fused, progress)
-        copy_sources("runtime_ext.bundle.runner", folder / "packages")
+        copy_runner(folder / PACKAGES)
         (folder / "run.py").write_text(_RUN)
         about = {
             "model": model.name,
@@ -223,14 +226,14 @@ def require_replaceable(path: Path) -> None:
 
 
 def _is_bundle(path: Path) -> bool:
-    return (path / "bundle.json").is_file() and (path / "run.py").is_file()
+    return (path / ABOUT).is_file() and (path / "run.py").is_file()
 
 
 def _move(folder: Path, path: Path, aside: Path) -> None:
     """Put a folder where an older bundle may be; results that were measured there stay."""
     if path.exists():
-        if (path / "results").is_dir():
-            shutil.copytree(path / "results", folder / "results")
+        if (path / RESULTS).is_dir():
+            shutil.copytree(path / RESULTS, folder / RESULTS)
         os.rename(path, aside)
     os.rename(folder, path)
 

@@ -1,1 +1,38 @@
-"""CUDA kernels written in TIR, and their translation to CUDA C++."""
+"""Kernels of every description for GPUs, as TIR bound to blocks and threads.
+
+``build.py``
+    From a kernel's spec to CUDA kernels bound to threads.
+``contraction.py``
+    Convolutions and products with constants: an implicit matrix product, in one kernel or two.
+``gemm.py``
+    A block's tile of a matrix product: slabs in shared memory, a tile of results a thread.
+``gemm_operands.py``
+    What a block of a product reads: slabs of both matrices, from memory into shared memory.
+``gemm_tile.py``
+    How a contraction is cut into blocks of threads: which tiles there are, and which one is
+    best.
+``gemv.py``
+    Products of a few vectors with a matrix: every weight is read once, by neighbouring threads.
+``generic.py``
+    Any operator that Relax legalises: TVM's own code, scheduled for GPUs by TVM's dlight.
+``guard.py``
+    Run a kernel by more threads than it has: the others only take part in its barriers.
+``interpolation.py``
+    Images enlarged by whole factors: a thread has a channel of an input pixel and its results.
+``launches.py``
+    TVM's code that is no loop nest, such as sorting: its launches as statements of the root.
+``pointwise.py``
+    Element-wise operators, concatenations, copies and shuffles: a thread has some neighbours.
+``product.py``
+    Products of two matrices that are both data, as attention has them.
+``reduction.py``
+    Means, softmax and layer normalisation: threads of a team reduce together in shared memory.
+``statements.py``
+    What a thread does with values: reads them, activates them, stores them by statements.
+``tensor_cores.py``
+    The product of two slabs by tensor cores: a warp multiplies tiles of 16 rows by 8 columns.
+``threads.py``
+    A vocabulary for writing CUDA kernels in TIR: blocks, threads, shared memory, registers.
+``window.py``
+    Pooling and depthwise convolutions: a thread has some neighbouring channels and pixels.
+"""

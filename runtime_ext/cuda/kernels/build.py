@@ -6,7 +6,6 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.device import Gpu
 from runtime_ext.cuda.kernels.contraction import contraction
 from runtime_ext.cuda.kernels.generic import bound_kernels, lower_generic
 from runtime_ext.cuda.kernels.interpolation import interpolation
@@ -14,6 +13,8 @@ from runtime_ext.cuda.kernels.pointwise import interleave, pointwise
 from runtime_ext.cuda.kernels.product import product
 from runtime_ext.cuda.kernels.reduction import mean, normalisation
 from runtime_ext.cuda.kernels.window import pooling
+from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
+from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
     Contraction,
@@ -26,10 +27,9 @@ from runtime_ext.kernels.spec import (
     Product,
     Spec,
 )
-from runtime_ext.units.generic import Generic, Scheduled
 
 
-def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: Gpu) -> Phases:
+def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu) -> Phases:
     """The kernels of a spec, one after another: each a phase of one tile.
 
     Parameters

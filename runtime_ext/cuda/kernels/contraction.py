@@ -10,13 +10,7 @@ from tvm import tirx
 
 from runtime_ext.cuda.kernels.gemm import Results, multiply
 from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels, pixel_of
-from runtime_ext.cuda.kernels.gemm_tile import (
-    GemmTile,
-    depth_of,
-    is_vector_product,
-    rows_of,
-    tile_count,
-)
+from runtime_ext.cuda.kernels.gemm_tile import depth_of, is_vector_product, rows_of, tile_count
 from runtime_ext.cuda.kernels.gemv import vector_results
 from runtime_ext.cuda.kernels.statements import (
     WIDE,
@@ -28,6 +22,7 @@ from runtime_ext.cuda.kernels.statements import (
 )
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import Contraction, Statement
 from runtime_ext.kernels.statements import divide
@@ -63,7 +58,8 @@ def contraction(spec: Contraction, buffers: list[Any], precision: str) -> Phases
         What is multiplied, by tensor cores unless it is float32; see
         :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
-    tile = GemmTile.of(spec.blocking)
+    tile = spec.blocking
+    assert isinstance(tile, GemmTile)
     reads = {spec.data.buffer, spec.weight}
     stores = {access.buffer for access in accesses(spec.statements)}
     if tile.splits == 1:
@@ -114,7 +110,7 @@ class _Writer:
     def product(self, parameters: list[Any]) -> Any:
         """The kernel that multiplies, and stores results or parts of them."""
         spec, tile = self.spec, self.tile
-        tiles = tile_count(spec, spec.blocking)
+        tiles = tile_count(spec, tile)
         vectors = is_vector_product(spec)
         code = ThreadCode(tiles * tile.splits, THREADS if vectors else tile.threads)
         split, rest = divide(code, "split", code.block, tiles, tile.splits)

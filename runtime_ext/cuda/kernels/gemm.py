@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from tvm import tirx
 
 from runtime_ext.cuda.kernels.gemm_operands import Operand
-from runtime_ext.cuda.kernels.gemm_tile import GemmTile
 from runtime_ext.cuda.kernels.statements import WIDE
 from runtime_ext.cuda.kernels.tensor_cores import WarpTiles
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
 
 #: What to do with the first of some neighbouring columns of the block, their values, how many.

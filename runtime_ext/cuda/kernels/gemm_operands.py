@@ -13,10 +13,11 @@ from typing import Any, Protocol
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.gemm_tile import GemmTile, depth_of, has_borders, rows_of
+from runtime_ext.cuda.kernels.gemm_tile import depth_of, has_borders, rows_of
 from runtime_ext.cuda.kernels.statements import WIDE, evaluate, fetch, fetch_wide, is_wide
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide

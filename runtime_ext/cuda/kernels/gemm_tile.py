@@ -1,18 +1,13 @@
-"""How a contraction is cut into blocks of threads: which tiles there are, and which is best where.
-
-A tile travels as the :class:`~runtime_ext.kernels.spec.Blocking` of its contraction: ``pixels``
-and ``vectors`` are the rows and columns of a block (a vector is one channel here), ``unroll`` is
-its depth, and into ``tiles`` equal parts the reduction is split among blocks.
-"""
+"""How a contraction is cut into blocks of threads: which tiles there are, and which one is best."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
-from runtime_ext.kernels.spec import Blocking, Contraction, Window
+from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.kernels.spec import Contraction, Window
 
 #: Rows and columns of a block, and of one of its threads; 128 threads, or 256 for the largest.
 _THREAD_TILES = {
@@ -53,70 +48,42 @@ _OTHER_REGISTERS, _REGISTERS = 40, 65536
 _AT_MOST, _AT_LEAST, _MOST_TIME = 2 / 3, 3 / 2, 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class GemmTile:
-    """A block of rows (pixels) by columns (channels), and its threads' tiles.
-
-    Attributes
-    ----------
-    rows, columns, depth
-        Of a block.
-    thread_rows, thread_columns
-        Of a thread.
-    splits
-        Blocks that share the reduction of one tile.
-    """
-
-    rows: int
-    columns: int
-    depth: int
-    thread_rows: int
-    thread_columns: int
-    splits: int
-
-    @staticmethod
-    def of(blocking: Blocking) -> GemmTile:
-        """The tile that a contraction's blocking stands for."""
-        rows, columns = blocking.pixels, blocking.vectors
-        own = _THREAD_TILES.get((rows, columns), (rows, 1))
-        return GemmTile(rows, columns, blocking.unroll or _DEPTH, *own, blocking.tiles)
-
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+def tile_of(rows: int, columns: int, depth: int, splits: int) -> GemmTile:
+    """The tile of a block of these extents, with those of its threads."""
+    own_rows, own_columns = _THREAD_TILES.get((rows, columns), (rows, 1))
+    return GemmTile(rows, columns, depth, own_rows, own_columns, splits)
 
 
-def best_tile(spec: Contraction, processors: int, precision: str) -> Blocking:
+def best_tile(spec: Contraction, processors: int, precision: str) -> GemmTile:
     """The tile of the least estimated time."""
     return min(estimates(spec, processors, precision), key=_time)[-1]
 
 
 def estimates(
     spec: Contraction, processors: int, precision: str
-) -> Iterator[tuple[float, Blocking]]:
+) -> Iterator[tuple[float, GemmTile]]:
     """The cycles of every tile that makes sense, and the tile."""
     rows, slabs = rows_of(spec), ceil(depth_of(spec) / _DEPTH)
     vectors = is_vector_product(spec)
     splits = {ceil(slabs / ceil(slabs / s)) for s in _SPLITS}
     shapes = [(rows, _VECTOR_COLUMNS)] if vectors else _THREAD_TILES
-    for blocking in _blockings(shapes, sorted(splits)):
-        yield _cycles(spec, blocking, processors, precision, vectors), blocking
+    for tile in _tiles(shapes, sorted(splits)):
+        yield _cycles(spec, tile, processors, precision, vectors), tile
 
 
-def best_product_tile(spec: Contraction, processors: int, precision: str) -> Blocking:
+def best_product_tile(spec: Contraction, processors: int, precision: str) -> GemmTile:
     """The same of what is in shared tiles whatever its rows, and is not split."""
-    found = ((_cycles(spec, b, processors, precision), b) for b in _blockings(_THREAD_TILES, (1,)))
+    found = ((_cycles(spec, b, processors, precision), b) for b in _tiles(_THREAD_TILES, (1,)))
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def coarse_tile(spec: Contraction, processors: int, precision: str) -> Blocking | None:
+def coarse_tile(spec: Contraction, processors: int, precision: str) -> GemmTile | None:
     """The best of clearly fewer blocks than the contraction's own."""
     most = _AT_MOST * _blocks(spec, spec.blocking)
     return _another(spec, processors, precision, lambda blocks: blocks <= most)
 
 
-def fine_tile(spec: Contraction, processors: int, precision: str) -> Blocking | None:
+def fine_tile(spec: Contraction, processors: int, precision: str) -> GemmTile | None:
     """The best of clearly more blocks than the contraction's own."""
     least = _AT_LEAST * _blocks(spec, spec.blocking)
     return _another(spec, processors, precision, lambda blocks: blocks >= least)
@@ -150,39 +117,38 @@ def has_borders(window: Window) -> bool:
     return beyond or any(pad > 0 for pad in window.pads)
 
 
-def tile_count(spec: Contraction, blocking: Blocking) -> int:
+def tile_count(spec: Contraction, tile: GemmTile) -> int:
     """Tiles of results."""
-    columns = sum(ceil(part / blocking.vectors) for part in spec.parts)
-    return ceil(rows_of(spec) / blocking.pixels) * columns
+    columns = sum(ceil(part / tile.columns) for part in spec.parts)
+    return ceil(rows_of(spec) / tile.rows) * columns
 
 
-def _blocks(spec: Contraction, blocking: Blocking) -> int:
-    return tile_count(spec, blocking) * blocking.tiles
+def _blocks(spec: Contraction, tile: GemmTile) -> int:
+    return tile_count(spec, tile) * tile.splits
 
 
 def _another(
     spec: Contraction, processors: int, precision: str, fits: Callable[[int], bool]
-) -> Blocking | None:
+) -> GemmTile | None:
     found = sorted(estimates(spec, processors, precision), key=_time)
     limit = _MOST_TIME * found[0][0]
     return next((b for t, b in found if t <= limit and fits(_blocks(spec, b))), None)
 
 
-def _time(estimate: tuple[float, Blocking]) -> tuple[float, int]:
+def _time(estimate: tuple[float, GemmTile]) -> tuple[float, int]:
     """The less split of equals is better."""
-    cycles, blocking = estimate
-    return cycles, blocking.tiles
+    cycles, tile = estimate
+    return cycles, tile.splits
 
 
-def _blockings(shapes: Iterable[tuple[int, int]], splits: Iterable[int]) -> Iterator[Blocking]:
+def _tiles(shapes: Iterable[tuple[int, int]], splits: Iterable[int]) -> Iterator[GemmTile]:
     for (height, width), split in product(shapes, splits):
-        yield Blocking(height, width, _DEPTH, split, blocks_outer=False)
+        yield tile_of(height, width, _DEPTH, split)
 
 
 def _cycles(
-    spec: Contraction, blocking: Blocking, processors: int, precision: str, vectors: bool = False
+    spec: Contraction, tile: GemmTile, processors: int, precision: str, vectors: bool = False
 ) -> float:
-    tile = GemmTile.of(blocking)
     slabs = ceil(depth_of(spec) / tile.depth / tile.splits)
     waiting = _LATENCY
     if vectors:
@@ -194,7 +160,7 @@ def _cycles(
         work = tile.rows * tile.columns * tile.depth / (128 * efficiency * _SPEED[precision])
         registers = tm * tn + 2 * (tm + tn) + _OTHER_REGISTERS
         together = max(1, min(8, _REGISTERS // (registers * tile.threads)))
-    on_one = ceil(_blocks(spec, blocking) / processors)
+    on_one = ceil(_blocks(spec, tile) / processors)
     rounds, rest = divmod(on_one, together)
     cycles = rounds * (_BLOCK + slabs * max(waiting, together * work))
     if rest:

@@ -10,10 +10,11 @@ from tvm import tirx
 
 from runtime_ext.cuda.kernels.gemm import UseColumns
 from runtime_ext.cuda.kernels.gemm_operands import pixel_of
-from runtime_ext.cuda.kernels.gemm_tile import GemmTile, depth_of
+from runtime_ext.cuda.kernels.gemm_tile import depth_of
 from runtime_ext.cuda.kernels.statements import WIDE, evaluate, fetch, fetch_wide
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide

@@ -10,10 +10,11 @@ from tvm import relax, tirx
 from tvm.s_tir import dlight
 
 from runtime_ext.cuda.kernels.launches import launches_at_root, rows_bound
-from runtime_ext.cuda.kernels.source import cuda_target
+from runtime_ext.cuda.machine_code.source import cuda_target
+from runtime_ext.kernels.generic import Generic, prim_func
+from runtime_ext.kernels.operator_function import astype, replace_variables
 from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
-from runtime_ext.units.generic import Generic, astype, prim_func, replace_variables
-from runtime_ext.units.tir_calls import with_tir
+from runtime_ext.kernels.tir_calls import with_tir
 from tvm_ios.errors import UserError
 
 

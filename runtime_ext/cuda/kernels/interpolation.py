@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from runtime_ext.cpu.interpolation import Interpolator
 from runtime_ext.cuda.kernels.pointwise import place
 from runtime_ext.cuda.kernels.statements import Pixel, fetch, store_statement
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
 from runtime_ext.kernels.code import Index
+from runtime_ext.kernels.interpolator import Interpolator
 from runtime_ext.kernels.spec import Interpolation, Statement
 from runtime_ext.kernels.statements import divide
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from runtime_ext.cuda.kernels.gemm import multiply
 from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels
-from runtime_ext.cuda.kernels.gemm_tile import GemmTile, best_product_tile
+from runtime_ext.cuda.kernels.gemm_tile import best_product_tile
 from runtime_ext.cuda.kernels.statements import WIDE, is_wide, statement_width, store_statement
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index
+from runtime_ext.kernels.cut import UNCUT, GemmTile
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.spec import Blocking, Contraction, Product, Window
+from runtime_ext.kernels.spec import Contraction, Product, Window
 from runtime_ext.kernels.statements import divide
 
 
@@ -72,10 +73,10 @@ def _as_contraction(spec: Product) -> Contraction:
     """One of the products, as a convolution of a row of pixels."""
     rows = (1, spec.grid[2])
     window = Window(rows, rows, (1, 1), (1, 1), (0, 0), (1, 1))
-    parts, blocking = (spec.columns,), Blocking(1, 1)
-    return Contraction((), 1, window, spec.depth, 1, spec.data, ACC, 0, parts, blocking, ())
+    parts = (spec.columns,)
+    return Contraction((), 1, window, spec.depth, 1, spec.data, ACC, 0, parts, UNCUT, ())
 
 
 def _tile(one: Contraction, matrices: int, processors: int, precision: str) -> GemmTile:
     """The tile that is best for one matrix on its share of the device, the reduction whole."""
-    return GemmTile.of(best_product_tile(one, max(1, processors // matrices), precision))
+    return best_product_tile(one, max(1, processors // matrices), precision)

@@ -13,9 +13,9 @@ from typing import Any
 from tvm import tirx
 from tvm.backend.cuda.op import cuda_func_call
 
-from runtime_ext.cuda.kernels.gemm_tile import GemmTile
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, load
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
 
 _WARP, _ROWS, _COLUMNS = 32, 16, 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from runtime_ext.cuda.nvidia.driver import Device, call
+from runtime_ext.cuda.nvidia.driver import OpenDevice, call
 
 _FIELDS = {
     "clocks.sm": "sm_mhz",
@@ -19,7 +19,7 @@ _FIELDS = {
 }
 
 
-def clocks(device: Device) -> dict[str, str]:
+def clocks(device: OpenDevice) -> dict[str, str]:
     """What ``nvidia-smi`` says of a GPU now, as text; or, under ``unknown``, why it does not."""
     program = shutil.which("nvidia-smi")
     if program is None:

@@ -19,8 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.cuda.nvidia.driver import CudaError, Device
+from runtime_ext.cuda.nvidia.driver import OpenDevice
 from runtime_ext.cuda.nvidia.resources import stream
+from runtime_ext.native_errors import CudaError
 from tvm_ios.measuring.device import UnsupportedError
 
 #: As the loader knows it, and as packages of Python have it beside torch or alone.
@@ -92,7 +93,7 @@ def version() -> str:
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-def usable_version(device: Device) -> str:
+def usable_version(device: OpenDevice) -> str:
     """The same of a library that this driver and GPU can use.
 
     Raises
@@ -131,7 +132,7 @@ class Handle:
     Making one takes long, so that those which were given back are used again.
     """
 
-    def __init__(self, device: Device, queue: Any) -> None:
+    def __init__(self, device: OpenDevice, queue: Any) -> None:
         device.use()
         free = _free(device)
         with _lock:
@@ -161,7 +162,7 @@ _lock = threading.Lock()
 _handles: dict[tuple[int, int], list[int | None]] = {}
 
 
-def _free(device: Device) -> list[int | None]:
+def _free(device: OpenDevice) -> list[int | None]:
     # A forked child has no context, and so none of its parent's handles.
     with _lock:
         return _handles.setdefault((os.getpid(), device.number), [])

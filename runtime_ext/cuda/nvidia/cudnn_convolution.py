@@ -12,7 +12,7 @@ import numpy as np
 
 from runtime_ext.cuda.nvidia import cudnn
 from runtime_ext.cuda.nvidia.cudnn import CudnnRefusal, Descriptor, Handle, Perf
-from runtime_ext.cuda.nvidia.driver import Device
+from runtime_ext.cuda.nvidia.driver import OpenDevice
 from runtime_ext.cuda.nvidia.driver import call as drive
 from runtime_ext.cuda.nvidia.resources import DeviceBytes
 from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
@@ -57,7 +57,7 @@ class CudnnLanes:
         They, by lane.
     """
 
-    def __init__(self, device: Device, queues: Mapping[int, Any]) -> None:
+    def __init__(self, device: OpenDevice, queues: Mapping[int, Any]) -> None:
         self.queues = queues
         self._device = device
         self._handles: dict[int, Handle] = {}

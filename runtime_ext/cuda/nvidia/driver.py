@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from runtime_ext.execution.executor import ForkError
-from tvm_ios.errors import UserError
-
-
-class CudaError(UserError, RuntimeError):
-    """CUDA is not there, or refused a call: one sentence."""
+from runtime_ext.native_errors import CudaError, ForkError
 
 
 @cache
@@ -65,7 +60,7 @@ def call(name: str, *arguments: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class OpenDevice:
     """An opened GPU.
 
     Attributes
@@ -141,7 +136,7 @@ def runs_on(arch: str, compute_capability: tuple[int, int]) -> bool:
     return major == compute_capability[0] and minor <= compute_capability[1]
 
 
-def open_device(number: int = 0) -> Device:
+def open_device(number: int = 0) -> OpenDevice:
     """Open a GPU; the same one again if it is open already.
 
     Raises
@@ -153,12 +148,12 @@ def open_device(number: int = 0) -> Device:
 
 
 @cache
-def _open(number: int, process: int) -> Device:
+def _open(number: int, process: int) -> OpenDevice:
     count = call("cuDeviceGetCount")
     if not 0 <= number < count:
         raise CudaError(f"there is no CUDA device {number}; there are {count}")
     handle = call("cuDeviceGet", number)
-    device = Device(
+    device = OpenDevice(
         number=number,
         name=call("cuDeviceGetName", 128, handle).split(b"\0")[0].decode(),
         compute_capability=(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.nvidia.driver import Device, call
+from runtime_ext.cuda.nvidia.driver import OpenDevice, call
 from runtime_ext.cuda.nvidia.resources import DeviceBytes, PinnedArray, shared_constant, stream
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program.program import BufferType, Program, Role
@@ -43,7 +43,7 @@ class DeviceMemory:
 
     def __init__(
         self,
-        device: Device,
+        device: OpenDevice,
         program: Program,
         constants: Mapping[str, Array] | None,
         plan: MemoryPlan | None = None,

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.nvidia.driver import CudaError, Device, call, driver
+from runtime_ext.cuda.nvidia.driver import OpenDevice, call, driver
 from runtime_ext.execution.buffers import content_key
+from runtime_ext.native_errors import CudaError
 
 Array = np.ndarray[Any, Any]
 
@@ -34,13 +35,13 @@ class Held:
         The driver's function that takes it back.
     """
 
-    def __init__(self, device: Device, handle: Any, release: str) -> None:
+    def __init__(self, device: OpenDevice, handle: Any, release: str) -> None:
         self.device = device
         self.handle = handle
         self.close: Callable[[], Any] = weakref.finalize(self, _release, device, handle, release)
 
 
-def _release(device: Device, handle: Any, release: str) -> None:
+def _release(device: OpenDevice, handle: Any, release: str) -> None:
     # A forked child has no context, and at the end of the process the driver may be gone.
     if os.getpid() == device.process:
         with suppress(CudaError):
@@ -57,7 +58,7 @@ class DeviceBytes(Held):
         If the device has not as much.
     """
 
-    def __init__(self, device: Device, nbytes: int) -> None:
+    def __init__(self, device: OpenDevice, nbytes: int) -> None:
         device.use()
         try:
             handle = call("cuMemAlloc", max(nbytes, 1))
@@ -74,7 +75,7 @@ class PinnedArray(Held):
     :attr:`array` must not outlive it.
     """
 
-    def __init__(self, device: Device, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(self, device: OpenDevice, shape: tuple[int, ...], dtype: str) -> None:
         device.use()
         nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
         handle = call("cuMemHostAlloc", max(nbytes, 1), 0)
@@ -84,13 +85,13 @@ class PinnedArray(Held):
         self.array: Array = np.ndarray(shape, dtype, memory)
 
 
-def stream(device: Device) -> Held:
+def stream(device: OpenDevice) -> Held:
     """A stream that does not wait for the process's default stream."""
     flag = driver().CUstream_flags.CU_STREAM_NON_BLOCKING
     return Held(device, call("cuStreamCreate", flag), "cuStreamDestroy")
 
 
-def event(device: Device, *, timing: bool = False) -> Held:
+def event(device: OpenDevice, *, timing: bool = False) -> Held:
     """An event; those without a time are cheaper."""
     flags = driver().CUevent_flags
     flag = flags.CU_EVENT_DEFAULT if timing else flags.CU_EVENT_DISABLE_TIMING
@@ -100,7 +101,7 @@ def event(device: Device, *, timing: bool = False) -> Held:
 class Module(Held):
     """Machine code loaded onto a GPU."""
 
-    def __init__(self, device: Device, cubin: bytes) -> None:
+    def __init__(self, device: OpenDevice, cubin: bytes) -> None:
         device.use()
         super().__init__(device, call("cuModuleLoadData", cubin), "cuModuleUnload")
 
@@ -128,7 +129,7 @@ _constants: weakref.WeakValueDictionary[tuple[int, str], DeviceBytes] = (
 _modules: weakref.WeakValueDictionary[tuple[int, str], Module] = weakref.WeakValueDictionary()
 
 
-def shared_constant(device: Device, array: Array) -> DeviceBytes:
+def shared_constant(device: OpenDevice, array: Array) -> DeviceBytes:
     """Memory of equal content, uploaded once and the same for all who ask in this process."""
     key = (device.number, content_key(array))
     with _lock:
@@ -141,7 +142,7 @@ def shared_constant(device: Device, array: Array) -> DeviceBytes:
         return known
 
 
-def shared_module(device: Device, cubin: bytes) -> Module:
+def shared_module(device: OpenDevice, cubin: bytes) -> Module:
     """Equal machine code, loaded once and the same for all who ask in this process."""
     key = (device.number, hashlib.sha256(cubin).hexdigest())
     with _lock:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
 from runtime_ext.execution.buffers import content_key
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.measuring.device import UnfusedError
+from tvm_ios.measuring.stage_fuser import FusedStages, UnfusedError
 from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Part, PhaseCall, Role, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName, tensor_names, tensors_of
@@ -47,29 +47,12 @@ class CoScheduledStage:
     table: Array | None
 
 
-@dataclass(frozen=True)
-class FusedStages:
-    """What lowering and sessions take of co-scheduled stages that are one kernel each.
-
-    Attributes
-    ----------
-    merged, constant_name
-        For :func:`tvm_ios.program.lower.lower`.
-    tables
-        Constants that are in no unit, by their names.
-    """
-
-    merged: Mapping[Stage, UnitCode]
-    constant_name: ConstantName
-    tables: Mapping[str, Array]
-
-
 def fused_stages(
     graph: OpGraph,
     placed: Mapping[Stage, Placement],
     code: Mapping[int, UnitCode],
     library: RTaskLibrary,
-    device: Device,
+    device: DeviceDescription,
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> FusedStages:
@@ -122,7 +105,7 @@ def co_scheduled(
     placement: Placement,
     code: Mapping[int, UnitCode],
     library: RTaskLibrary,
-    device: Device,
+    device: DeviceDescription,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> CoScheduledStage:
     """Compile a co-scheduled stage to one kernel and the code that launches it.

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from runtime_ext.cuda.kernel import CudaKernel
-from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvidia.nvrtc import Cubin
+from runtime_ext.cuda.machine_code.kernel import CudaKernel
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import Cubin
 from runtime_ext.cuda.persistent.fused_source import persistent_source, side_by_side_source
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.devices.occupancy import (
     Footprint,
     multiprocessor_of,
@@ -72,7 +72,7 @@ class FusedKernel:
         return None if self.table is None else np.array(self.table.words, np.int32)
 
 
-def vdevice(footprints: Iterable[Footprint], device: Device) -> int:
+def vdevice(footprints: Iterable[Footprint], device: DeviceDescription) -> int:
     """How many vEUs a GPU is for some kernels: blocks of the most demanding one (section 4.1.2).
 
     Parameters
@@ -98,7 +98,7 @@ def vdevice(footprints: Iterable[Footprint], device: Device) -> int:
 def fuse(
     program: PersistentProgram,
     functions: Mapping[str, RTaskFunction],
-    device: Device,
+    device: DeviceDescription,
     compiled: Compile,
     blocks_each: int,
 ) -> FusedKernel:

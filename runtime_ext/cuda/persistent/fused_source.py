@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from runtime_ext.cuda.kernels.prelude import PRELUDE
+from runtime_ext.cuda.machine_code.prelude import PRELUDE
 from runtime_ext.cuda.persistent.rtask_function import BARRIER, RTaskFunction
 from tvm_ios.program.persistent import PersistentProgram
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from runtime_ext.cuda.launchable import Launchable
-from runtime_ext.cuda.nvidia.nvrtc import Cubin
+from runtime_ext.cuda.machine_code.launchable import Launchable
+from runtime_ext.cuda.machine_code.nvrtc import Cubin
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from tvm_ios.devices.occupancy import Footprint
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from runtime_ext.cuda.persistent.fused_kernel import vdevice
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.program import UnitCode
 from tvm_ios.schedule.rkernel import RKernel
@@ -20,7 +20,7 @@ def profiled_rkernel(
     phases: Sequence[float],
     blocks: Callable[[str], int],
     footprint: Callable[[str], Footprint],
-    device: Device,
+    device: DeviceDescription,
 ) -> RKernel:
     """An rKernel from the times of its kernels.
 
@@ -56,7 +56,7 @@ def estimated_rkernel(
     code: UnitCode,
     blocks: Callable[[str], int],
     flops: int,
-    device: Device,
+    device: DeviceDescription,
     veus: int,
 ) -> RKernel:
     """An rKernel whose rTasks take what the device's figures say.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from runtime_ext.cuda.persistent.co_schedule import MOST_KERNELS, FusedStages, fused_stages
+from runtime_ext.cuda.persistent.co_schedule import MOST_KERNELS, fused_stages
 from runtime_ext.cuda.persistent.fused_kernel import vdevice
 from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
 from runtime_ext.cuda.persistent.rtask_times import profiled_rkernel
-from tvm_ios.devices.device import Device
+from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.stage_fuser import FusedStages
 from tvm_ios.program.program import Part, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName
 from tvm_ios.rammer.rprogram import RProgram
@@ -19,7 +20,7 @@ from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Stage
 
 
-class StageFuser:
+class GpuStageFuser:
     """Places the rTasks of stages on vEUs, and makes kernels of them.
 
     Parameters
@@ -36,7 +37,7 @@ class StageFuser:
     def __init__(
         self,
         library: RTaskLibrary,
-        device: Device,
+        device: DeviceDescription,
         only: Collection[tuple[int, ...]] | None = None,
     ) -> None:
         self.compiles = only is None

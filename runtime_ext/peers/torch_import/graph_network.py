@@ -61,4 +61,4 @@ def graph_network(graph: OpGraph, constants: Mapping[int, np.ndarray[Any, Any]])
         ):
             writer.set(values[tensor], node)
     writer.graph.output(tuple(writer.node(values[tensor]) for tensor in graph.outputs))
-    return fx.GraphModule(writer.root, writer.graph).eval()
+    return writer.module([graph.tensors[tensor].name for tensor in graph.inputs])

@@ -41,7 +41,7 @@ def torch_network(model: onnx.ModelProto) -> fx.GraphModule:
         for value, result in zip(node.outputs, results, strict=False):
             writer.set(value, result)
     writer.graph.output(tuple(writer.node(value) for value in source.graph.outputs))
-    return fx.GraphModule(writer.root, writer.graph).eval()
+    return writer.module([value.name for value in source.graph.inputs])
 
 
 def _write(writer: Writer, node: Any, opset: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,3 +65,9 @@ class Writer:
     def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> fx.Node:
         """A call of a torch function on nodes and plain values."""
         return self.graph.call_function(function, arguments, options)
+
+    def module(self, input_names: Sequence[str]) -> fx.GraphModule:
+        """What was written, for inference; its ``input_names`` say what it is called with."""
+        module = fx.GraphModule(self.root, self.graph).eval()
+        module.input_names = tuple(input_names)
+        return module

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from runtime_ext.kernels.relax_function import static_shape
 from runtime_ext.kernels.spec import Normalisation, Product
-from runtime_ext.units.draft import PLAIN
-from runtime_ext.units.relax_function import static_shape
+from runtime_ext.units.kernel_draft import PLAIN
 from runtime_ext.units.rules.reading import read_input
+from runtime_ext.units.storing import in_memory
+from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Padded, Pending, access, four
 
-if TYPE_CHECKING:
-    from runtime_ext.units.planner import Planner
 
-
-def product(planner: Planner, var: Any, call: Any) -> bool:
+def product(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.matmul of data with data of any strides; vectors lie along the second's columns."""
     shape = static_shape(var.ty)
-    first, second = (planner.stored(planner.value(argument)) for argument in call.args)
+    first, second = (in_memory(unit, unit.value(argument)) for argument in call.args)
     ranks = {len(shape), len(first.shape), len(second.shape)}
     if not ranks <= {2, 3, 4} or min(len(first.shape), len(second.shape)) < 2:
         return False
@@ -30,42 +29,42 @@ def product(planner: Planner, var: Any, call: Any) -> bool:
         return False
     n, h, rows, columns = four(shape, 1)
     anchor = Product((), (n, h, rows), columns, first.shape[-1], data, other, ())
-    planner.bind_anchor(var, anchor, PLAIN)
+    unit.bind_anchor(var, anchor, PLAIN)
     return True
 
 
-def softmax(planner: Planner, var: Any, call: Any) -> bool:
+def softmax(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.nn.softmax along the last axis."""
-    return _normalise(planner, var, call, "softmax", [int(call.attrs.axis)], 0.0)
+    return _normalise(unit, var, call, "softmax", [int(call.attrs.axis)], 0.0)
 
 
-def layer_norm(planner: Planner, var: Any, call: Any) -> bool:
+def layer_norm(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.nn.layer_norm over the last axis, with constant scale and bias."""
     axes = [int(axis) for axis in call.attrs.axes]
-    if any(planner.constant(parameter) < 0 for parameter in call.args[1:]):
+    if any(unit.constant(parameter) < 0 for parameter in call.args[1:]):
         return False
-    if not _normalise(planner, var, call, "layer_norm", axes, float(call.attrs.epsilon)):
+    if not _normalise(unit, var, call, "layer_norm", axes, float(call.attrs.epsilon)):
         return False
-    made = planner.value(var)
+    made = unit.value(var)
     assert isinstance(made, Pending)
     for name, parameter in zip(("mul", "add"), call.args[1:], strict=True):
-        read = access(planner.stored(planner.value(parameter)), made.shape)
+        read = access(in_memory(unit, unit.value(parameter)), made.shape)
         assert read is not None
         made.expr = (name, made.expr, ("load", read))
     return True
 
 
 def _normalise(
-    planner: Planner, var: Any, call: Any, kind: str, axes: list[int], epsilon: float
+    unit: UnitDraft, var: Any, call: Any, kind: str, axes: list[int], epsilon: float
 ) -> bool:
-    value = planner.value(call.args[0])
+    value = unit.value(call.args[0])
     shape = value.shape
     if len(shape) > 4 or [axis % len(shape) for axis in axes] != [len(shape) - 1]:
         return False
     if isinstance(value, Padded):
-        value = planner.stored(value)
-    data, prologue, _, _ = read_input(planner, value, True)
+        value = in_memory(unit, value)
+    data, prologue, _, _ = read_input(unit, value, True)
     n, h, w, count = four(shape, 1)
     anchor = Normalisation((), kind, (n, h, w), count, data, prologue, epsilon, ())
-    planner.bind_anchor(var, anchor, PLAIN)
+    unit.bind_anchor(var, anchor, PLAIN)
     return True

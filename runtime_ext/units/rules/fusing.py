@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm import relax
 
@@ -15,7 +15,9 @@ from runtime_ext.kernels.expression import (
     size,
     windows,
 )
-from runtime_ext.units.relax_function import is_float, scalar, static_shape
+from runtime_ext.kernels.relax_function import is_float, scalar, static_shape
+from runtime_ext.units.storing import in_memory
+from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import (
     Interleaved,
     Lazy,
@@ -27,14 +29,11 @@ from runtime_ext.units.values import (
     access,
 )
 
-if TYPE_CHECKING:
-    from runtime_ext.units.planner import Planner
-
 #: Expressions larger than this are stored before they are used again.
 _LARGEST = 64
 
 
-def element_wise_rule(planner: Planner, var: Any, name: str, call: Any) -> bool:
+def element_wise_rule(unit: UnitDraft, var: Any, name: str, call: Any) -> bool:
     """Fuse an element-wise operator into what makes its operands; False if it is none."""
     if not is_element_wise(name):
         return False
@@ -49,24 +48,24 @@ def element_wise_rule(planner: Planner, var: Any, name: str, call: Any) -> bool:
             continue
         if not isinstance(arg, relax.Var) or not is_float(arg.ty):
             return False
-        operands.append(planner.value(arg))
-    kernel = _host(planner, operands, shape)
-    exprs = [o if isinstance(o, tuple) else _operand(planner, o, shape, kernel) for o in operands]
+        operands.append(unit.value(arg))
+    kernel = _host(unit, operands, shape)
+    exprs = [o if isinstance(o, tuple) else _operand(unit, o, shape, kernel) for o in operands]
     if any(e is None for e in exprs):
         return False
     expr = element_wise(name, [e for e in exprs if e is not None], call.attrs)
     if expr is None:
         return False
     if kernel is not None:
-        planner.bind(var, Pending(kernel.kernel, expr, shape, kernel.begin, planner.home(var)))
+        unit.bind(var, Pending(kernel.kernel, expr, shape, kernel.begin, unit.home(var)))
     else:
-        lazy = Lazy(expr, shape, planner.home(var))
-        planner.bind(var, planner.stored(lazy) if size(expr) > _LARGEST else lazy)
+        lazy = Lazy(expr, shape, unit.home(var))
+        unit.bind(var, in_memory(unit, lazy) if size(expr) > _LARGEST else lazy)
     return True
 
 
 def _host(
-    planner: Planner, operands: Sequence[Expr | Value], shape: tuple[int, ...]
+    unit: UnitDraft, operands: Sequence[Expr | Value], shape: tuple[int, ...]
 ) -> Pending | None:
     """The kernel in whose epilogue an element-wise operator can run, if any."""
     pending = [o for o in operands if isinstance(o, Pending) and o.shape == shape]
@@ -79,7 +78,7 @@ def _host(
                 if other.shape != shape or other.begin != host.begin:
                     return None
             case Stored():
-                if planner.storages[other.storage].producer >= host.kernel:
+                if unit.storages[other.storage].producer >= host.kernel:
                     return None
             case Lazy():
                 reads = [a.buffer for a in loads(other.expr)]
@@ -87,7 +86,7 @@ def _host(
                 if (
                     other.shape != shape
                     or windowed
-                    or any(planner.storages[s].producer >= host.kernel for s in reads)
+                    or any(unit.storages[s].producer >= host.kernel for s in reads)
                 ):
                     return None
             case Padded() | Widened() | Interleaved():
@@ -98,11 +97,11 @@ def _host(
 
 
 def _operand(
-    planner: Planner, value: Value, shape: tuple[int, ...], host: Pending | None
+    unit: UnitDraft, value: Value, shape: tuple[int, ...], host: Pending | None
 ) -> Expr | None:
     if isinstance(value, Pending) and host is not None and value.kernel == host.kernel:
         return value.expr
     if isinstance(value, Lazy) and value.shape == shape:
         return value.expr
-    read = access(planner.stored(value), shape)
+    read = access(in_memory(unit, value), shape)
     return ("load", read) if read is not None else None

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, floor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from runtime_ext.kernels.relax_function import static_shape
 from runtime_ext.kernels.spec import Interpolation
-from runtime_ext.units.draft import IMAGE
-from runtime_ext.units.relax_function import static_shape
+from runtime_ext.units.kernel_draft import IMAGE
 from runtime_ext.units.rules.reading import read_input
+from runtime_ext.units.storing import in_memory
+from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Padded
-
-if TYPE_CHECKING:
-    from runtime_ext.units.planner import Planner
 
 #: Results of one input pixel, which are written out in the code.
 _LARGEST = 16
 _HALF = Fraction(1, 2)
 
 
-def resize(planner: Planner, var: Any, call: Any) -> bool:
+def resize(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.image.resize2d by whole factors, to the nearest pixel or linear between two."""
     attrs = call.attrs
-    value = planner.value(call.args[0])
+    value = unit.value(call.args[0])
     if str(attrs.layout) != "NCHW":
         return False
     mode, coordinates = str(attrs.method), str(attrs.coordinate_transformation_mode)
@@ -36,11 +35,11 @@ def resize(planner: Planner, var: Any, call: Any) -> bool:
     if rows is None or columns is None or len(rows) * len(columns) > _LARGEST:
         return False
     if isinstance(value, Padded):
-        value = planner.stored(value)
-    data, prologue, _, shape = read_input(planner, value, True)
+        value = in_memory(unit, value)
+    data, prologue, _, shape = read_input(unit, value, True)
     n, c, h, w = shape
     anchor = Interpolation((), n, (h, w), c, data, prologue, rows, columns, ())
-    planner.bind_anchor(var, anchor, IMAGE)
+    unit.bind_anchor(var, anchor, IMAGE)
     return True
 
 

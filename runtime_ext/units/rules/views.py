@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tvm import relax
-
-from runtime_ext.kernels.expression import Access, windows
-from runtime_ext.kernels.spec import Contraction, Statement
-from runtime_ext.units.draft import Draft
-from runtime_ext.units.relax_function import operator_name, static_shape
+from runtime_ext.kernels.expression import windows
+from runtime_ext.kernels.relax_function import static_shape
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.units.storing import in_memory, write
+from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import (
     Arranged,
     Interleaved,
@@ -21,31 +19,27 @@ from runtime_ext.units.values import (
     Value,
     Widened,
     access,
-    four,
     is_row_major,
     row_major,
     shift,
     stretch,
 )
 
-if TYPE_CHECKING:
-    from runtime_ext.units.planner import Planner
 
-
-def narrow(planner: Planner, value: Value, axis: int, begin: int, count: int, step: int) -> Value:
+def narrow(unit: UnitDraft, value: Value, axis: int, begin: int, count: int, step: int) -> Value:
     """A slice of a value along one axis; a view wherever one can be had."""
     if isinstance(value, Padded):
-        inside = _narrow_padded(planner, value, axis, begin, count, step)
+        inside = _narrow_padded(unit, value, axis, begin, count, step)
         if inside is not None:
             return inside
     if isinstance(value, Interleaved) and axis == 1 and step == 1:
         groups = len(value.parts)
         if begin % groups == count % groups == 0:
             each = (begin // groups, count // groups, 1)
-            parts = tuple(narrow(planner, part, axis, *each) for part in value.parts)
+            parts = tuple(narrow(unit, part, axis, *each) for part in value.parts)
             return Interleaved(parts, (value.shape[0], count, *value.shape[2:]))
     if isinstance(value, Pending) and step == 1:
-        draft = planner.drafts[value.kernel]
+        draft = unit.drafts[value.kernel]
         logical = axis + 4 - len(value.shape)
         whole_blocks = isinstance(draft.anchor, Contraction) and draft.anchor.groups == 1
         if whole_blocks and logical == draft.channel_axis:
@@ -56,7 +50,7 @@ def narrow(planner: Planner, value: Value, axis: int, begin: int, count: int, st
         shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
         logical = axis + 4 - len(value.shape)
         return Lazy(stretch(shift(value.expr, logical, begin), logical, step), shape)
-    stored = planner.stored(value)
+    stored = in_memory(unit, value)
     strides = list(stored.strides)
     offset = stored.offset + begin * strides[axis]
     strides[axis] *= step
@@ -65,7 +59,7 @@ def narrow(planner: Planner, value: Value, axis: int, begin: int, count: int, st
 
 
 def _narrow_padded(
-    planner: Planner, value: Padded, axis: int, begin: int, count: int, step: int
+    unit: UnitDraft, value: Padded, axis: int, begin: int, count: int, step: int
 ) -> Value | None:
     """A slice of a padded value as a padded slice; None if the step meets padding."""
     if axis < 2:
@@ -83,50 +77,50 @@ def _narrow_padded(
     if low > high:
         return None
     pads[axis - 2], pads[axis] = low - first, last - high
-    narrowed = narrow(planner, inner, axis, low, (high - low) // step + 1, step)
+    narrowed = narrow(unit, inner, axis, low, (high - low) // step + 1, step)
     if not any(pads) or isinstance(narrowed, Arranged):
         return narrowed
     shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
     return Padded(narrowed, (pads[0], pads[1], pads[2], pads[3]), shape)
 
 
-def subsample(planner: Planner, value: Value, strides: tuple[int, int], var: Any) -> bool:
+def subsample(unit: UnitDraft, value: Value, strides: tuple[int, int], var: Any) -> bool:
     """What a pool of one pixel does; False if it would read padding."""
     shape = static_shape(var.ty)
     for axis, stride in zip((2, 3), strides, strict=True):
         if isinstance(value, Padded) and stride > 1:
-            inside = _narrow_padded(planner, value, axis, 0, shape[axis], stride)
+            inside = _narrow_padded(unit, value, axis, 0, shape[axis], stride)
             if inside is None:
                 return False
             value = inside
         else:
-            value = narrow(planner, value, axis, 0, shape[axis], stride)
+            value = narrow(unit, value, axis, 0, shape[axis], stride)
     if not isinstance(value, Stored) and value.home is None:
-        value.home = planner.home(var)
-    planner.bind(var, value)
+        value.home = unit.home(var)
+    unit.bind(var, value)
     return True
 
 
-def split(planner: Planner, var: Any, call: Any) -> bool:
+def split(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.split along any axis: views, or parts of a convolution's channels."""
-    value = planner.value(call.args[0])
+    value = unit.value(call.args[0])
     axis = int(call.attrs.axis) % len(value.shape)
     begin = 0
     parts: list[Value] = []
     for field in var.ty.fields:
         count = static_shape(field)[axis]
-        parts.append(narrow(planner, value, axis, begin, count, 1))
+        parts.append(narrow(unit, value, axis, begin, count, 1))
         begin += count
-    planner.bind(var, parts)
+    unit.bind(var, parts)
     return True
 
 
-def strided_slice(planner: Planner, var: Any, call: Any) -> bool:
+def strided_slice(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.strided_slice with static bounds and positive steps."""
     fields = [[int(v) for v in arg.fields] for arg in call.args[1:]]
     axes, begins = fields[0], fields[1]
     steps = fields[3] if len(fields) > 3 else [1] * len(axes)
-    value = planner.value(call.args[0])
+    value = unit.value(call.args[0])
     if any(step < 1 for step in steps):
         return False
     result = static_shape(var.ty)
@@ -139,10 +133,10 @@ def strided_slice(planner: Planner, var: Any, call: Any) -> bool:
             if shifted is not None:
                 value = shifted
                 continue
-        value = narrow(planner, value, axis, begin, result[axis], step)
+        value = narrow(unit, value, axis, begin, result[axis], step)
     if not isinstance(value, Stored) and value.home is None:
-        value.home = planner.home(var)
-    planner.bind(var, value)
+        value.home = unit.home(var)
+    unit.bind(var, value)
     return True
 
 
@@ -161,51 +155,35 @@ def _shifted(value: Widened, begin: int, count: int) -> Lazy | None:
     return Lazy(("window", inner.expr, -by, by, count), inner.shape)
 
 
-def pad(planner: Planner, var: Any, call: Any) -> bool:
+def pad(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.nn.pad with zeros around rows and columns; convolutions absorb it."""
     widths = [int(w) for w in call.attrs.pad_width]
-    value = planner.value(call.args[0])
+    value = unit.value(call.args[0])
     zero = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
     if len(value.shape) != 4 or not zero or min(widths) < 0:
         return False
     if isinstance(value, Arranged):
-        value = planner.stored(value)
+        value = in_memory(unit, value)
     if not any(widths[:2] + widths[4:]):
-        planner.bind(var, Widened(value, widths[2], static_shape(var.ty), planner.home(var)))
+        unit.bind(var, Widened(value, widths[2], static_shape(var.ty), unit.home(var)))
         return True
     if any(widths[:4]):
         return False
     pads = (widths[4], widths[6], widths[5], widths[7])
-    planner.bind(var, Padded(value, pads, static_shape(var.ty), planner.home(var)))
+    unit.bind(var, Padded(value, pads, static_shape(var.ty), unit.home(var)))
     return True
 
 
-def store_padded(planner: Planner, value: Padded | Widened) -> Stored:
-    """Write a padded value out: zeros first, then what they surround."""
-    target = value.home or planner.scratch(value.shape)
-    planner.store(Lazy(("const", 0.0), value.shape), target)
-    inner = value.inner
-    if isinstance(value, Widened):
-        offset = target.offset + value.before * target.strides[1]
-    else:
-        top, left, _, _ = value.pads
-        offset = target.offset + top * target.strides[2] + left * target.strides[3]
-    if isinstance(inner, Arranged):
-        inner = planner.stored(inner)
-    planner.store(inner, Stored(target.storage, inner.shape, target.strides, offset))
-    return target
-
-
-def reshape(planner: Planner, var: Any, call: Any) -> bool:
+def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
     """Any operator that keeps the elements and their order; free where memory allows."""
-    value = planner.value(call.args[0])
+    value = unit.value(call.args[0])
     shape = static_shape(var.ty)
     if isinstance(value, Stored) and is_row_major(value):
-        planner.bind(var, Stored(value.storage, shape, row_major(shape), value.offset))
+        unit.bind(var, Stored(value.storage, shape, row_major(shape), value.offset))
         return True
     if isinstance(value, Stored) and _only_ones_differ(value.shape, shape):
         strides = iter([s for s, e in zip(value.strides, value.shape, strict=True) if e != 1])
-        planner.bind(
+        unit.bind(
             var,
             Stored(
                 value.storage,
@@ -218,35 +196,35 @@ def reshape(planner: Planner, var: Any, call: Any) -> bool:
     if len(value.shape) > 4:
         return False
     if isinstance(value, Lazy) and has_an_axis_more(shape, value.shape):
-        planner.bind(var, Lazy(value.expr, shape))
+        unit.bind(var, Lazy(value.expr, shape))
         return True
-    home = planner.home(var)
+    home = unit.home(var)
     if home is None or not is_row_major(home):
-        home = planner.scratch(shape, layout="plain")
+        home = unit.scratch(shape, layout="plain")
     if isinstance(value, Arranged):
-        value = planner.stored(value)
+        value = in_memory(unit, value)
     target = Stored(home.storage, value.shape, row_major(value.shape), home.offset)
-    planner.store(value, target)
-    planner.bind(var, home)
+    write(unit, value, target)
+    unit.bind(var, home)
     return True
 
 
 def has_an_axis_more(shape: tuple[int, ...], image: tuple[int, ...]) -> bool:
-    """Whether it is an image's with an axis of extent 1 after the batch: the planner stores it."""
+    """Whether it is an image's with an axis of extent 1 after the batch: the unit stores it."""
     return len(image) == 4 and len(shape) == 5 and shape == (image[0], 1, *image[1:])
 
 
-def transpose(planner: Planner, var: Any, call: Any) -> bool:
+def transpose(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.permute_dims: other strides, written out where a whole buffer is needed."""
-    value = planner.value(call.args[0])
+    value = unit.value(call.args[0])
     if len(value.shape) > 4:
         return False
-    stored = planner.stored(value)
+    stored = in_memory(unit, value)
     axes = call.attrs.axes
     order = reversed(range(len(stored.shape))) if axes is None else map(int, axes)
     permuted = [(stored.shape[axis], stored.strides[axis]) for axis in order]
     shape, strides = (tuple(extents) for extents in zip(*permuted, strict=True))
-    planner.bind(var, Stored(stored.storage, shape, strides, stored.offset, stored.dtype))
+    unit.bind(var, Stored(stored.storage, shape, strides, stored.offset, stored.dtype))
     return True
 
 
@@ -254,71 +232,15 @@ def _only_ones_differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return [e for e in a if e != 1] == [e for e in b if e != 1]
 
 
-def concat(planner: Planner, var: Any, call: Any) -> bool:
-    """relax.concat: every operand is written into its slice of the result."""
+def squeeze(unit: UnitDraft, var: Any, call: Any) -> bool:
+    """relax.squeeze, relax.expand_dims: a reshape, also of what is not stored yet."""
+    value = unit.value(call.args[0])
     shape = static_shape(var.ty)
-    if len(shape) > 4 or prod(shape) == 0:
-        return False
-    axis = int(call.attrs.axis) % len(shape)
-    parts = [part for field in call.args[0].fields for part in planner.pieces(field)]
-    reader = planner.only_reader(var)
-    if reader is not None and _joins(reader[1], axis):
-        # The other concatenation writes them, each once.
-        planner.bind(var, parts)
-        return True
-    target = planner.home(var) or planner.scratch(shape)
-    together: list[tuple[Lazy, Stored]] = []
-    begin = 0
-    for part in parts:
-        place = Stored(
-            target.storage,
-            part.shape,
-            target.strides,
-            target.offset + begin * target.strides[axis],
-        )
-        begin += part.shape[axis]
-        if planner.in_place(part):
-            continue
-        if isinstance(part, Arranged):
-            part = planner.stored(part)
-        if isinstance(part, Pending):
-            planner.store(part, place)
-            continue
-        if isinstance(part, Stored):
-            read = access(part, part.shape)
-            assert read is not None
-            part = Lazy(("load", read), part.shape)
-        together.append((part, place))
-    axes = planner.axes(target)
-    if axis + 4 - len(shape) == axes[3] and together:
-        _one_kernel(planner, together, axes)
-    else:
-        for part, place in together:
-            planner.store(part, place)
-    planner.bind(var, target)
-    return True
-
-
-def _joins(call: Any, axis: int) -> bool:
-    """True for a concatenation along this axis."""
-    if not isinstance(call, relax.Call) or operator_name(call) != "relax.concat":
-        return False
-    return int(call.attrs.axis) % len(static_shape(call.args[0].fields[0].ty)) == axis
-
-
-def _one_kernel(
-    planner: Planner, parts: list[tuple[Lazy, Stored]], axes: tuple[int, int, int, int]
-) -> None:
-    """All operands in one pass over the pixels, as one kernel."""
-    statements = [
-        Statement(
-            part.expr,
-            Access(place.storage, place.offset, four(place.strides, 0)),
-            0,
-            four(part.shape, 1)[axes[3]],
-        )
-        for part, place in parts
-    ]
-    number = planner.add(Draft(None, four(parts[0][0].shape, 1), axes, statements))
-    storage = planner.storages[parts[0][1].storage]
-    storage.producer = max(storage.producer, number)
+    if isinstance(value, Lazy):
+        wide, image = sorted((value.shape, shape), key=len, reverse=True)
+        if has_an_axis_more(wide, image):
+            unit.bind(var, Lazy(value.expr, shape, unit.home(var)))
+            return True
+        if len(value.shape) > 4:
+            return False
+    return reshape(unit, var, call)

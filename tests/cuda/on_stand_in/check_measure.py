@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime_ext.cuda import measure
 from runtime_ext.cuda.executor import run_on_device
-from runtime_ext.cuda.measure import Gpu, time_program
+from runtime_ext.cuda.measure import GpuDevice, time_program
 from runtime_ext.cuda.nvidia.clocks import clocks
 from runtime_ext.cuda.nvidia.driver import open_device
 from tests.cuda.on_stand_in.stand_in import calls, kernel, kernels_of
@@ -65,10 +65,10 @@ def test_phases_are_timed_one_by_one() -> None:
     program = one_kernel(
         Buffer("x", VECTOR, Role.INPUT), Buffer("y", VECTOR, Role.OUTPUT), launches=3
     )
-    profile = Gpu(lanes=4).profile_phases(program, lambda _: kernel("step"))
+    profile = GpuDevice(lanes=4).profile_phases(program, lambda _: kernel("step"))
     assert [len(samples) for samples in profile] == [12] * 3
     assert max(max(samples) for samples in profile) < 2.1e-6
-    assert (Gpu().name, Gpu().splits) == ("Stand-in", False)
+    assert (GpuDevice().name, GpuDevice().splits) == ("Stand-in", False)
 
 
 def test_a_program_without_launches_takes_no_time_to_speak_of() -> None:

@@ -7,17 +7,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pytest
 import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_ext.execution.executor import BusyError, KernelError
-from runtime_ext.execution.package import ExecutableError
 from runtime_ext.execution.runtime_module import load_module
+from runtime_ext.native_errors import BusyError, ExecutableError, KernelError
 from tests.cuda.cuda_executables import add_two, executable
 from tests.cuda.on_stand_in.stand_in import KERNELS, calls, kernel, kernels_of, live, seed
 from tests.random_units import VECTOR, Case, cases, random_inputs
+from tests.refusals import refused
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 
@@ -55,7 +54,7 @@ def test_all_that_a_module_does(tmp_path: Path) -> None:
     assert len(module.benchmark(3, 4)) == 4
     module.close()
     np.testing.assert_array_equal(module.get_output(0), np.full(12, 7))
-    with pytest.raises(BusyError, match="closed"):
+    with refused(BusyError, "closed"):
         module.run()
     del module
     assert {kind: live(kind) for kind in before} == before
@@ -64,28 +63,28 @@ def test_all_that_a_module_does(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out"
     add_two(tmp_path, KERNELS, "sm_80").save(path)
-    with pytest.raises(ExecutableError, match="compiled for sm_80 and Stand-in is sm_90; compile"):
+    with refused(ExecutableError, "sm_80", "Stand-in", "sm_90"):
         load_module(path)
     add_two(tmp_path, b"no machine code").save(path)
-    with pytest.raises(ExecutableError, match="cuModuleLoadData failed"):
+    with refused(ExecutableError, "cuModuleLoadData"):
         load_module(path)
     made = add_two(tmp_path, KERNELS)
     for metadata in ({}, {"kernels": "[]"}, {"kernels": '{"format": "tvm-ios cuda kernels"}'}):
         other = tmp_path / "other.safetensors"
         safetensors.numpy.save_file({"a": np.zeros(3)}, other, metadata)
         replace(made, kernels=other).save(path)
-        with pytest.raises(ExecutableError, match=r"cannot be used: .*; save it again"):
+        with refused(ExecutableError, path):
             load_module(path)
     called = '{"format": "tvm-ios cuda kernels", "version": 1, "arch": "sm_90", "kernels": {}, '
     metadata = {"kernels": called + '"cudnn": {}}'}
     safetensors.numpy.save_file({"a": np.zeros(3)}, other, metadata)
     replace(made, kernels=other).save(path)
-    with pytest.raises(ExecutableError, match="it calls cuDNN, which only sessions of Python do"):
+    with refused(ExecutableError, "cuDNN", "Python"):
         load_module(path)
     launch = Launch(0, (0, 2), 0, 2, 0)
     uses = (KernelUse(2, 2, (1,)),)
     replace(made, program=replace(made.program, lanes=((launch,),), uses=uses)).save(path)
-    with pytest.raises(ExecutableError, match="CUDA kernels run whole"):
+    with refused(ExecutableError, "CUDA kernels", "whole"):
         load_module(path)
 
 
@@ -108,7 +107,7 @@ def test_blocks_that_wait_for_each_other_must_all_fit(tmp_path: Path) -> None:
     # The first run, and the capture.
     assert calls("cuLaunchCooperativeKernel") == before + 2
     module.close()
-    with pytest.raises(ExecutableError, match="needs 265 blocks at once and Stand-in holds 264"):
+    with refused(ExecutableError, 265, "Stand-in", 264):
         load_module(tmp_path / "265")
 
 
@@ -123,5 +122,5 @@ def test_a_failing_kernel_names_its_unit(tmp_path: Path) -> None:
     kernels = {"step": kernel("step"), "broken": kernel("broken")}
     executable(tmp_path, program, kernels, {}).save(tmp_path / "out")
     module = load_module(tmp_path / "out")
-    with pytest.raises(KernelError, match="unit 'the bad one' failed in kernel 'broken' on lane 1"):
+    with refused(KernelError, "'the bad one'", "'broken'", "lane 1"):
         module.run(x=np.zeros(12, "int64"))

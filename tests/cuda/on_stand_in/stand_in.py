@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from runtime_ext.cuda.launchable import Launchable
+from runtime_ext.cuda.machine_code.launchable import Launchable
 from tests.random_units import Case
 from tvm_ios.program.program import Program
 

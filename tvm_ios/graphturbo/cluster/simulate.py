@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graphturbo.cluster.spilling import Live, Scope, place_tensors
-from tvm_ios.graphturbo.cluster.tasks import INPUT, Piece, Task
+from tvm_ios.graphturbo.cluster.tasks import INPUT, LayerTask, Piece
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Optimisations:
     """Which of GraphTurbo's optimisations a simulation has.
 
     Attributes
@@ -55,7 +55,9 @@ class Simulation:
     kernels: int
 
 
-def simulate(tasks: Sequence[Task], device: MemoryHierarchy, rules: Rules) -> Simulation:
+def simulate(
+    tasks: Sequence[LayerTask], device: MemoryHierarchy, rules: Optimisations
+) -> Simulation:
     """Time tasks on one cluster.
 
     A task takes the longest of its arithmetic and its traffic at each level: tiles of a layer
@@ -115,7 +117,9 @@ def simulate(tasks: Sequence[Task], device: MemoryHierarchy, rules: Rules) -> Si
     return Simulation(seconds, compute_seconds, traffic, counts, kernels)
 
 
-def _scopes(tasks: Sequence[Task], device: MemoryHierarchy, rules: Rules) -> dict[Piece, Scope]:
+def _scopes(
+    tasks: Sequence[LayerTask], device: MemoryHierarchy, rules: Optimisations
+) -> dict[Piece, Scope]:
     first: dict[Piece, int] = {}
     last: dict[Piece, int] = {}
     sizes: dict[Piece, int] = {}
@@ -137,7 +141,7 @@ def _scopes(tasks: Sequence[Task], device: MemoryHierarchy, rules: Rules) -> dic
     return dict(zip(pieces, place_tensors(lives, capacities), strict=True))
 
 
-def _most_at_once(tasks: Sequence[Task], scopes: Mapping[Piece, Scope], scope: Scope) -> int:
+def _most_at_once(tasks: Sequence[LayerTask], scopes: Mapping[Piece, Scope], scope: Scope) -> int:
     begins: dict[Piece, int] = {}
     ends: dict[Piece, int] = {}
     sizes: dict[Piece, int] = {}
@@ -158,7 +162,7 @@ def _most_at_once(tasks: Sequence[Task], scopes: Mapping[Piece, Scope], scope: S
     return most
 
 
-def _weight_loads(tasks: Sequence[Task], room: int) -> list[int]:
+def _weight_loads(tasks: Sequence[LayerTask], room: int) -> list[int]:
     """Bytes of weights that each task has to fetch from memory; the last used ones are kept."""
     kept: OrderedDict[int, int] = OrderedDict()
     loads: list[int] = []

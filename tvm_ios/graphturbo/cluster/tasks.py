@@ -17,7 +17,7 @@ INPUT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LayerTask:
     """A layer of an instance.
 
     Attributes
@@ -43,7 +43,7 @@ class Task:
     cores: int
 
 
-def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[Task, ...]:
+def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[LayerTask, ...]:
     """What runs one after the other.
 
     Parameters
@@ -54,7 +54,7 @@ def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[Ta
         Of a cluster.
     """
     layers = instances.layers
-    tasks: list[Task] = []
+    tasks: list[LayerTask] = []
     for number in order:
         instance = instances.instances[number]
         boxes = instance.work.boxes
@@ -67,7 +67,7 @@ def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[Ta
             for tensor, box in read.items():
                 reads |= _pieces(instances, number, tensor, box)
             tasks.append(
-                Task(
+                LayerTask(
                     number,
                     layer,
                     flops,

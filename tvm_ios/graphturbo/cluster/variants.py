@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.graphturbo.cluster.simulate import Rules, Simulation, simulate
+from tvm_ios.graphturbo.cluster.simulate import Optimisations, Simulation, simulate
 from tvm_ios.graphturbo.cluster.spilling import Scope
-from tvm_ios.graphturbo.cluster.tasks import Task, tasks_of
+from tvm_ios.graphturbo.cluster.tasks import LayerTask, tasks_of
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.layers import Layers, form_layers
@@ -60,19 +60,19 @@ def simulate_variants(graph: OpGraph, device: MemoryHierarchy) -> Variants:
     layers = form_layers(graph)
     alone = _tasks(_unsplit(layers), device)
     found = {
-        "layers": simulate(alone, device, Rules(Scope.MEMORY, kernel_a_layer=True)),
-        "global": simulate(alone, device, Rules(Scope.GLOBAL)),
-        "local": simulate(alone, device, Rules(Scope.LOCAL)),
+        "layers": simulate(alone, device, Optimisations(Scope.MEMORY, kernel_a_layer=True)),
+        "global": simulate(alone, device, Optimisations(Scope.GLOBAL)),
+        "local": simulate(alone, device, Optimisations(Scope.LOCAL)),
     }
-    best: tuple[float, Scope, tuple[Task, ...]] | None = None
+    best: tuple[float, Scope, tuple[LayerTask, ...]] | None = None
     for level in (Scope.LOCAL, Scope.GLOBAL):
         tasks = _tasks(partition(graph, device, level, layers), device)
-        seconds = simulate(tasks, device, Rules(Scope.LOCAL)).seconds
+        seconds = simulate(tasks, device, Optimisations(Scope.LOCAL)).seconds
         if best is None or seconds < best[0]:
             best = (seconds, level, tasks)
     assert best is not None
-    found["instances"] = simulate(best[2], device, Rules(Scope.LOCAL))
-    found["prefetch"] = simulate(best[2], device, Rules(Scope.LOCAL, prefetch=True))
+    found["instances"] = simulate(best[2], device, Optimisations(Scope.LOCAL))
+    found["prefetch"] = simulate(best[2], device, Optimisations(Scope.LOCAL, prefetch=True))
     return Variants(graph.batch, found, best[1])
 
 
@@ -124,6 +124,6 @@ def _unsplit(layers: Layers) -> Instances:
     return split_into_instances(layers, [SubGraph((1 << len(layers)) - 1, None)])
 
 
-def _tasks(instances: Instances, device: MemoryHierarchy) -> tuple[Task, ...]:
+def _tasks(instances: Instances, device: MemoryHierarchy) -> tuple[LayerTask, ...]:
     order = order_instances(instances, exact=len(instances) <= _EXACT)[0].order
     return tasks_of(instances, order, device.cores)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import cast
 
-from tvm_ios.graph.op_graph import AttrValue, GraphError, Operator, OpGraph
+from tvm_ios.graph.elements import AttrValue, GraphError, Operator
+from tvm_ios.graph.op_graph import OpGraph
 
 _ALONG_AN_AXIS = frozenset({"concat", "softmax", "split", "gather"})
 

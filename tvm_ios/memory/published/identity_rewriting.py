@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from tvm_ios.graph.op_graph import Operator, OpGraph, Tensor
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import is_depthwise, operator_flops
 
 

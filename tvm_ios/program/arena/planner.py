@@ -15,7 +15,7 @@ from tvm_ios.program.arena.solver import solve
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program
 
-#: Of the solver's deterministic time; about seconds.
+#: How much of its deterministic time CP-SAT may take; about seconds.
 SOLVER_LIMIT = 3.0
 
 
@@ -49,7 +49,7 @@ class PlannedMemory:
         return self.plan.nbytes / self.bound if self.bound else 1.0
 
 
-def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> PlannedMemory:
+def plan_memory(program: Program) -> PlannedMemory:
     """Give the intermediate buffers and scratch of a program bytes of one arena.
 
     Best-fit in several orders; where none meets the lower bound, CP-SAT from the best of them.
@@ -59,10 +59,8 @@ def plan_memory(program: Program, *, solver_limit: float = SOLVER_LIMIT) -> Plan
     ----------
     program
         Free of races.
-    solver_limit
-        Of CP-SAT's deterministic time, about seconds.
     """
-    return plan_lifetimes(lifetimes(program), solver_limit=solver_limit)
+    return plan_lifetimes(lifetimes(program))
 
 
 def plan_lane_memory(program: Program) -> PlannedMemory:
@@ -84,7 +82,7 @@ def plan_lane_memory(program: Program) -> PlannedMemory:
     return PlannedMemory(plan, bound, proven, int(times.sizes.sum()), found.regions)
 
 
-def plan_lifetimes(times: Lifetimes, *, solver_limit: float = SOLVER_LIMIT) -> PlannedMemory:
+def plan_lifetimes(times: Lifetimes) -> PlannedMemory:
     """Give buffers bytes of one arena when it is known when each is in use; see above."""
     sizes, conflicts = times.sizes, times.conflicts()
     bound = sweep(times)
@@ -93,14 +91,17 @@ def plan_lifetimes(times: Lifetimes, *, solver_limit: float = SOLVER_LIMIT) -> P
         bound = int(sizes[list(heaviest_antichain(times))].sum())
     proven = _nbytes(sizes, best) == bound
     if not proven:
-        best, proven = solve(sizes, conflicts, best, bound, solver_limit)
+        best, proven = solve(sizes, conflicts, best, bound, SOLVER_LIMIT)
     return PlannedMemory(_plan(times, best), bound, proven, int(sizes.sum()))
 
 
-def plan_quickly(program: Program) -> MemoryPlan:
-    """The best of the best-fit orders, without a proof and without OR-Tools."""
+def plan_quickly(program: Program) -> PlannedMemory:
+    """The best of the best-fit orders, proven only where it meets the bound; without OR-Tools."""
     times = lifetimes(program)
-    return _plan(times, _best_fit(times, times.conflicts(), sweep(times)))
+    bound = sweep(times)
+    offsets = _best_fit(times, times.conflicts(), bound)
+    proven = _nbytes(times.sizes, offsets) == bound
+    return PlannedMemory(_plan(times, offsets), bound, proven, int(times.sizes.sum()))
 
 
 def _best_fit(times: Lifetimes, conflicts: Sequence[Array], bound: int) -> Array:

@@ -1,0 +1,55 @@
+"""Bundles packed to be copied, without our code, which lies once beside several of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Mapping
+from lzma import LZMAError
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.bundle.contents import ABOUT, FORMAT, PACKAGES, VERSION, BundleError
+from tvm_ios.files.json_text import json_object
+
+SUFFIX = ".tar.xz"
+
+
+def pack_bundle(bundle: Path, archive: Path) -> None:
+    """Pack a bundle, and take its code away; ``run.py`` then finds it by ``PYTHONPATH`` alone."""
+    shutil.rmtree(bundle / PACKAGES)
+    about = json_object((bundle / ABOUT).read_bytes())
+    files = about["files"].items()
+    about["files"] = {name: sha for name, sha in files if not name.startswith(f"{PACKAGES}/")}
+    (bundle / ABOUT).write_text(json.dumps(about, indent=1))
+    pack(archive, {bundle.name: bundle})
+
+
+def pack(archive: Path, content: Mapping[str, Path]) -> None:
+    """Write files and folders into an archive, which is there when it is whole."""
+    unfinished = archive.with_name(f"{archive.name}.new")
+    with tarfile.open(unfinished, "w:xz", preset=9) as packed:
+        for name, path in content.items():
+            packed.add(path, name)
+    os.replace(unfinished, archive)
+
+
+def is_current(archive: Path) -> bool:
+    """Whether a packed bundle is one that our code of now reads.
+
+    Raises
+    ------
+    BundleError
+        If it is damaged.
+    """
+    try:
+        with tarfile.open(archive) as packed:
+            # Reads to the end, so that what is cut off shows.
+            packed.getmembers()
+            content = packed.extractfile(f"{archive.name.removesuffix(SUFFIX)}/{ABOUT}")
+            about: dict[str, Any] = json_object(b"" if content is None else content.read())
+    except (OSError, EOFError, LZMAError, tarfile.TarError, KeyError, ValueError) as error:
+        raise BundleError(f"{archive.name} is damaged ({error}): make it again") from error
+    return (about.get("format"), about.get("version")) == (FORMAT, VERSION)

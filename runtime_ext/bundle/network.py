@@ -1,0 +1,77 @@
+"""The network of a bundle as peers read it: from its operators, on the device that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.bundle.contents import OPERATORS, TVM_LIBRARY, Bundle
+from runtime_ext.peers.peer import PeerError, TvmLibrary
+from tvm_ios.files.array_files import Array
+from tvm_ios.files.json_text import json_object
+from tvm_ios.graph.op_graph import OpGraph
+
+
+@dataclass(frozen=True)
+class BundledNetwork:
+    """A network (:class:`runtime_ext.peers.peer.Network`).
+
+    Attributes
+    ----------
+    bundle
+        Whose.
+    lanes
+        Threads on a CPU.
+    """
+
+    bundle: Bundle
+    lanes: int
+
+    @property
+    def inputs(self) -> Mapping[str, Array]:
+        """Those that have reference outputs."""
+        return self.bundle.reference_inputs
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the bundle is for one."""
+        return self.bundle.about["kind"] == "cuda"
+
+    @property
+    def precision(self) -> str:
+        """In which the bundle's programs compute."""
+        return self.bundle.about["precision"]
+
+    def onnx_file(self, folder: Path) -> Path:
+        """What PyTorch exports."""
+        import torch
+
+        module, path = self.torch_module(), folder / "network.onnx"
+        torch.onnx.export(
+            module,
+            tuple(torch.from_numpy(self.inputs[name]) for name in module.input_names),
+            str(path),
+            input_names=list(module.input_names),
+            dynamo=True,
+            optimize=True,
+            verbose=False,
+        )
+        return path
+
+    def torch_module(self) -> Any:
+        """A module of PyTorch's functions, an operator each."""
+        from runtime_ext.peers.torch_import.graph_network import graph_network
+
+        data = json_object((self.bundle.folder / OPERATORS).read_bytes())
+        constants = {int(t): self.bundle.weights[key] for t, key in data["constants"]}
+        module = graph_network(OpGraph.from_json(data["graph"]), constants)
+        return module.half() if self.precision == "float16" else module
+
+    def tvm_library(self) -> TvmLibrary:
+        """TVM's own build, which takes the bundle's weights."""
+        if "tvm" not in self.bundle.about:
+            raise PeerError("the bundle has no build of TVM's own: make it with --with-tvm")
+        weights = [self.bundle.weights[key] for key in self.bundle.about["tvm"]]
+        return TvmLibrary(self.bundle.folder / TVM_LIBRARY, weights)

@@ -1,0 +1,78 @@
+"""This machine's CPU as a memory hierarchy, read at run time."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from runtime_ext.machine.hardware import Cache, caches, megahertz
+from runtime_ext.machine.this_machine import instruction_level
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+
+#: Bytes that a core's caches give in a cycle where nobody says more: a vector, a quarter of one.
+_L2_BYTES, _L3_BYTES = 64, 16
+_L2, _L3 = 1 << 20, 8 << 20
+#: What else a core does in a cycle at most: bytes of memory, where this TVM has no kernels to
+#: measure it with, and FLOPs of two units of multiply-adds by instruction-set level.
+_MEMORY_BYTES, _FLOPS, _SCALAR_FLOPS = 4, {"x86-64-v4": 64, "x86-64-v3": 32}, 16
+
+
+def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
+    """One cluster of so many cores: a core's own L2 is its local buffer, L3 the global one.
+
+    The peak and the memory's bandwidth are measured, which takes about a second, or assumed with a
+    TVM up to 0.19, that of Relay.
+
+    Parameters
+    ----------
+    lanes
+        Cores that run side by side.
+    """
+    found = {cache.level: cache for cache in caches()}
+    hertz = (megahertz() or 2000.0) * 1e6
+    each = _FLOPS.get(instruction_level(), _SCALAR_FLOPS)
+    if importlib.util.find_spec("tvm.tirx"):
+        from runtime_ext.cpu.peak import measured_peak
+
+        peak = measured_peak(lanes)
+        flops, bandwidth = peak.gflops * 1e9, peak.gbps * 1e9
+        of_flops, of_bandwidth = "measured: multiply-adds in registers", "measured: a triad"
+        # Virtual machines tell the base clock: what was measured needs a higher one.
+        hertz = max(hertz, flops / lanes / each)
+    else:
+        flops, bandwidth = each * hertz * lanes, _MEMORY_BYTES * hertz * lanes
+        of_flops, of_bandwidth = (
+            f"assumed: {n} {what} a cycle and core"
+            for n, what in ((each, "FLOPs"), (_MEMORY_BYTES, "bytes"))
+        )
+    local, of_local = _size(found.get(2), _L2)
+    shared, of_shared = _size(found.get(3), _L3)
+    return MemoryHierarchy(
+        name="cpu",
+        description=f"this machine's CPU, {lanes} lanes",
+        clusters=1,
+        cores=lanes,
+        compute_units=1,
+        local_buffer=local,
+        global_buffer=shared,
+        memory_bandwidth=bandwidth,
+        global_bandwidth=_L3_BYTES * hertz * lanes,
+        local_bandwidth=_L2_BYTES * hertz * lanes,
+        peak_flops=flops,
+        kernel_overhead=0.5e-6,
+        sources={
+            "clusters": "read: one process",
+            "cores": "read: lanes",
+            "compute_units": "assumed: vector units are not told apart",
+            "local_buffer": of_local,
+            "global_buffer": of_shared,
+            "memory_bandwidth": of_bandwidth,
+            "global_bandwidth": f"assumed: {_L3_BYTES} bytes a cycle and core",
+            "local_bandwidth": f"assumed: {_L2_BYTES} bytes a cycle and core",
+            "peak_flops": of_flops,
+            "kernel_overhead": "assumed: a step of a lane and a wait",
+        },
+    )
+
+
+def _size(cache: Cache | None, assumed: int) -> tuple[int, str]:
+    return (assumed, "assumed") if cache is None else (cache.size, "read: from the system")

@@ -1,0 +1,98 @@
+"""Time blockings of one contraction side by side, on as many lanes as will run them."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from runtime_ext.cpu.device import random_buffers
+from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.machine_code import link, object_code
+from runtime_ext.execution.native_executor import NativeExecutor
+from runtime_ext.kernels.spec import Contraction
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
+
+_ROUNDS = 11
+#: Seconds of one sample: long enough that the clock and the start of the lanes do not count.
+_SAMPLE_SECONDS = 3e-4
+#: Lanes of the kernel before spin no longer.
+_PAUSE, _SPIN = 3e-4, 1e-4
+
+
+class KernelTimer:
+    """Builds and times kernels in this process: nothing is left behind when it is killed."""
+
+    def __init__(self, target: Any, lanes: int) -> None:
+        self.target = target
+        self.lanes = lanes
+        self._unit = VectorUnit.of(target)
+
+    def measure(self, specs: Sequence[Contraction]) -> list[float]:
+        """Seconds of each, in its fastest round.
+
+        Kernels take turns, so that a machine that others use too, or that grows warm, spoils
+        little; what else runs only ever adds to a round.
+        """
+        with temporary_folder() as folder, ExitStack() as stack:
+            programs, module = self._build(specs, folder)
+            runners: list[tuple[NativeExecutor, int]] = []
+            for program in programs:
+                (symbol,) = program.kernels
+                executor = NativeExecutor(
+                    program,
+                    {symbol: module[symbol]},
+                    random_buffers(program),
+                    spin_seconds=_SPIN,
+                )
+                stack.callback(executor.close)
+                once = min(executor.benchmark(1, 3))
+                runners.append((executor, max(1, math.ceil(_SAMPLE_SECONDS / once))))
+            rounds = [[_sample(*runner) for runner in runners] for _ in range(_ROUNDS)]
+        return [min(samples) for samples in zip(*rounds, strict=True)]
+
+    def _build(self, specs: Sequence[Contraction], folder: Path) -> tuple[list[Program], Any]:
+        def make(number: int) -> Program:
+            artefact, library = build_kernel(specs[number], str(number), self.target, self._unit)
+            (folder / f"{number}.o").write_bytes(object_code(library))
+            (phase,) = artefact.phases
+            return _program(specs[number], phase.symbol, phase.tiles, self.lanes)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            programs = list(pool.map(make, range(len(specs))))
+        path = folder / "kernels.so"
+        link(path, [folder / f"{i}.o" for i in range(len(specs))])
+        return programs, tvm.runtime.load_module(str(path))
+
+
+def _program(spec: Contraction, symbol: str, tiles: int, lanes: int) -> Program:
+    """One kernel, its tiles divided evenly."""
+    buffers = tuple(
+        Buffer(f"b{i}", BufferType(shape), Role.CONSTANT if i == spec.weight else Role.INPUT)
+        for i, shape in enumerate(spec.buffers)
+    )
+    borders = [tiles * lane // lanes for lane in range(lanes + 1)]
+    everything = tuple(range(len(buffers)))
+    return Program(
+        lanes=tuple((Launch(0, everything, begin, end, 0),) for begin, end in pairwise(borders)),
+        kernels=(symbol,),
+        buffers=buffers,
+        units=("kernel",),
+    )
+
+
+def _sample(executor: NativeExecutor, number: int) -> float:
+    time.sleep(_PAUSE)
+    executor.benchmark(1, 1)
+    (seconds,) = executor.benchmark(number, 1)
+    return seconds

@@ -1,0 +1,30 @@
+"""Kernels of every description for CPUs, as TIR over a range of their tiles.
+
+``blocking.py``
+    Choose a contraction's register tile (analytic; nothing is measured).
+``build.py``
+    From a kernel's spec to machine code.
+``contraction.py``
+    Convolutions and matrix products: a register tile of pixels by channels, inputs broadcast.
+``interleave.py``
+    Interleave groups of channels in registers: vectors in, shuffled vectors out.
+``interpolation.py``
+    Images enlarged by whole factors: each input's neighbourhood is read once for all its
+    results.
+``mean.py``
+    The mean of all pixels, channel by channel.
+``normalisation.py``
+    Softmax and layer normalisation over the innermost axis: a few passes over each row.
+``pointwise.py``
+    Element-wise operators, sums, concatenations and copies: memory in, memory out.
+``pooling.py``
+    Pooling and depthwise convolutions: vectors of channels, pixels and kernel columns unrolled.
+``product.py``
+    Products of two matrices that are both data: a register tile of rows by columns.
+``rows.py``
+    Cut a row of output pixels into register tiles whose border handling is known.
+``tile_code.py``
+    The code of a kernel, as a loop over a range of its tiles.
+``vector_unit.py``
+    What a CPU target's vector registers can hold.
+"""

@@ -1,0 +1,88 @@
+"""Choose a contraction's register tile (analytic; nothing is measured)."""
+
+from __future__ import annotations
+
+from math import ceil, gcd
+
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
+
+#: Cycles from a multiply-add to one that needs its result, times multiply-adds a cycle.
+_IN_FLIGHT = 8
+#: Packed weights of a block that stay in a second-level cache of 1 MiB beside the input.
+_BLOCK_BYTES = 640 * 1024
+#: Packed weights of a block that stay in a first-level cache of 48 KiB beside the input; others
+#: come from the second level, a vector in two cycles.
+_NEAR_BYTES, _FAR_CYCLES = 40 * 1024, 2.0
+#: So few input channels (a first layer's) are unrolled together with the kernel's columns; the
+#: code of a larger tile would then no longer fit the cache of decoded instructions.
+UNROLLED, _SHORT = 4, 12
+#: Vectors of output channels that a block of a matrix-vector product may have.
+_VECTOR_BLOCKS = range(1, 9)
+#: Sets of a first-level data cache of 64-byte lines, and lines of one set that can be relied on.
+_SETS, _WAYS = 64, 8
+
+
+def choose_blocking(spec: Contraction, unit: VectorUnit) -> Blocking:
+    """The register tile that should waste the fewest cycles on a row of pixels."""
+    width = spec.window.output[1]
+    if width == 1:
+        # A matrix-vector product waits for memory: long blocks, as sequential as can be.
+        narrowest, whole = (ceil(n / unit.lanes) for n in (min(spec.parts), sum(spec.parts)))
+        return Blocking(1, min(_VECTOR_BLOCKS[-1], narrowest, ceil(whole / 8)))
+    cycles = row_cycles(spec, unit)
+    return min(cycles, key=lambda t: (cycles[t], -t.pixels * t.vectors, t.vectors))
+
+
+def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
+    """For each register tile that fits the registers the cycles of a row of pixels.
+
+    One vector is a weight, one the input, the rest accumulate. Of a single pixel the cycles
+    are the vectors of weights that are read.
+    """
+    width = spec.window.output[1]
+    if width == 1:
+        blocks = {v: sum(ceil(n / (v * unit.lanes)) for n in spec.parts) for v in _VECTOR_BLOCKS}
+        return {
+            Blocking(1, v): float(v * n) for v, n in blocks.items() if 2 * v + 1 <= unit.registers
+        }
+    depth = spec.channels * spec.window.kernel[0] * spec.window.kernel[1]
+    pixel_bytes = abs(spec.data.strides[2]) * spec.window.strides[1] * 4
+
+    def cycles(tile: Blocking) -> float:
+        blocks = sum(ceil(part / (tile.vectors * unit.lanes)) for part in spec.parts)
+        full, rest = divmod(width, tile.pixels)
+        weights = depth * tile.vectors * unit.lanes * 4
+        waiting = _FAR_CYCLES * tile.vectors if weights > _NEAR_BYTES else 0.0
+        row = full * max(waiting, _tile_cycles(tile.pixels, tile.vectors))
+        row += max(waiting, _tile_cycles(rest, tile.vectors)) if rest else 0.0
+        if weights > _BLOCK_BYTES:
+            row *= 1.4
+        if _lines_a_set(min(width, tile.pixels), pixel_bytes) > _WAYS:
+            row *= 1.2
+        return round(row * blocks, 3)
+
+    tiles = [
+        Blocking(pixels, vectors)
+        for vectors in range(1, 7)
+        for pixels in range(1, 29)
+        if vectors * pixels + vectors + 1 <= unit.registers
+        and (spec.channels > UNROLLED or vectors * pixels <= _SHORT)
+    ]
+    return {tile: cycles(tile) for tile in tiles}
+
+
+def _tile_cycles(pixels: int, vectors: int) -> float:
+    """Cycles for one input channel: two multiply-adds or two loads a cycle, and some latency."""
+    work = max(pixels * vectors, _IN_FLIGHT) / 2
+    loads = (pixels + vectors) / 2
+    return max(work, loads) + 0.1 * loads + 0.5
+
+
+def _lines_a_set(pixels: int, pixel_bytes: int) -> int:
+    """Cache lines of one tile's pixels that compete for the same set."""
+    if pixel_bytes % 64:
+        return 1
+    sets = _SETS // gcd(_SETS, pixel_bytes // 64)
+    return ceil(pixels / sets)

@@ -1,0 +1,88 @@
+"""From a kernel's spec to machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+
+from runtime_ext.cpu.kernels.contraction import contraction
+from runtime_ext.cpu.kernels.interleave import interleave
+from runtime_ext.cpu.kernels.interpolation import interpolation
+from runtime_ext.cpu.kernels.mean import mean
+from runtime_ext.cpu.kernels.normalisation import normalisation
+from runtime_ext.cpu.kernels.pointwise import pointwise
+from runtime_ext.cpu.kernels.pooling import pooling
+from runtime_ext.cpu.kernels.product import product
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.artefact import Artefact, KernelPhase
+from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
+from runtime_ext.kernels.phases import Phase, Phases
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Finer,
+    Interleave,
+    Interpolation,
+    Mean,
+    Normalisation,
+    Pointwise,
+    Pooling,
+    Product,
+    Spec,
+)
+
+#: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
+_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
+    Contraction: contraction,
+    Pooling: pooling,
+    Mean: mean,
+    Product: product,
+    Normalisation: normalisation,
+    Interpolation: interpolation,
+    Interleave: interleave,
+    Pointwise: pointwise,
+}
+
+
+def build_kernel(
+    spec: Spec | Generic | Scheduled, key: str, target: Any, unit: VectorUnit
+) -> tuple[Artefact, Any]:
+    """Compile a kernel.
+
+    Returns
+    -------
+    tuple
+        Its description, and the compiled ``tvm.runtime.Module``.
+    """
+    phases = tir_of(spec, target, unit)
+    names = [f"k{key}_{i}" for i in range(len(phases.phases))]
+    module = tvm.IRModule(
+        {
+            name: phase.function.with_attr("global_symbol", name)
+            for name, phase in zip(names, phases.phases, strict=True)
+        }
+    )
+    # TVM's other pipeline is for schedules of blocks; it would take four times as long on ours.
+    pipeline = "s_tir" if isinstance(spec, (Generic, Scheduled)) else "tirx"
+    compiled = tvm.tirx.build(module, target=target, pipeline=pipeline)
+    artefact = Artefact(
+        key=key,
+        phases=tuple(
+            KernelPhase(name, phase.tiles, phase.arguments)
+            for name, phase in zip(names, phases.phases, strict=True)
+        ),
+        scratch=phases.scratch,
+    )
+    return artefact, compiled
+
+
+def tir_of(spec: Spec | Generic | Scheduled, target: Any, unit: VectorUnit) -> Phases:
+    """The TIR of a kernel."""
+    if isinstance(spec, (Generic, Scheduled)):
+        return lower_generic(spec, target)
+    if isinstance(spec, Finer):
+        function, tiles = _WRITERS[type(spec.kernel)](spec.kernel, unit, finer=True)
+    else:
+        function, tiles = _WRITERS[type(spec)](spec, unit)
+    return Phases((Phase(function, tiles, tuple(range(len(spec.buffers)))),), ())

@@ -1,0 +1,284 @@
+"""Convolutions and matrix products: a register tile of pixels by channels, inputs broadcast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cpu.kernels.blocking import UNROLLED
+from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.code import Index, constant, equal, load, low_lanes, widths
+from runtime_ext.kernels.cut import USUAL_TILES
+from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.statements import activate, divide, store_statement
+
+#: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
+_RESIDENT_WEIGHTS = 384 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Output channels whose blocks begin together."""
+
+    first_block: int
+    blocks: int
+    begin: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """How tile numbers map to the grid."""
+
+    runs: tuple[TileRun, ...]
+    parts: tuple[_Part, ...]
+    blocks: int
+    rows: int
+    strips: int
+    strip: int
+    borderless: bool
+    blocks_outer: bool
+
+    @property
+    def tiles(self) -> int:
+        """How many there are."""
+        return self.blocks * self.rows * self.strips
+
+
+def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
+    """The PrimFunc of a contraction and its number of tiles."""
+    plan = plan_tiles(spec, unit)
+    code = TileCode(spec.buffers)
+    with code.tiles(plan.tiles) as tile:
+        _Writer(spec, plan, unit, code).tile(tile)
+    return code.kernel()
+
+
+def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
+    """How the tiles of a contraction lie, as its blocking or rules of thumb say."""
+    width = spec.blocking.vectors * unit.lanes
+    parts: list[_Part] = []
+    block = channel = 0
+    for count in spec.parts:
+        parts.append(_Part(block, ceil(count / width), channel, count))
+        block += parts[-1].blocks
+        channel += count
+    runs = row_runs(spec.window, spec.blocking.pixels)
+    rows = spec.batch * spec.window.output[0]
+    borderless = all(len(run.valid) == run.pixels * spec.window.kernel[1] for run in runs)
+    # Without borders only the last run is another one, and belongs to the last strip.
+    cut = runs[0].tiles if borderless else sum(run.tiles for run in runs)
+    strips, strip = 1, cut
+    few = rows * block < spec.blocking.tiles // 2
+    if few and (borderless or spec.blocking.tiles > USUAL_TILES):
+        strip = max(1, cut * rows * block // spec.blocking.tiles)
+        strips = ceil(cut / strip)
+    outer = spec.blocking.blocks_outer
+    if outer is None:
+        weights = block * width * spec.channels * spec.window.kernel[0] * spec.window.kernel[1] * 4
+        outer = weights > _RESIDENT_WEIGHTS
+    return TilePlan(runs, tuple(parts), block, rows, strips, strip, borderless, outer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tile stands: variables of the code."""
+
+    block: Index
+    image: Index
+    row: Index
+
+
+class _Writer:
+    def __init__(self, spec: Contraction, plan: TilePlan, unit: VectorUnit, code: TileCode) -> None:
+        self.spec, self.plan, self.unit, self.code = spec, plan, unit, code
+        self.buffers = code.buffers
+
+    def tile(self, tile: Any) -> None:
+        """One block of channels for a row of pixels, or for a strip of it."""
+        plan, code = self.plan, self.code
+        if plan.blocks_outer:
+            block, rest = divide(code, "block", tile, plan.rows * plan.strips, plan.blocks)
+        else:
+            rest, block = divide(code, "rest", tile, plan.blocks, plan.rows * plan.strips)
+        line, strip = divide(code, "line", rest, plan.strips, plan.rows)
+        rows = self.spec.window.output[0]
+        image, row = divide(code, "image", line, rows, self.spec.batch)
+        place = _Place(block, image, row)
+        begin = 0
+        for run in plan.runs:
+            if plan.strips == 1:
+                self._run(place, run)
+            elif not plan.borderless:
+                self._shared(place, run, strip * plan.strip - begin)
+            elif begin == 0:
+                first = code.bind("first", strip * plan.strip)
+                with code.loop("x", first, tirx.min(first + plan.strip, run.tiles)) as x:
+                    self._pixels(place, code.bind("x0", x * run.pixels), run)
+            else:
+                with code.branch(equal(strip, plan.strips - 1)):
+                    self._run(place, run)
+            begin += run.tiles
+
+    def _shared(self, place: _Place, run: TileRun, first: Index) -> None:
+        """What of a run lies in a strip that begins at this register tile, counted from the run."""
+        code, last = self.code, first + self.plan.strip
+        begin = code.bind("begin", tirx.min(tirx.max(first, 0), run.tiles))
+        end = code.bind("end", tirx.max(begin, tirx.min(last, run.tiles)))
+        with code.loop("x", begin, end) as x:
+            self._pixels(place, code.bind("x0", x * run.pixels + run.begin), run)
+
+    def _run(self, place: _Place, run: TileRun) -> None:
+        if run.tiles == 1:
+            self._pixels(place, run.begin, run)
+            return
+        with self.code.loop("x", 0, run.tiles) as x:
+            self._pixels(place, self.code.bind("x0", x * run.pixels + run.begin), run)
+
+    def _pixels(self, place: _Place, x0: Index, run: TileRun) -> None:
+        """A register tile: accumulate over the window and the input channels, then store."""
+        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        vectors = spec.blocking.vectors
+        accumulators = code.accumulators(run.pixels * vectors, lanes)
+        for acc in accumulators:
+            code.store(acc, 0, constant(0.0, lanes), lanes)
+        begin, end = kernel_rows(code, spec.window, place.row)
+        if (begin, end) == (0, 1):
+            self._kernel_row(place, x0, run, 0, accumulators)
+        else:
+            with code.loop("ky", begin, end) as ky:
+                self._kernel_row(place, x0, run, ky, accumulators)
+        self._store(place, x0, run, accumulators)
+
+    def _kernel_row(
+        self, place: _Place, x0: Index, run: TileRun, ky: Index, accumulators: list[Any]
+    ) -> None:
+        spec, code = self.spec, self.code
+        window, width = spec.window, spec.blocking.vectors * self.unit.lanes
+        y = place.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
+        sn, sh, sw, sc = spec.data.strides
+        origin = spec.data.offset + place.image * sn + y * sh
+        if spec.groups > 1:
+            blocks = self.plan.blocks // spec.groups
+            origin = origin + tirx.floordiv(place.block, blocks) * (spec.channels * sc)
+        origin = code.bind("origin", origin)
+        unroll = self._unroll(len(accumulators))
+        for kx in range(window.kernel[1]):
+            pixels = [p for p in range(run.pixels) if (p, kx) in run.valid]
+            if not pixels:
+                continue
+            source = code.bind("source", origin + column(window, x0, kx) * sw)
+            step = (place.block * window.kernel[0] + ky) * window.kernel[1] + kx
+            weights = code.bind("weights", step * (spec.channels * width))
+
+            def multiply(
+                ci: Index, pixels: list[int] = pixels, source: Index = source, w: Index = weights
+            ) -> None:
+                self._multiply_add(ci, pixels, source, w, accumulators)
+
+            if spec.channels <= unroll:
+                for ci in range(spec.channels):
+                    multiply(ci)
+                continue
+            with code.loop("ci", 0, spec.channels // unroll) as ci:
+                for u in range(unroll):
+                    multiply(ci * unroll + u)
+
+    def _multiply_add(
+        self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
+    ) -> None:
+        """One input channel: each weight vector times each pixel's broadcast value."""
+        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        vectors = spec.blocking.vectors
+        _, _, sw, sc = spec.data.strides
+        weight = self.buffers[spec.weight]
+        row = [
+            code.bind_vector(
+                "w", load(weight, weights + ci * (vectors * lanes) + v * lanes, lanes), lanes
+            )
+            for v in range(vectors)
+        ]
+        for p in pixels:
+            at = source + p * spec.window.strides[1] * sw + ci * sc
+            value = load(self.buffers[spec.data.buffer], at, lanes, 0)
+            if spec.prologue != ACC:
+                value = activate(code, spec.prologue, value, lanes)
+            value = code.bind_vector("x", value, lanes)
+            for v in range(vectors):
+                acc = accumulators[p * vectors + v]
+                code.store(acc, 0, load(acc, 0, lanes) + value * row[v], lanes)
+
+    def _unroll(self, accumulators: int) -> int:
+        """Input channels a loop step: some 32 multiply-adds make the loop's own work small."""
+        if self.spec.channels <= UNROLLED:
+            return self.spec.channels
+        if self.spec.blocking.unroll is not None:
+            return self.spec.blocking.unroll
+        limit = max(1, 32 // accumulators)
+        return max(u for u in range(1, limit + 1) if self.spec.channels % u == 0)
+
+    def _store(self, place: _Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
+        """Apply the epilogue to the accumulators, part by part, the last block cut short."""
+        width = self.spec.blocking.vectors * self.unit.lanes
+        blocks = self.plan.blocks
+        if self.spec.groups > 1:
+            blocks //= self.spec.groups
+            group, local = divide(self.code, "group", place.block, blocks, self.spec.groups)
+            part = self.plan.parts[0]
+            shift = group * part.count + local * width
+            self._store_part(place, x0, run, accumulators, part, local, shift)
+            return
+        for part in self.plan.parts:
+            local = place.block - part.first_block if blocks > 1 else 0
+            inside = None
+            if len(self.plan.parts) > 1:
+                inside = tirx.all(
+                    place.block >= part.first_block, place.block < part.first_block + part.blocks
+                )
+            with self.code.branch(inside):
+                self._store_part(place, x0, run, accumulators, part, local, local * width)
+
+    def _store_part(
+        self,
+        place: _Place,
+        x0: Index,
+        run: TileRun,
+        accumulators: list[Any],
+        part: _Part,
+        local: Index,
+        channel: Index,
+    ) -> None:
+        width = self.spec.blocking.vectors * self.unit.lanes
+        channel = self.code.bind("channel", channel)
+
+        def write(_: Index, count: int) -> None:
+            for p in range(run.pixels):
+                self._store_pixel(place, x0, p, accumulators, part, channel, count)
+
+        self.code.blocks(local, part.count, width, write)
+
+    def _store_pixel(
+        self,
+        place: _Place,
+        x0: Index,
+        p: int,
+        accumulators: list[Any],
+        part: _Part,
+        channel: Index,
+        channels: int,
+    ) -> None:
+        spec, lanes = self.spec, self.unit.lanes
+        grid = (place.image, place.row, x0 + p)
+        for v, count in enumerate(widths(channels, lanes)):
+            acc = load(accumulators[p * spec.blocking.vectors + v], 0, lanes)
+            acc = low_lanes(acc, count, lanes)
+            for statement in spec.statements:
+                if statement.begin <= part.begin < statement.begin + statement.count:
+                    inner = channel + (part.begin - statement.begin + v * lanes)
+                    store_statement(self.code, self.buffers, statement, grid, inner, acc, count)

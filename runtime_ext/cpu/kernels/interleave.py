@@ -1,0 +1,37 @@
+"""Interleave groups of channels in registers: vectors in, shuffled vectors out."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.code import Index, shuffle
+from runtime_ext.kernels.spec import Interleave
+from runtime_ext.kernels.statements import element_offset, evaluate
+
+#: Elements a tile: long against a call, short enough to balance lanes.
+_ELEMENTS = 4096
+
+
+def interleave(spec: Interleave, unit: VectorUnit) -> tuple[Any, int]:
+    """The PrimFunc and its number of tiles, some consecutive pixels of a row each."""
+    code = TileCode(spec.buffers)
+    strip = max(1, min(spec.grid[2], _ELEMENTS // (spec.count * len(spec.values))))
+    with code.pixels(spec.grid, strip) as grid:
+        code.vectors(spec.count, unit.lanes, partial(_vectors, spec, code, grid))
+    return code.kernel()
+
+
+def _vectors(
+    spec: Interleave, code: TileCode, grid: tuple[Index, Index, Index], channel: Index, lanes: int
+) -> None:
+    """As many channels of every group as a vector holds."""
+    buffers, groups = code.buffers, len(spec.values)
+    read = [evaluate(code, buffers, value, grid, channel, None, lanes) for value in spec.values]
+    at = element_offset(spec.target, grid, channel * groups)
+    for vector in range(groups):
+        places = [divmod(vector * lanes + i, groups) for i in range(lanes)]
+        mixed = shuffle(read, [group * lanes + c for c, group in places])
+        code.store(buffers[spec.target.buffer], at + vector * lanes, mixed, lanes)

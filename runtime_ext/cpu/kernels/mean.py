@@ -1,0 +1,52 @@
+"""The mean of all pixels, channel by channel."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.code import Index, constant, load, widths
+from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.spec import Mean
+from runtime_ext.kernels.statements import activate, divide, store_statement
+
+#: Vectors of channels that are summed together: enough sums in flight to hide latency.
+_VECTORS = 4
+
+
+def mean(spec: Mean, unit: VectorUnit) -> tuple[Any, int]:
+    """The PrimFunc of a mean over all pixels and its number of tiles (blocks of channels)."""
+    block = _VECTORS * unit.lanes
+    blocks = -(-spec.channels // block)
+    code = TileCode(spec.buffers)
+    with code.tiles(spec.batch * blocks) as tile:
+        image, part = divide(code, "image", tile, blocks, spec.batch)
+        code.blocks(part, spec.channels, block, partial(_sum, spec, unit, code, image))
+    return code.kernel()
+
+
+def _sum(
+    spec: Mean, unit: VectorUnit, code: TileCode, image: Index, channel: Index, count: int
+) -> None:
+    """The means of some channels."""
+    sn, sh, sw, sc = spec.data.strides
+    starts, wide = range(0, count, unit.lanes), widths(count, unit.lanes)
+    accumulators = [code.accumulators(1, lanes)[0] for lanes in wide]
+    for acc, lanes in zip(accumulators, wide, strict=True):
+        code.store(acc, 0, constant(0.0, lanes), lanes)
+    channel = code.bind("channel", channel)
+    with code.loop("y", 0, spec.pixels[0]) as y, code.loop("x", 0, spec.pixels[1]) as x:
+        origin = spec.data.offset + image * sn + y * sh + x * sw + channel * sc
+        for acc, lanes, start in zip(accumulators, wide, starts, strict=True):
+            value = load(code.buffers[spec.data.buffer], origin + start * sc, lanes, sc)
+            if spec.prologue != ACC:
+                value = activate(code, spec.prologue, value, lanes)
+            code.store(acc, 0, load(acc, 0, lanes) + value, lanes)
+    pixels = float(spec.pixels[0] * spec.pixels[1])
+    for acc, lanes, start in zip(accumulators, wide, starts, strict=True):
+        value = load(acc, 0, lanes) / constant(pixels, lanes)
+        for statement in spec.statements:
+            grid = (image, 0, 0)
+            store_statement(code, code.buffers, statement, grid, channel + start, value, lanes)

@@ -1,0 +1,63 @@
+"""Element-wise operators, sums, concatenations and copies: memory in, memory out."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.spec import Pointwise, Statement
+from runtime_ext.kernels.statements import store_statement
+from runtime_ext.kernels.tile_work import is_long_run, work_a_tile
+
+#: Vectors a loop step.
+_UNROLL = 4
+
+
+def pointwise(spec: Pointwise, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
+    """The PrimFunc of element-wise statements and its number of tiles.
+
+    A tile is some consecutive pixels of a row; or, where one statement covers a single long
+    run of elements, a piece of that run.
+    """
+    code = TileCode(spec.buffers)
+    work = work_a_tile(spec, finer)
+    if is_long_run(spec):
+        _long_run(code, spec.statements[0], work, unit)
+        return code.kernel()
+    with code.pixels(spec.grid, work) as grid:
+        for statement in spec.statements:
+            _channels(code, statement, unit, grid, 0, statement.count)
+    return code.kernel()
+
+
+def _long_run(code: TileCode, statement: Statement, piece: int, unit: VectorUnit) -> None:
+    tiles = -(-statement.count // piece)
+    with code.tiles(tiles) as tile:
+        write = partial(_channels, code, statement, unit, (0, 0, 0))
+        code.blocks(tile, statement.count, piece, write)
+
+
+def _channels(
+    code: TileCode,
+    statement: Statement,
+    unit: VectorUnit,
+    grid: tuple[Any, Any, Any],
+    begin: Any,
+    count: int,
+) -> None:
+    """A run of consecutive channels of one pixel."""
+    lanes = unit.lanes
+    unroll = _UNROLL if count >= 2 * _UNROLL * lanes else 1
+    steps = count // (lanes * unroll)
+    if steps > 1:
+        with code.loop("c", 0, steps) as c:
+            for u in range(unroll):
+                at = begin + c * (lanes * unroll) + u * lanes
+                store_statement(code, code.buffers, statement, grid, at, None, lanes)
+    done = steps * lanes * unroll if steps > 1 else 0
+    while done < count:
+        width = min(lanes, count - done)
+        store_statement(code, code.buffers, statement, grid, begin + done, None, width)
+        done += width

@@ -1,0 +1,132 @@
+"""Pooling and depthwise convolutions: vectors of channels, pixels and kernel columns unrolled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.code import Index, broadcast, constant, load
+from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.spec import Pooling
+from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.tile_work import channels_a_tile
+
+_LOWEST = -3.4028234663852886e38
+
+
+def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
+    """The PrimFunc of a pooling or depthwise convolution and its number of tiles.
+
+    A tile is a row of output pixels for a chunk of channels; the rows of a chunk follow one
+    another, because they share input rows.
+    """
+    rows = spec.batch * spec.window.output[0]
+    chunk = channels_a_tile(spec, finer)
+    chunks = -(-spec.channels // chunk)
+    code = TileCode(spec.buffers)
+    with code.tiles(rows * chunks) as tile:
+        part, line = divide(code, "part", tile, rows, chunks)
+        image, row = divide(code, "image", line, spec.window.output[0], spec.batch)
+        writer = _Writer(spec, unit, code, image, row)
+        code.blocks(part, spec.channels, chunk, writer.channels)
+    return code.kernel()
+
+
+class _Writer:
+    def __init__(
+        self, spec: Pooling, unit: VectorUnit, code: TileCode, image: Index, row: Index
+    ) -> None:
+        self.spec, self.unit, self.buffers, self.code = spec, unit, code.buffers, code
+        self.image, self.row = image, row
+        width = spec.window.kernel[1] if spec.kind == "depthwise" else 0
+        self.pixels = max(1, min(8 if unit.registers < 32 else 12, unit.registers - 4 - width))
+
+    def channels(self, begin: Index, count: int) -> None:
+        """Vectors of the chunk, then what is left as one shorter vector."""
+        code, begin = self.code, self.code.bind("c0", begin)
+        self.rows = kernel_rows(code, self.spec.window, self.row)
+
+        def write(at: Index, lanes: int) -> None:
+            self._row(code.bind("channel", begin + at), lanes)
+
+        code.vectors(count, self.unit.lanes, write)
+
+    def _row(self, channel: Index, lanes: int) -> None:
+        for run in row_runs(self.spec.window, self.pixels):
+            if run.tiles == 1:
+                self._pixels(run.begin, run, channel, lanes)
+                continue
+            with self.code.loop("x", 0, run.tiles) as x:
+                x0 = self.code.bind("x0", x * run.pixels + run.begin)
+                self._pixels(x0, run, channel, lanes)
+
+    def _pixels(self, x0: Index, run: TileRun, channel: Index, lanes: int) -> None:
+        spec, code = self.spec, self.code
+        accumulators = code.accumulators(run.pixels, lanes)
+        start = _LOWEST if spec.kind == "max" else 0.0
+        for acc in accumulators:
+            code.store(acc, 0, constant(start, lanes), lanes)
+        begin, end = self.rows
+        if (begin, end) == (0, 1):
+            self._kernel_row(0, x0, run, channel, lanes, accumulators)
+        else:
+            with code.loop("ky", begin, end) as ky:
+                self._kernel_row(ky, x0, run, channel, lanes, accumulators)
+        for p in range(run.pixels):
+            value = load(accumulators[p], 0, lanes)
+            if spec.kind == "mean":
+                columns = sum((p, k) in run.valid for k in range(spec.window.kernel[1]))
+                count = (end - begin) * columns
+                if isinstance(count, int):
+                    divisor = constant(float(max(count, 1)), lanes)
+                else:
+                    divisor = tirx.Cast("float32", tirx.max(count, 1))
+                    divisor = broadcast(divisor, lanes)
+                value = value / divisor
+            value = code.bind_vector("value", value, lanes)
+            for statement in spec.statements:
+                grid = (self.image, self.row, x0 + p)
+                store_statement(code, self.buffers, statement, grid, channel, value, lanes)
+
+    def _kernel_row(
+        self,
+        ky: Index,
+        x0: Index,
+        run: TileRun,
+        channel: Index,
+        lanes: int,
+        accumulators: list[Any],
+    ) -> None:
+        """Each input vector of the row is read once and serves all pixels that see it."""
+        spec, code, window = self.spec, self.code, self.spec.window
+        y = self.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
+        sn, sh, sw, sc = spec.data.strides
+        origin = spec.data.offset + self.image * sn + y * sh + channel * sc
+        origin = code.bind("origin", origin + column(window, x0, 0) * sw)
+        weights: dict[int, Any] = {}
+        if spec.weight is not None:
+            for kx in sorted({k for _, k in run.valid}):
+                at = (ky * window.kernel[1] + kx) * spec.channels + channel
+                value = load(self.buffers[spec.weight], at, lanes)
+                weights[kx] = code.bind_vector("w", value, lanes)
+        readers: dict[int, list[tuple[int, int]]] = {}
+        for p, kx in sorted(run.valid):
+            readers.setdefault(p * window.strides[1] + kx * window.dilations[1], []).append((p, kx))
+        for j in sorted(readers):
+            value = load(self.buffers[spec.data.buffer], origin + j * sw, lanes, sc)
+            if spec.prologue != ACC:
+                value = activate(code, spec.prologue, value, lanes)
+            value = code.bind_vector("x", value, lanes)
+            for p, kx in readers[j]:
+                old = load(accumulators[p], 0, lanes)
+                if spec.kind == "max":
+                    new = tirx.max(old, value)
+                elif spec.kind == "depthwise":
+                    new = old + value * weights[kx]
+                else:
+                    new = old + value
+                code.store(accumulators[p], 0, new, lanes)

@@ -1,0 +1,73 @@
+"""Cut a row of output pixels into register tiles whose border handling is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tvm import tirx
+
+from runtime_ext.kernels.code import Code, Index
+from runtime_ext.kernels.spec import Window
+
+
+@dataclass(frozen=True, slots=True)
+class TileRun:
+    """Consecutive tiles that need the same code.
+
+    Attributes
+    ----------
+    begin
+        Column of the first tile's first pixel.
+    tiles
+        How many tiles.
+    pixels
+        Pixels of each tile.
+    valid
+        The pairs (pixel of the tile, kernel column) that read inside the input.
+    """
+
+    begin: int
+    tiles: int
+    pixels: int
+    valid: frozenset[tuple[int, int]]
+
+
+@lru_cache(1024)
+def row_runs(window: Window, pixels: int) -> tuple[TileRun, ...]:
+    """Tiles of a row from left to right, equal neighbours joined; only the last is shorter."""
+    runs: list[TileRun] = []
+    width = window.output[1]
+    for begin in range(0, width, pixels):
+        size = min(pixels, width - begin)
+        valid = frozenset(
+            (p, k)
+            for p in range(size)
+            for k in range(window.kernel[1])
+            if 0 <= column(window, begin + p, k) < window.input[1]
+        )
+        last = runs[-1] if runs else None
+        if last is not None and (last.pixels, last.valid) == (size, valid):
+            runs[-1] = TileRun(last.begin, last.tiles + 1, size, valid)
+        else:
+            runs.append(TileRun(begin, 1, size, valid))
+    return tuple(runs)
+
+
+def column(window: Window, x: Index, k: int) -> Index:
+    """The input column that output column ``x`` reads for kernel column ``k``."""
+    return x * window.strides[1] + (k * window.dilations[1] - window.pads[1])
+
+
+def kernel_rows(code: Code, window: Window, y: Index) -> tuple[Index, Index]:
+    """The range of kernel rows that read inside the input for output row ``y``."""
+    rows, stride, dilation = window.kernel[0], window.strides[0], window.dilations[0]
+    top, last = window.pads[0], (window.output[0] - 1) * window.strides[0]
+    begin: Index = 0
+    end: Index = rows
+    if top > 0:
+        begin = tirx.max(0, tirx.floordiv(top - y * stride + (dilation - 1), dilation))
+    if last + (rows - 1) * dilation - top >= window.input[0]:
+        reach = window.input[0] + top - y * stride + (dilation - 1)
+        end = tirx.min(rows, tirx.floordiv(reach, dilation))
+    return code.bind("ky_begin", begin), code.bind("ky_end", end)

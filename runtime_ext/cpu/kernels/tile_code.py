@@ -1,0 +1,66 @@
+"""The code of a kernel, as a loop over a range of its tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.kernels.code import Code
+from runtime_ext.kernels.spec import PhysicalShape
+from runtime_ext.kernels.statements import divide
+
+
+class TileCode(Code):
+    """What a kernel does for each tile of a range.
+
+    Parameters
+    ----------
+    shapes
+        Of the buffers, which hold float32.
+
+    Attributes
+    ----------
+    buffers
+        The kernel's parameters, before the first and the last tile.
+    """
+
+    def __init__(self, shapes: Sequence[PhysicalShape]) -> None:
+        super().__init__()
+        self.buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(shapes)]
+        self._begin, self._end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
+        self._count = 0
+
+    @contextmanager
+    def tiles(self, count: int) -> Any:
+        """Statements for each tile of the range; so many there are in all."""
+        self._count = count
+        with self.loop("tile", self._begin, self._end) as tile:
+            yield tile
+
+    @contextmanager
+    def pixels(self, grid: tuple[int, int, int], strip: int) -> Any:
+        """Statements for each pixel of images: a tile is a strip of a row.
+
+        Parameters
+        ----------
+        grid
+            Images, rows and columns; for the statements, which pixel it is.
+        strip
+            Pixels of a tile, at most.
+        """
+        batch, height, width = grid
+        strips = -(-width // strip)
+        with self.tiles(batch * height * strips) as tile:
+            line, part = divide(self, "line", tile, strips, batch * height)
+            image, row = divide(self, "image", line, height, batch)
+            first = self.bind("first", part * strip)
+            last = first + strip if width % strip == 0 else tirx.min(first + strip, width)
+            with self.loop("x", first, last) as x:
+                yield image, row, x
+
+    def kernel(self) -> tuple[Any, int]:
+        """The statements as a PrimFunc, and its number of tiles."""
+        return self.function(self.buffers, self._begin, self._end), self._count

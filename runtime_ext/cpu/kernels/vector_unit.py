@@ -1,0 +1,46 @@
+"""What a CPU target's vector registers can hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm.target.codegen import target_has_features
+
+from tvm_ios.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class VectorUnit:
+    """The register file that register tiles are cut to.
+
+    Attributes
+    ----------
+    lanes
+        float32 values in one vector register.
+    registers
+        Vector registers that the instruction set names.
+    """
+
+    lanes: int
+    registers: int
+
+    @staticmethod
+    def of(target: Any) -> VectorUnit:
+        """The vector unit of a ``tvm.target.Target`` of kind llvm.
+
+        The features are asked for and not LLVM's preferred width, which is 512 bits for an
+        AVX2 machine as soon as the compiler itself knows AVX-512.
+        """
+        if str(target.kind) != "llvm":
+            raise UserError(
+                f"kernels are made for CPU targets, but the target's kind is {target.kind}; "
+                'use {"kind": "llvm", "mcpu": ...}'
+            )
+        if target_has_features("avx512f", target):
+            return VectorUnit(lanes=16, registers=32)
+        if target_has_features("avx", target):
+            return VectorUnit(lanes=8, registers=16)
+        if target_has_features("neon", target):
+            return VectorUnit(lanes=4, registers=32)
+        return VectorUnit(lanes=4, registers=16)

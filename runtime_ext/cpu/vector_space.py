@@ -1,0 +1,166 @@
+"""The ways in which a CPU with vectors may cut a contraction: register tiles, orders of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil
+from typing import Any
+
+import numpy as np
+from tvm import s_tir
+
+from runtime_ext.cpu.blocking_features import blocking_features
+from runtime_ext.cpu.kernels.blocking import UNROLLED, choose_blocking
+from runtime_ext.cpu.kernels.contraction import plan_tiles
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.tuning_log.space import Array, Notes, note
+from runtime_ext.tuning_log.workload import contraction_workload
+
+#: Input channels a loop step: the code of more no longer fits the cache of decoded instructions.
+_MOST_UNROLLED = 8
+#: Multiply-adds that a register tile needs to hide their latency.
+_IN_FLIGHT = 4
+_TILES = (12, 24, 48, 96, 192)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingChoices:
+    """The points that share the width of the register tile and the order of the loops.
+
+    An ``unroll`` of 0 stands for the rule of thumb.
+    """
+
+    vectors: int
+    blocks_outer: bool
+    pixels: tuple[int, ...]
+    unroll: tuple[int, ...]
+    tiles: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class VectorSpace:
+    """See :class:`runtime_ext.tuning_log.space.Space`; its points are blockings."""
+
+    unit: VectorUnit
+
+    def blocking(self, spec: Contraction) -> Blocking:
+        """The register tile that rules of thumb choose."""
+        return choose_blocking(spec, self.unit)
+
+    def width(self, blocking: Blocking) -> int:
+        """Output channels of a block of packed weights: those of its vectors."""
+        return blocking.vectors * self.unit.lanes
+
+    def workload(self, spec: Contraction) -> Any:
+        """The contraction in float32."""
+        return contraction_workload(spec)
+
+    def choices(self, spec: Contraction) -> tuple[BlockingChoices, ...]:
+        """Every blocking worth measuring, among them the one that ``spec`` has."""
+        own = self.explicit(spec)
+        channels, width = spec.channels, spec.window.output[1]
+        widest = max(
+            own.vectors, min(8 if width == 1 else 6, ceil(max(spec.parts) / self.unit.lanes))
+        )
+        unroll = {0}
+        if channels > UNROLLED:
+            unroll |= {u for u in range(1, _MOST_UNROLLED + 1) if channels % u == 0}
+        one_row = spec.batch * spec.window.output[0] == 1 < width
+        tiles = tuple(sorted({*_TILES, own.tiles})) if one_row else (own.tiles,)
+        spaces: list[BlockingChoices] = []
+        for vectors in range(1, widest + 1):
+            most = min(width, (self.unit.registers - 1 - vectors) // vectors)
+            pixels = {p for p in range(1, most + 1) if p * vectors >= min(_IN_FLIGHT, width)}
+            if vectors == own.vectors:
+                pixels.add(own.pixels)
+            blocks = sum(ceil(part / (vectors * self.unit.lanes)) for part in spec.parts)
+            for outer in (False, True) if blocks > 1 else (False,):
+                if pixels:
+                    spaces.append(
+                        BlockingChoices(
+                            vectors, outer, tuple(sorted(pixels)), tuple(sorted(unroll)), tiles
+                        )
+                    )
+        return tuple(spaces)
+
+    def points(self, spec: Contraction) -> tuple[Blocking, ...]:
+        """The blockings of the space that are cut differently, the default first."""
+        found: dict[object, Blocking] = {}
+        every = (
+            Blocking(pixels, choices.vectors, unroll or None, tiles, choices.blocks_outer)
+            for choices in self.choices(spec)
+            for pixels, unroll, tiles in product(choices.pixels, choices.unroll, choices.tiles)
+        )
+        for point in (self.explicit(spec), *every):
+            plan = plan_tiles(replace(spec, blocking=point), self.unit)
+            cut = (point.pixels, point.vectors, point.unroll, plan.strip, plan.blocks_outer)
+            found.setdefault(cut, point)
+        return tuple(found.values())
+
+    def holds(self, spec: Contraction, point: Blocking) -> bool:
+        """Whether a blocking, e.g. one that a file names, is a point of the space."""
+        return any(
+            (choices.vectors, choices.blocks_outer) == (point.vectors, point.blocks_outer)
+            and point.pixels in choices.pixels
+            and (point.unroll or 0) in choices.unroll
+            and point.tiles in choices.tiles
+            for choices in self.choices(spec)
+        )
+
+    def explicit(self, spec: Contraction) -> Blocking:
+        """The blocking of a contraction with its order of loops told."""
+        plan = plan_tiles(spec, self.unit)
+        return replace(spec.blocking, blocks_outer=plan.blocks_outer and plan.blocks > 1)
+
+    def point(self, notes: Notes) -> Blocking:
+        """The blocking that a trace notes."""
+        pixels, vectors, unroll, tiles, outer = notes
+        return Blocking(pixels, vectors, unroll or None, tiles, bool(outer))
+
+    def schedule(self, spec: Contraction, workload: Any, point: Blocking) -> s_tir.Schedule:
+        """The workload's schedule at one point of the space."""
+        (choices,) = (
+            c
+            for c in self.choices(spec)
+            if (c.vectors, c.blocks_outer) == (point.vectors, point.blocks_outer)
+        )
+        return sampled(s_tir.Schedule(workload), choices, self.unit.lanes, point)
+
+    def features(self, spec: Contraction, points: Sequence[Blocking]) -> Array:
+        """What may tell fast blockings from slow ones: float32, a row for each."""
+        rows = [blocking_features(spec, self.unit, blocking) for blocking in points]
+        return np.array(rows, np.float32)
+
+
+def sampled(
+    schedule: s_tir.Schedule, choices: BlockingChoices, lanes: int, point: Blocking | None = None
+) -> s_tir.Schedule:
+    """Cut the workload's loops by sampled choices, or as a given point says."""
+
+    def sample(candidates: Sequence[int], wanted: int | None) -> Any:
+        decision = None if wanted is None else candidates.index(wanted)
+        share = 1.0 / len(candidates)
+        return schedule.sample_categorical(
+            list(candidates), [share] * len(candidates), decision=decision
+        )
+
+    pixels = sample(choices.pixels, point and point.pixels)
+    unroll = sample(choices.unroll, point and (point.unroll or 0))
+    tiles = sample(choices.tiles, point and point.tiles)
+    block = schedule.get_sblock("sum")
+    note(schedule, block, (pixels, choices.vectors, unroll, tiles, int(choices.blocks_outer)))
+    n, y, x, c, ky, kx, ci = schedule.get_loops(block)
+    strip, pixel = schedule.split(x, [None, pixels])
+    part, vector, lane = schedule.split(c, [None, choices.vectors, lanes])
+    outer = (part, n, y, strip) if choices.blocks_outer else (n, y, strip, part)
+    schedule.reorder(*outer, ky, kx, ci, pixel, vector, lane)
+    schedule.parallel(schedule.fuse(*outer))
+    for loop in (pixel, vector):
+        schedule.unroll(loop)
+    schedule.vectorize(lane)
+    schedule.decompose_reduction(block, ky)
+    return schedule

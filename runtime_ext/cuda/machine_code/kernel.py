@@ -1,0 +1,130 @@
+"""What is known of a compiled CUDA kernel, apart from its machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.program.program import BufferType
+
+#: Threads, or blocks, along x, y and z.
+LaunchExtents = tuple[int, int, int]
+
+
+def grid_and_block(threads: Mapping[str, int]) -> tuple[LaunchExtents, LaunchExtents]:
+    """Extents of the axes that a kernel is bound to, such as ``"blockIdx.x"``; the others are 1."""
+
+    def axes(which: str) -> LaunchExtents:
+        x, y, z = (threads.get(f"{which}.{axis}", 1) for axis in "xyz")
+        return x, y, z
+
+    return axes("blockIdx"), axes("threadIdx")
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """A kernel that one launch runs whole: no tile range, no memory of its own.
+
+    Attributes
+    ----------
+    symbol
+        Its name in programs; unique in a library.
+    entry
+        The name of its ``__global__`` function, which takes the addresses of its buffers.
+    parameters
+        The buffers.
+    written
+        Which of them it writes; the others it only reads.
+    grid, block
+        Blocks of the grid and threads of a block.
+    static_shared_bytes, dynamic_shared_bytes
+        Shared memory of a block: what the code declares, and what a launch has to ask for.
+    registers
+        Of a thread.
+    local_bytes
+        Memory of a thread for what its registers do not hold (spills and arrays).
+    source
+        CUDA C++.
+    scheduled
+        The TIR function of this one kernel, bound to threads: its parameters are the buffers.
+        None where only the facts were read.
+    """
+
+    symbol: str
+    entry: str
+    parameters: tuple[BufferType, ...]
+    written: tuple[int, ...]
+    grid: LaunchExtents
+    block: LaunchExtents
+    static_shared_bytes: int
+    dynamic_shared_bytes: int
+    registers: int
+    local_bytes: int
+    source: str
+    scheduled: Any = None
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, however it is asked for."""
+        return self.static_shared_bytes + self.dynamic_shared_bytes
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def footprint(self) -> Footprint:
+        """What a block takes."""
+        return Footprint(self.threads, self.registers, self.shared_bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data without the TIR, the inverse of :meth:`from_json`."""
+        fields = {name: value for name, value in vars(self).items() if name != "scheduled"}
+        return {**fields, "parameters": [asdict(p) for p in self.parameters]}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> CudaKernel:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            If it is no such thing.
+        """
+        return CudaKernel(
+            symbol=_text(data["symbol"]),
+            entry=_text(data["entry"]),
+            parameters=tuple(
+                BufferType(naturals(p["shape"]), _text(p["dtype"])) for p in data["parameters"]
+            ),
+            written=naturals(data["written"]),
+            grid=_extent(data["grid"]),
+            block=_extent(data["block"]),
+            static_shared_bytes=natural(data["static_shared_bytes"]),
+            dynamic_shared_bytes=natural(data["dynamic_shared_bytes"]),
+            registers=natural(data["registers"]),
+            local_bytes=natural(data["local_bytes"]),
+            source=_text(data["source"]),
+        )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def _extent(value: Any) -> LaunchExtents:
+    x, y, z = naturals(value)
+    if min(x, y, z) < 1:
+        raise ValueError(f"{value!r} are no extents")
+    return x, y, z

@@ -1,0 +1,137 @@
+"""What launching a CUDA kernel takes, and files of such kernels.
+
+A file is in the safetensors format: each cubin once, as bytes under its SHA-256, and in the
+metadata a JSON text of what is known of the kernels, and of the calls of a library that stand for
+some. It is read without that package, which a machine that only runs kernels need not have.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runtime_ext.kernels.library_convolution import LibraryConvolution
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import json_object, natural, naturals
+
+_FORMAT = "tvm-ios cuda kernels"
+
+
+@dataclass(frozen=True, slots=True)
+class Launchable:
+    """A compiled kernel: all its parameters are addresses of buffers.
+
+    Attributes
+    ----------
+    entry
+        Name of the ``__global__`` function.
+    grid, block
+        Blocks of the grid, threads of a block; three extents each.
+    shared_bytes
+        Dynamic shared memory of a block.
+    cubin
+        Machine code that has the function.
+    cleared
+        Positions of arguments whose buffers are set to zero before each launch, such as the
+        counters by which blocks wait for each other.
+    """
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    cubin: bytes
+    cleared: tuple[int, ...] = ()
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether its blocks wait for each other, so that all of them have to run at once."""
+        return bool(self.cleared)
+
+
+#: What a launch of a program does: a kernel, or a call of a library that takes a stream.
+LaunchedWork = Launchable | LibraryConvolution
+
+
+def write_kernels(path: Path, arch: str, kernels: Mapping[str, LaunchedWork]) -> None:
+    """Write kernels, by symbol, and the architecture that they were compiled for."""
+    from safetensors.numpy import save_file
+
+    own = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
+    cubins = {_key(k.cubin): np.frombuffer(k.cubin, np.uint8) for k in own.values()}
+    facts = {
+        symbol: [k.entry, k.grid, k.block, k.shared_bytes, _key(k.cubin), k.cleared]
+        for symbol, k in own.items()
+    }
+    about: dict[str, Any] = {"format": _FORMAT, "version": 1, "arch": arch, "kernels": facts}
+    calls = {s: k.to_json() for s, k in kernels.items() if isinstance(k, LibraryConvolution)}
+    if calls:
+        about["cudnn"] = calls
+    save_file(cubins, path, {"kernels": json.dumps(about)})
+
+
+def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
+    """The architecture and the kernels, by symbol, that :func:`write_kernels` wrote.
+
+    The file may have been compressed to one whose name ends in ``.gz``.
+
+    Raises
+    ------
+    UserError
+        If the file is damaged or something else.
+    """
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+        begin = 8 + int.from_bytes(content[:8], "little")
+        header = json_object(content[8:begin])
+        about = json_object(header["__metadata__"]["kernels"].encode())
+        if (about["format"], about["version"]) != (_FORMAT, 1):
+            raise UserError(f"{path} does not hold {_FORMAT} of version 1")
+        made: dict[str, LaunchedWork] = {
+            symbol: LibraryConvolution.from_json(call)
+            for symbol, call in about.get("cudnn", {}).items()
+        }
+        return str(about["arch"]), made | {
+            symbol: Launchable(
+                entry=str(entry),
+                grid=_three(grid),
+                block=_three(block),
+                shared_bytes=natural(shared),
+                cubin=_cubin(content[begin:], header[key]["data_offsets"], key),
+                cleared=naturals(cleared),
+            )
+            for symbol, (entry, grid, block, shared, key, cleared) in about["kernels"].items()
+        }
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (EOFError, zlib.error) as error:
+        raise UserError(f"{path} is damaged: {error}; save it again") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} lacks or misstates {error}; save it again") from error
+
+
+def _cubin(data: bytes, offsets: object, key: str) -> bytes:
+    begin, end = naturals(offsets)
+    cubin = data[begin:end]
+    if _key(cubin) != key:
+        raise ValueError(f"cubin {key[:12]}")
+    return cubin
+
+
+def _three(data: object) -> tuple[int, int, int]:
+    x, y, z = naturals(data)
+    return x, y, z
+
+
+def _key(cubin: bytes) -> str:
+    return hashlib.sha256(cubin).hexdigest()

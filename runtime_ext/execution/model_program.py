@@ -1,0 +1,260 @@
+"""From a schedule and the code of a model's units to a program with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from runtime_ext.execution.buffers import content_key
+from runtime_ext.execution.ports import Port
+from runtime_ext.execution.session import Session
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.arena.planner import PlannedMemory
+from tvm_ios.program.compiled_unit import CompiledUnit
+from tvm_ios.program.lower import UnitLatency, lower_stages
+from tvm_ios.program.program import Part, Program
+from tvm_ios.program.program_builder import ConstantName
+from tvm_ios.progress import Steps
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.schedule import Stage, Strategy
+
+if TYPE_CHECKING:
+    from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
+
+#: A unit, or several merged ones, in the order of their numbers.
+Units = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ModelProgram:
+    """A program that computes a model.
+
+    Attributes
+    ----------
+    program
+        What the executor runs.
+    constants
+        Weights as the kernels want them, by content.
+    memory
+        Where its intermediate buffers and scratch lie.
+    inputs, outputs
+        As the model names them.
+    """
+
+    program: Program
+    constants: Mapping[str, Array]
+    memory: PlannedMemory
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    def open(self, function: Callable[[str], Any], **options: Any) -> Session:
+        """A new session.
+
+        Parameters
+        ----------
+        function
+            What a symbol of the program's kernels is.
+        options
+            As of :class:`runtime_ext.execution.session.Session`.
+        """
+        functions = {symbol: function(symbol) for symbol in self.program.kernels}
+        return Session(
+            self.program,
+            functions,
+            self.constants,
+            self.inputs,
+            self.outputs,
+            plan=self.memory.plan,
+            **options,
+        )
+
+
+@dataclass(frozen=True)
+class ModelUnits:
+    """The units of a model.
+
+    Attributes
+    ----------
+    graph
+        Of units.
+    parts
+        For each tensor that lies in another one's memory, where.
+    source
+        What the compiler takes for a unit, or for merged ones.
+    weights
+        The values of their function's parameters after the data.
+    """
+
+    graph: OpGraph
+    parts: Mapping[int, Part]
+    source: Callable[[Units], Any]
+    weights: Callable[[Units], Sequence[Array]]
+
+
+class Stages(Protocol):
+    """What of a schedule a program follows; see :class:`tvm_ios.schedule.schedule.Schedule`."""
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """One after another."""
+        ...
+
+    @property
+    def placements(self) -> Mapping[int, Placement]:
+        """For the place of each co-scheduled stage where its rTasks run."""
+        ...
+
+    @property
+    def kernels(self) -> Mapping[int, str]:
+        """The rKernel of each unit that does not run in its usual way."""
+        ...
+
+
+class UnitCompiler(Protocol):
+    """Gives the code of units; see :class:`runtime_ext.units.unit_compiler.UnitCompiler`."""
+
+    @property
+    def fuser(self) -> GpuStageFuser | None:
+        """What makes one kernel of a co-scheduled stage, on a GPU."""
+        ...
+
+    def compile(
+        self, units: Mapping[str, Any], progress: Steps | None = None
+    ) -> dict[str, CompiledUnit]:
+        """The code of units that run in their usual way."""
+        ...
+
+    def rkernels(self, source: Any) -> tuple[str, ...]:
+        """The names of the ways to compute a unit."""
+        ...
+
+    def compile_rkernels(
+        self,
+        units: Mapping[str, Any],
+        progress: Steps | None = None,
+        *,
+        only: Mapping[str, str] | None = None,
+    ) -> dict[str, dict[str, CompiledUnit]]:
+        """The code of units in these ways, by name; of each only the one that is asked for."""
+        ...
+
+
+def lower_units(
+    units: ModelUnits,
+    schedule: Stages,
+    compiler: UnitCompiler,
+    *,
+    lanes: int,
+    unit_latency: UnitLatency | None,
+    progress: Steps | None = None,
+) -> tuple[Program, dict[str, Array]]:
+    """Compile the units of a schedule, and lower it.
+
+    Parameters
+    ----------
+    units
+        Of the model.
+    schedule
+        Over their graph.
+    compiler
+        Gives their code.
+    lanes
+        Execution units to use.
+    unit_latency
+        As of :func:`tvm_ios.program.lower.lower_stages`.
+    progress
+        Called with kernels compiled and all of them.
+
+    Returns
+    -------
+    Program, dict
+        And its constants by the names of their buffers.
+
+    Raises
+    ------
+    UserError
+        If the schedule names an rKernel that a unit has not.
+    """
+    graph = units.graph
+    compiled = _compiled(units, schedule, compiler, progress)
+    constants: dict[str, Array] = {}
+    names: dict[tuple[Units, int], str] = {}
+    for members, unit in compiled.items():
+        weights = units.weights(members) if unit.constants else ()
+        data = len(unit.code.parameters) - unit.code.outputs - len(unit.constants)
+        for place, use in enumerate(unit.constants, data):
+            packed = use.transform.apply(weights[use.parameter - data])
+            key = content_key(packed)
+            constants[key] = packed
+            names[members, place] = key
+
+    def own_constant(members: Units, parameter: int) -> str:
+        return names[tuple(sorted(members)), parameter]
+
+    constant_name: ConstantName = own_constant
+    code = {members[0]: unit.code for members, unit in compiled.items() if len(members) == 1}
+    whole_stages = {
+        stage: compiled[_members(stage)].code for stage in schedule.stages if _is_merged(stage)
+    }
+    if compiler.fuser is not None:
+        placed = {schedule.stages[place]: where for place, where in schedule.placements.items()}
+        fused = compiler.fuser.fused(graph, placed, code, own_constant, units.parts)
+        whole_stages |= fused.merged
+        constants |= fused.tables
+        constant_name = fused.constant_name
+    program = lower_stages(
+        graph,
+        schedule.stages,
+        code,
+        whole_stages,
+        lanes=lanes,
+        unit_latency=unit_latency,
+        constant_name=constant_name,
+        parts=units.parts,
+        placements=schedule.placements,
+    )
+    return program, constants
+
+
+def compiled_pieces(stages: Sequence[Stage]) -> list[Units]:
+    """What is compiled for some stages: each unit, or the merged units of a stage at once."""
+    return [
+        piece
+        for stage in stages
+        for piece in ([_members(stage)] if _is_merged(stage) else [(u,) for u in stage.units])
+    ]
+
+
+def _compiled(
+    units: ModelUnits, schedule: Stages, compiler: UnitCompiler, progress: Steps | None
+) -> dict[Units, CompiledUnit]:
+    """The code that a schedule means."""
+    pieces = sorted(compiled_pieces(schedule.stages))
+    sources = {str(place): units.source(piece) for place, piece in enumerate(pieces)}
+    compiled = compiler.compile(sources, progress)
+    named: dict[str, str] = {}
+    for place, piece in enumerate(pieces):
+        kernel = schedule.kernels.get(piece[0])
+        if kernel is None:
+            continue
+        known = compiler.rkernels(sources[str(place)])
+        if kernel not in known:
+            raise UserError(
+                f"unit {units.graph.operators[piece[0]].name!r} has no kernel {kernel!r}, only "
+                f"{', '.join(known)}: schedule anew, with the tuning log if there was one"
+            )
+        named[str(place)] = kernel
+    chosen = compiler.compile_rkernels({place: sources[place] for place in named}, only=named)
+    compiled |= {place: chosen[place][kernel] for place, kernel in named.items()}
+    return {piece: compiled[str(place)] for place, piece in enumerate(pieces)}
+
+
+def _is_merged(stage: Stage) -> bool:
+    return stage.strategy is Strategy.MERGE and len(stage.groups) > 1
+
+
+def _members(stage: Stage) -> Units:
+    return tuple(sorted(stage.units))

@@ -1,0 +1,104 @@
+"""Fresh processes, which measure for this one, and end with it however it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm_ios.errors import UserError
+from tvm_ios.progress import Progress, silent
+
+#: From <linux/prctl.h>.
+_PR_SET_PDEATHSIG = 1
+
+
+def run_fresh_process(
+    command: Sequence[str],
+    task: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Run a program that measures.
+
+    Parameters
+    ----------
+    command
+        Of a program that reads a task from its standard input, as one line of JSON, and prints
+        lines of JSON: arrays (what, done, total) are its progress, the last object is its result.
+        Libraries may print other lines.
+    task
+        Plain data.
+    environment
+        Variables besides those of this process.
+    progress
+        Called with (what, done, total).
+
+    Raises
+    ------
+    UserError
+        If it fails; says the last line of its errors.
+    """
+    result: dict[str, Any] | None = None
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+        subprocess.Popen(
+            command,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            _hand_over(task, process.stdin)
+            for line in process.stdout:
+                if line.startswith('["'):
+                    progress(*json.loads(line))
+                elif line.startswith("{"):
+                    result = json.loads(line)
+        except BaseException:
+            process.kill()
+            raise
+        code = process.wait()
+        errors.seek(0)
+        reasons = [f"it ended with code {code}", *errors.read().strip().splitlines()]
+    if code or result is None:
+        raise UserError(f"the measurement in a fresh process failed: {reasons[-1]}")
+    return result
+
+
+def _hand_over(task: Mapping[str, Any], stream: Any) -> None:
+    try:
+        stream.write(f"{json.dumps(task)}\n")
+        stream.close()
+    except BrokenPipeError:
+        # It has ended already, and says why.
+        pass
+
+
+def report(what: str, done: int, total: int) -> None:
+    """Print the progress of a fresh process."""
+    print(json.dumps([what, done, total]), flush=True)
+
+
+def end_with_parent(parent: int) -> None:
+    """Be killed when the parent is, or measure on for nobody.
+
+    Parameters
+    ----------
+    parent
+        Its process number, as it has told it: it may be gone already.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("the process that wanted these measurements is gone")

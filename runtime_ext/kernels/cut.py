@@ -1,0 +1,65 @@
+"""How the work of a contraction is cut: into blockings on CPUs, into tiles of blocks on GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Tiles that a contraction aims at where rows are few: they balance some lanes.
+USUAL_TILES = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """How the work of a contraction is cut on a CPU.
+
+    Attributes
+    ----------
+    pixels, vectors
+        The register tile: output pixels by vectors of output channels.
+    unroll
+        Input channels a step of the innermost loop, a divisor of all; None for a rule of thumb.
+    tiles
+        Tiles to aim at where rows are few: enough to balance lanes, few enough to keep the
+        calls long. Rows with borders are cut only for more than :data:`USUAL_TILES`.
+    blocks_outer
+        Whether all pixels pass before the next block of weights; None for a rule of thumb.
+    """
+
+    pixels: int
+    vectors: int
+    unroll: int | None = None
+    tiles: int = USUAL_TILES
+    blocks_outer: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GemmTile:
+    """How the work of a contraction is cut on a GPU: blocks of rows (pixels) by columns (channels).
+
+    Attributes
+    ----------
+    rows, columns, depth
+        Of a block, and how much of the reduction it holds in shared memory at once.
+    thread_rows, thread_columns
+        Of one of its threads.
+    splits
+        Blocks that share the reduction of one tile.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+    splits: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+
+
+#: How a device cuts a contraction.
+ContractionCut = Blocking | GemmTile
+#: In the place of a cut of a contraction that no device has cut yet.
+UNCUT = Blocking(1, 1)

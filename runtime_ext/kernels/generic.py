@@ -1,0 +1,184 @@
+"""Any operator that Relax legalises: TVM's own code, with a plain schedule."""
+
+from __future__ import annotations
+
+import math
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, s_tir
+from tvm.ir import GenericConst
+from tvm.relax.backend import DispatchSortScan
+
+from runtime_ext.kernels.phases import Phases, split_phases
+from runtime_ext.kernels.relax_function import calling_module, operator_name
+from tvm_ios.errors import UserError
+
+_SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
+#: Relax builds and legalises one function at a time: its builders share a stack.
+_LEGALISING = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Generic:
+    """A Relax function of one operator, in the model's layouts.
+
+    Attributes
+    ----------
+    function
+        The function; its parameters and then its results are the kernel's buffers.
+    shapes
+        The buffers' shapes and types, for the key.
+    """
+
+    function: Any
+    shapes: tuple[tuple[tuple[int, ...], str], ...]
+
+    @property
+    def name(self) -> str:
+        """The operator's, or ``tir.`` and that of the TIR function that is called."""
+        return _name(self.function)
+
+    def __repr__(self) -> str:
+        digest = tvm_ffi.structural_hash(self.function, map_free_vars=True)
+        return f"Generic({digest}, {self.shapes})"
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A scheduled PrimFunc, in the model's layouts."""
+
+    function: Any
+    shapes: tuple[tuple[tuple[int, ...], str], ...]
+
+    def __repr__(self) -> str:
+        digest = tvm_ffi.structural_hash(self.function, map_free_vars=True)
+        return f"Scheduled({digest}, {self.shapes})"
+
+
+def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
+    """Legalise, fuse into one PrimFunc, schedule, and split into phases, as far as needed."""
+    if isinstance(spec, Scheduled):
+        return split_phases(spec.function)
+    function = prim_func(spec.function, target)
+    try:
+        return split_phases(default_schedule(function))
+    except Exception as error:
+        # TIR that someone wrote need not be what schedules are made for.
+        raise NoKernelError(_refusal(spec.function, _reason(error))) from error
+
+
+class NoKernelError(UserError):
+    """An operator that TVM does not lower to one function."""
+
+
+def prim_func(function: Any, target: Any) -> Any:
+    """The PrimFunc that TVM's legalisation and fusion make of a Relax function of one operator.
+
+    Raises
+    ------
+    NoKernelError
+        If they make none of it, or several.
+    """
+    primitive = function.with_attr("Primitive", True)
+    bound = (binding.value for block in function.body.blocks for binding in block.bindings)
+    names = {operator_name(value) for value in bound if isinstance(value, relax.Call)}
+    # For GPUs TVM scans in dozens of launches or in several functions; for CPUs by rows.
+    scanned_for = tvm.target.Target("llvm") if names & _SCANS else target
+    dispatch: Any = DispatchSortScan()
+    passes = [
+        relax.transform.LegalizeOps(),
+        # Where it reads a number, fusing wants an operator that makes it.
+        _NumbersAsOperators(),
+        relax.transform.LegalizeOps(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FuseTIR(),
+    ]
+    with _LEGALISING, target:
+        try:
+            # FuseTIR wants a function that is called.
+            with scanned_for:
+                module = dispatch(calling_module(primitive, "kernel"))
+            module = tvm.transform.Sequential(passes)(module)
+        except Exception as error:
+            raise NoKernelError(_refusal(function, _reason(error))) from error
+    found = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    if len(found) != 1:
+        raise NoKernelError(_refusal(function, f"it makes {len(found)} of it"))
+    return found[0]
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().split("\n")[-1].rpartition("is false: ")[2][:200]
+
+
+def _refusal(function: Any, reason: str) -> str:
+    return (
+        f"there is no kernel for {_name(function)}, which TVM {tvm.__version__} does not lower "
+        f"to one function ({reason}): write the model without it, or let TVM compile the scheduled "
+        "module"
+    )
+
+
+def _name(function: Any) -> str:
+    call = function.body.blocks[0].bindings[0].value
+    name = operator_name(call)
+    return f"tir.{call.args[0].name_hint}" if name == "relax.call_tir" else name
+
+
+@relax.expr_functor.mutator
+class _NumberMutator(relax.PyExprMutator):
+    def visit_generic_const_(self, op: GenericConst) -> Any:
+        if len(op.ty.shape):
+            return op
+        dtype, value = str(op.ty.dtype), float(op.value.numpy())
+        if math.isfinite(value):
+            return self.builder_.emit(relax.op.full((), op, dtype))
+        # TVM 0.27 cannot write these as a constant: logarithms and powers of what it can.
+        finite, function = (1e4, relax.op.exp) if value > 0 else (0.0, relax.op.log)
+        finite = -1.0 if math.isnan(value) else finite
+        made = relax.op.full((), relax.const(finite, dtype), dtype)
+        return self.builder_.emit(function(self.builder_.emit(made)))
+
+
+@tvm.transform.module_pass(opt_level=0, name="NumbersAsOperators")
+class _NumbersAsOperators:
+    """Constants of what is lowered already, which have no axes, as ``relax.full``."""
+
+    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
+        mutator = _NumberMutator(mod)
+        for variable, function in mod.functions_items():
+            if isinstance(function, relax.Function):
+                mutator.builder_.update_func(variable, mutator.visit_expr(function))
+        return mutator.builder_.finalize()
+
+
+def default_schedule(function: Any) -> Any:
+    """Run the outer spatial loops of every block in parallel; write numbers where they are read."""
+    schedule = s_tir.Schedule(function.with_attr("global_symbol", "main"))
+    root = schedule.get_sblock("root")
+    made: Any = schedule.get(root)
+    numbers = [buffer for buffer in made.alloc_buffers if not len(buffer.shape)]
+    for block in schedule.get_child_blocks(root):
+        known: Any = schedule.get(block)
+        if not len(known.reads) and any(known.writes[0].source.same_as(b) for b in numbers):
+            schedule.compute_inline(block)
+    for block in schedule.get_child_blocks(root):
+        loops: list[Any] = schedule.get_loops(block)
+        realised: Any = schedule.get(block)
+        iters = realised.iter_vars
+        if not loops or len(loops) != len(iters):
+            continue
+        spatial = 0
+        while spatial < len(iters) and int(iters[spatial].iter_type) == 0:
+            spatial += 1
+        outer = loops[: spatial - 1] if spatial == len(loops) > 1 else loops[:spatial]
+        if outer:
+            # Loops that someone scheduled already stay as they are.
+            with suppress(s_tir.ScheduleError):
+                schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    return schedule.mod["main"]

@@ -1,0 +1,92 @@
+"""What images enlarged by whole factors have at one input pixel, for any device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.kernels.code import Code, Index, constant, load
+from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.spec import Interpolation, Statement
+from runtime_ext.kernels.statements import activate, store_statement
+
+
+class Interpolator:
+    """Writes the results of one input pixel."""
+
+    def __init__(
+        self,
+        spec: Interpolation,
+        buffers: list[Any],
+        code: Code,
+        image: Index,
+        row: Index,
+        column: Index,
+    ) -> None:
+        self.spec, self.buffers, self.code = spec, buffers, code
+        self.image, self.row, self.column = image, row, column
+        _, sh, sw, _ = spec.data.strides
+        self.rows = self._offsets("y", row, spec.rows, spec.pixels[0], sh)
+        self.columns = self._offsets("x", column, spec.columns, spec.pixels[1], sw)
+
+    def _offsets(
+        self, name: str, at: Index, taps: tuple[tuple[int, float], ...], extent: int, stride: int
+    ) -> dict[int, Index]:
+        """Where each neighbour that counts lies; beyond the border the border itself."""
+        found: dict[int, Index] = {}
+        for by in sorted({i for first, weight in taps for i in _read(first, weight)}):
+            place = tirx.max(at + by, 0) if by < 0 else at + by
+            place = tirx.min(place, extent - 1) if by > 0 else place
+            found[by] = self.code.bind(f"{name}_at", place * stride)
+        return found
+
+    def channels(self, channel: Index, lanes: int) -> None:
+        """All results at one input pixel, for one vector of channels."""
+        spec, code = self.spec, self.code
+        sn, _, _, sc = spec.data.strides
+        origin = spec.data.offset + self.image * sn + channel * sc
+        lines: dict[int, list[Any]] = {}
+        for y, row in self.rows.items():
+            pixels: dict[int, Any] = {}
+            for x, column in self.columns.items():
+                at = origin + row + column
+                value = self.read(at, sc, lanes)
+                if spec.prologue != ACC:
+                    value = activate(code, spec.prologue, value, lanes)
+                pixels[x] = code.bind_vector("x", value, lanes)
+            lines[y] = [self._between(pixels, tap, lanes) for tap in spec.columns]
+        factors = len(spec.rows), len(spec.columns)
+        for r, tap in enumerate(spec.rows):
+            for s in range(factors[1]):
+                value = self._between({y: line[s] for y, line in lines.items()}, tap, lanes)
+                grid = (self.image, self.row * factors[0] + r, self.column * factors[1] + s)
+                for statement in spec.statements:
+                    self.store(statement, grid, channel, value, lanes)
+
+    def read(self, at: Index, stride: int, lanes: int) -> Any:
+        """Some channels of an input pixel."""
+        return load(self.buffers[self.spec.data.buffer], at, lanes, stride)
+
+    def store(
+        self,
+        statement: Statement,
+        grid: tuple[Index, Index, Index],
+        channel: Index,
+        value: Any,
+        lanes: int,
+    ) -> None:
+        """What a statement makes of some channels of a result."""
+        store_statement(self.code, self.buffers, statement, grid, channel, value, lanes)
+
+    def _between(self, values: dict[int, Any], tap: tuple[int, float], lanes: int) -> Any:
+        first, weight = tap
+        if weight == 0.0:
+            return values[first]
+        value = values[first] * constant(1.0 - weight, lanes)
+        value = value + values[first + 1] * constant(weight, lanes)
+        return self.code.bind_vector("v", value, lanes)
+
+
+def _read(first: int, weight: float) -> tuple[int, ...]:
+    return (first,) if weight == 0.0 else (first, first + 1)

@@ -1,0 +1,111 @@
+"""Reading Relax functions: what a unit's parameters, operators and results are."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+
+from runtime_ext.kernels.tir_calls import without_tir
+
+
+def scalar(expr: Any) -> float | None:
+    """The number that an argument is, if it is one."""
+    if isinstance(expr, GenericConst) and prod(static_shape(expr.ty)) == 1 and is_float(expr.ty):
+        tensor: Any = expr
+        return float(tensor.value.numpy().reshape(()))
+    if isinstance(expr, (tvm.tirx.IntImm, tvm.tirx.FloatImm)):
+        return float(expr.value)
+    return None
+
+
+def calling_module(function: Any, name: str) -> Any:
+    """A module whose ``main`` does nothing but call a function, which gets a name in it.
+
+    The TIR functions that it has with it are the module's then.
+    """
+    function, others = without_tir(function)
+    builder = relax.BlockBuilder(others)
+    called = builder.add_func(function, name)
+    params: list[Any] = [relax.Var(p.name, p.ty) for p in function.params]
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(relax.Call(called, params))
+        builder.emit_func_output(result)
+    return builder.finalize()
+
+
+def results(function: Any) -> list[tuple[Any, int | None]]:
+    """What the function returns: variables, or items of a variable that is a tuple."""
+    bound = {b.var: b.value for block in function.body.blocks for b in block.bindings}
+
+    def named(var: Any) -> Any:
+        """The variable behind other names for it."""
+        while isinstance(bound.get(var), relax.Var):
+            var = bound[var]
+        return var
+
+    last = named(function.body.body)
+    last = bound[last] if isinstance(bound.get(last), relax.Tuple) else last
+    if isinstance(last, relax.Tuple):
+        return [(named(field), None) for field in last.fields]
+    if isinstance(last.ty, relax.TupleType):
+        return [(last, i) for i in range(len(tensor_types(last.ty)))]
+    return [(last, None)]
+
+
+def readers(function: Any) -> dict[Any, list[tuple[Any, Any]]]:
+    """For each variable the bindings (variable, expression) that read it, once for each time."""
+    found: dict[Any, list[tuple[Any, Any]]] = {}
+
+    def visit(expr: Any, binding: tuple[Any, Any]) -> None:
+        if isinstance(expr, relax.Var):
+            found.setdefault(expr, []).append(binding)
+        elif isinstance(expr, relax.Call):
+            for argument in expr.args:
+                visit(argument, binding)
+        elif isinstance(expr, relax.Tuple):
+            for field in expr.fields:
+                visit(field, binding)
+        elif isinstance(expr, relax.TupleGetItem):
+            visit(expr.tuple_value, binding)
+
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            visit(binding.value, (binding.var, binding.value))
+    return found
+
+
+def operator_name(call: Any) -> str:
+    """The name of the operator that an expression calls.
+
+    Raises
+    ------
+    ValueError
+        If it calls none.
+    """
+    if isinstance(call, relax.Call) and isinstance(call.op, tvm.ir.Op):
+        op: Any = call.op
+        return str(op.name)
+    raise ValueError(f"a unit holds {type(call).__name__}, which is no operator; legalise it first")
+
+
+def static_shape(ty: Any) -> tuple[int, ...]:
+    """The extents of a tensor type."""
+    return tuple(int(extent) for extent in ty.shape)
+
+
+def is_float(ty: Any) -> bool:
+    """True for tensors of float32, which the hand-written kernels are for."""
+    return str(getattr(ty, "dtype", "")) == "float32"
+
+
+def tensor_types(ty: Any) -> list[Any]:
+    """The types of a value: one, or those of a tuple's fields."""
+    if not isinstance(ty, relax.TupleType):
+        return [ty]
+    whole: Any = ty
+    return list(whole.fields)

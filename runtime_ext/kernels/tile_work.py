@@ -1,0 +1,48 @@
+"""How much a tile is of kernels that reduce little or nothing, and which have smaller ones.
+
+The sizes are a CPU's. Whether a kernel has a finer form is the same on GPUs, whose blocks are
+theirs to choose.
+"""
+
+from __future__ import annotations
+
+from runtime_ext.kernels.spec import Finer, Pointwise, Pooling, Spec
+
+#: Elements a tile: long against a call, short enough to balance lanes; and to balance many.
+_ELEMENTS, _FINER = 4096, 1024
+#: Bytes of input rows that stay in the first-level cache from one row of results to the next.
+_RESIDENT = 32 * 1024
+#: Channels of a cache line, which no chunk should share.
+_LINE = 16
+
+
+def finer(spec: Spec) -> Spec:
+    """A kernel that reduces little or nothing in smaller tiles, if it has any."""
+    if isinstance(spec, Pooling):
+        smaller = channels_a_tile(spec, finer=True) < channels_a_tile(spec, finer=False)
+    elif isinstance(spec, Pointwise):
+        smaller = work_a_tile(spec, finer=True) < work_a_tile(spec, finer=False)
+    else:
+        return spec
+    return Finer(spec) if smaller else spec
+
+
+def channels_a_tile(spec: Pooling, finer: bool) -> int:
+    """As many as stay in the cache, or a third of them, in whole cache lines."""
+    row_bytes = spec.window.input[1] * _LINE * 4
+    lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
+    lines = min(lines, -(-spec.channels // _LINE))
+    return min(spec.channels, (-(-lines // 3) if finer else lines) * _LINE)
+
+
+def work_a_tile(spec: Pointwise, finer: bool) -> int:
+    """Pixels of a row, or elements of a long run."""
+    elements = _FINER if finer else _ELEMENTS
+    if is_long_run(spec):
+        return min(elements, spec.statements[0].count)
+    return max(1, min(spec.grid[2], elements // sum(s.count for s in spec.statements)))
+
+
+def is_long_run(spec: Pointwise) -> bool:
+    """Whether one statement covers all."""
+    return spec.grid == (1, 1, 1) and len(spec.statements) == 1

@@ -1,0 +1,40 @@
+"""Targets by the words of the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime_ext.machine.this_machine import LEVELS, host_target
+from tvm_ios.errors import UserError
+
+
+def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -> Any:
+    """A TVM target; None for this machine's, so that what is measured here holds for it.
+
+    Parameters
+    ----------
+    kind
+        ``llvm`` or ``cuda``.
+    arch
+        An instruction-set level, or an architecture like ``sm_90``.
+    lanes
+        Threads; nothing to a GPU.
+    dialect
+        ``relax`` or ``relay``, whose TVM knows processors by other names.
+
+    Raises
+    ------
+    UserError
+        If there is no such architecture.
+    """
+    if kind == "cuda":
+        return {"kind": "cuda", "arch": arch or "sm_90"}
+    if arch is None:
+        return None
+    if arch not in LEVELS:
+        raise UserError(f"{arch!r} is no x86-64 level: use {', '.join(LEVELS)}")
+    if dialect == "relay":
+        from runtime_ext.relay import library
+
+        return library.host_target(lanes, arch)
+    return host_target(lanes, arch)

@@ -1,0 +1,76 @@
+"""The C++ library (``runtime_ext/native``): the loader of executables and their executors.
+
+It is part of the installed package. It is looked for in this order: the file that the environment
+variable ``TVM_IOS_NATIVE_LIB`` names; in the package runtime_ext; in the installed distribution
+``tvm-ios`` (an editable install keeps it there).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+from tvm_ffi.error import register_error
+
+from runtime_ext.native_errors import (
+    BusyError,
+    CudaError,
+    ExecutableError,
+    ForkError,
+    KernelError,
+    SessionError,
+)
+
+# The library raises them by name.
+for _error in (BusyError, CudaError, ExecutableError, ForkError, KernelError, SessionError):
+    register_error(_error.__name__, _error)
+
+_LIBRARY = "libtvm_ios_native.so"
+_INTERFACE = 3
+
+
+@cache
+def load_native_library() -> Any:
+    """The C++ library's functions.
+
+    Raises
+    ------
+    ImportError
+        If the library was not built or belongs to another version of this package.
+    """
+    path = native_library_path()
+    library = tvm_ffi.load_module(path)
+    found = library["interface_version"]()
+    if found != _INTERFACE:
+        raise ImportError(
+            f"{path} has interface {found} and this package needs {_INTERFACE}; "
+            "install tvm-ios again"
+        )
+    return library
+
+
+def native_library_path() -> Path:
+    """Where the C++ library is.
+
+    Raises
+    ------
+    ImportError
+        If it was not built.
+    """
+    override = os.environ.get("TVM_IOS_NATIVE_LIB")
+    if override:
+        return Path(override).absolute()
+    folders = [Path(__file__).parent]
+    with suppress(metadata.PackageNotFoundError):
+        folders.append(Path(str(metadata.distribution("tvm-ios").locate_file("runtime_ext"))))
+    for folder in folders:
+        if (folder / _LIBRARY).exists():
+            return folder / _LIBRARY
+    raise ImportError(
+        f"{_LIBRARY} was not built; run `pip install .`, or name a built one in TVM_IOS_NATIVE_LIB"
+    )

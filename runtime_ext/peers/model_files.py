@@ -1,0 +1,54 @@
+"""The model of a run of ``bench`` as peers read it: an ONNX file, and TVM's own build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.peers.peer import TvmLibrary
+from tvm_ios.files.array_files import Array
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A network (:class:`runtime_ext.peers.peer.Network`) on this machine's CPU.
+
+    Attributes
+    ----------
+    inputs
+        By name.
+    lanes
+        Threads.
+    onnx
+        The simplified model; None if nobody reads it.
+    tvm
+        TVM's own build of it with its weights, a ``.so``; None if nobody reads it.
+    """
+
+    inputs: Mapping[str, Array]
+    lanes: int
+    onnx: Path | None
+    tvm: Path | None
+    gpu: bool = False
+    precision: str = "float32"
+
+    def onnx_file(self, folder: Path) -> Path:
+        """The file, where it is."""
+        assert self.onnx is not None
+        return self.onnx
+
+    def torch_module(self) -> Any:
+        """The model as one would write it in PyTorch."""
+        import onnx
+
+        from runtime_ext.peers.torch_import.network import torch_network
+
+        assert self.onnx is not None
+        return torch_network(onnx.load(self.onnx))
+
+    def tvm_library(self) -> TvmLibrary:
+        """TVM's own build."""
+        assert self.tvm is not None
+        return TvmLibrary(self.tvm)

@@ -1,0 +1,162 @@
+"""What a peer is: something of others that can run a model, to be timed beside our programs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tvm_ios.contest.rounds import Runner
+from tvm_ios.errors import UserError
+
+if TYPE_CHECKING:
+    from tvm_ios.files.array_files import Array
+
+
+class PeerError(UserError):
+    """A peer that is unknown or cannot be used here: one sentence with the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A model that is ready to run on its inputs.
+
+    Attributes
+    ----------
+    run
+        Runs it once; what it returns is for :attr:`outputs` alone.
+    outputs
+        The outputs, in the model's order, from what ``run`` returned.
+    """
+
+    run: Runner
+    outputs: Callable[[Any], list[Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class TvmLibrary:
+    """What TVM compiled a model to on its own.
+
+    Attributes
+    ----------
+    path
+        Of the shared library.
+    weights
+        What ``main`` takes after the model's inputs; None if the library holds them, and then it
+        is loaded by TVM's Python package.
+    """
+
+    path: Path
+    weights: Sequence[Array] | None = None
+
+
+class Network(Protocol):
+    """A model that is to be run, in the forms that peers read, and what it is run on."""
+
+    @property
+    def inputs(self) -> Mapping[str, Array]:
+        """By the names that the model has for them."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """Threads."""
+        ...
+
+    @property
+    def gpu(self) -> bool:
+        """Whether it runs on a GPU, where inputs and outputs are to stay."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """``float32``, ``tf32`` or ``float16``; types of tensors are in accord with it."""
+        ...
+
+    def onnx_file(self, folder: Path) -> Path:
+        """An ONNX file of it; made in the folder if there is none."""
+        ...
+
+    def torch_module(self) -> Any:
+        """A ``torch.nn.Module`` on the CPU, of the tensors of ``input_names`` in their order.
+
+        It returns the tuple of its outputs.
+        """
+        ...
+
+    def tvm_library(self) -> TvmLibrary:
+        """TVM's own build of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A way to run models.
+
+    Attributes
+    ----------
+    name
+        As users say it.
+    loader
+        ``module:function``; the function makes a :class:`Network` ready to run, as
+        :class:`Started`, and may take minutes. The module is imported when it is asked for.
+    library
+        The Python package that it needs besides those of tvm-ios; its distribution has the same
+        name.
+    install
+        What installs that, for ``pip``.
+    programs
+        Programs that it needs on a CPU.
+    devices
+        Where it can run: of ``cpu`` and ``cuda``.
+    """
+
+    name: str
+    loader: str
+    library: str | None = None
+    install: str | None = None
+    programs: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+    @property
+    def module(self) -> str:
+        """The module of the loader."""
+        return self.loader.partition(":")[0]
+
+    def start(self, network: Network) -> Started:
+        """Make a model ready to run; may take minutes.
+
+        Raises
+        ------
+        UserError
+            If the peer refuses the model, or runs on other devices.
+        """
+        if ("cuda" if network.gpu else "cpu") not in self.devices:
+            raise PeerError(f"{self.name} runs on {'CPUs' if network.gpu else 'GPUs'} only")
+        function = getattr(importlib.import_module(self.module), self.loader.partition(":")[2])
+        return function(network)
+
+    def require_available(self) -> None:
+        """Find out whether it could start on this machine's CPU, without importing anything.
+
+        Raises
+        ------
+        PeerError
+            If something is not installed; says what installs it.
+        """
+        if "cpu" not in self.devices:
+            raise PeerError(f"{self.name} runs on GPUs only")
+        if self.library is not None and importlib.util.find_spec(self.library) is None:
+            raise PeerError(
+                f"the peer {self.name} needs {self.library}, which is not installed: "
+                f"pip install '{self.install or self.library}'"
+            )
+        for program in self.programs:
+            if shutil.which(program) is None:
+                raise PeerError(
+                    f"the peer {self.name} needs the program {program}, which is not on the PATH"
+                )

@@ -1,0 +1,116 @@
+"""The registry of peers: ours, and those that other packages add as ``tvm_ios.peers``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runtime_ext.peers.peer import Network, Peer, PeerError, Started
+from tvm_ios.extensions import extensions, load_extension
+from tvm_ios.progress import Progress
+
+if TYPE_CHECKING:
+    from tvm_ios.files.array_files import Array
+
+#: The entry points of other packages' peers.
+GROUP = "tvm_ios.peers"
+
+_ONNXRUNTIME = partial(Peer, library="onnxruntime", install="tvm-ios[bench]")
+_TORCH = partial(Peer, library="torch", install="tvm-ios[torch]")
+_GPU = ("cuda",)
+
+#: Those that come with tvm-ios.
+OURS: Mapping[str, Peer] = {
+    peer.name: peer
+    for peer in (
+        _ONNXRUNTIME("onnxruntime", "runtime_ext.peers.onnxruntime_peer:start"),
+        _ONNXRUNTIME(
+            "onnxruntime-graph", "runtime_ext.peers.onnxruntime_peer:start_graph", devices=_GPU
+        ),
+        _TORCH("torch", "runtime_ext.peers.torch_peer:start"),
+        _TORCH("torch-nhwc", "runtime_ext.peers.torch_peer:start_nhwc"),
+        _TORCH("torch-graph", "runtime_ext.peers.torch_peer:start_graph", devices=_GPU),
+        _TORCH("torch-graph-nhwc", "runtime_ext.peers.torch_peer:start_graph_nhwc", devices=_GPU),
+        _TORCH("torch-compile", "runtime_ext.peers.torch_peer:start_compiled", programs=("g++",)),
+        _TORCH(
+            "torch-max-autotune",
+            "runtime_ext.peers.torch_peer:start_max_autotune",
+            programs=("g++",),
+        ),
+        Peer("tvm", "runtime_ext.peers.tvm_peer:start"),
+    )
+}
+
+
+def peer_names(device: str | None = None) -> tuple[str, ...]:
+    """The peers that there are, ours first; those of ours that cannot run on a device left out."""
+    ours = (name for name, peer in OURS.items() if device is None or device in peer.devices)
+    return tuple(dict.fromkeys((*ours, *(name for name in extensions(GROUP) if name not in OURS))))
+
+
+def peer_modules() -> tuple[str, ...]:
+    """The modules of ours, which travel with bundles."""
+    return tuple(dict.fromkeys(peer.module for peer in OURS.values()))
+
+
+def peer_named(name: str) -> Peer:
+    """A peer by its name.
+
+    Raises
+    ------
+    PeerError
+        If there is none.
+    ExtensionError
+        If the package that adds it is broken.
+    """
+    if name in OURS:
+        return OURS[name]
+    if name in extensions(GROUP):
+        return load_extension(GROUP, name, Peer)
+    raise PeerError(f"there is no peer {name!r}; there are: {', '.join(peer_names())}")
+
+
+def available_peers(names: Iterable[str]) -> tuple[Peer, ...]:
+    """The peers of these names, each once, all of them ready to start on this machine's CPU.
+
+    Raises
+    ------
+    PeerError
+        If one is unknown, or needs something that is not installed.
+    ExtensionError
+        If the package that adds one is broken.
+    """
+    peers = tuple(map(peer_named, dict.fromkeys(names)))
+    for peer in peers:
+        peer.require_available()
+    return peers
+
+
+def start_peers(
+    names: Iterable[str], network: Network, progress: Progress
+) -> tuple[dict[str, Started], dict[str, list[Array]], dict[str, str]]:
+    """Start peers and run each once.
+
+    Returns
+    -------
+    dict of str to Started, dict of str to list of array, dict of str to str
+        Those that run, their outputs, and why the others do not, a sentence each.
+    """
+    started: dict[str, Started] = {}
+    outputs: dict[str, list[Array]] = {}
+    failed: dict[str, str] = {}
+    wanted = tuple(dict.fromkeys(names))
+    for done, name in enumerate(wanted):
+        progress("starting peers", done, len(wanted))
+        try:
+            peer = peer_named(name).start(network)
+            outputs[name] = peer.outputs(peer.run())
+            started[name] = peer
+        except ImportError as error:
+            failed[name] = f"not installed: {error}"
+        # Compilers and exporters of others raise anything; the rest is compared all the same.
+        except Exception as error:
+            failed[name] = " ".join(str(error).split())[:300] or repr(error)
+    progress("starting peers", len(wanted), len(wanted))
+    return started, outputs, failed

@@ -1,0 +1,68 @@
+"""TVM's own build of a Relax module, with which everything is compared."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst
+
+from tvm_ios.errors import UserError
+from tvm_ios.files.atomic import temporary_folder
+
+
+def compile_tvm_build(
+    module: tvm.IRModule, target: Any, path: Path, database: Path | None = None
+) -> None:
+    """Compile a module by TVM's default pipeline to a shared library.
+
+    Parameters
+    ----------
+    module
+        Unscheduled.
+    target
+        A TVM target.
+    path
+        The ``.so`` to write.
+    database
+        A MetaSchedule database (folder) whose kernels TVM applies, as it does on its own.
+
+    Raises
+    ------
+    UserError
+        If the disk has too little room.
+    """
+    with target:
+        lowered = relax.get_pipeline("zero")(module)
+        if database is not None:
+            lowered = relax.transform.MetaScheduleApplyDatabase(str(database))(lowered)
+    built = relax.build(lowered, target=target)
+    _require_room(path.parent, module)
+    with temporary_folder(path.parent, f".{path.name}.") as folder:
+        built.export_library(str(path), workspace_dir=str(folder))
+
+
+def _require_room(folder: Path, module: tvm.IRModule) -> None:
+    """Refuse before LLVM writes: it ends the whole process when it cannot."""
+    constants: list[int] = []
+
+    def add(constant: Any) -> None:
+        constants.append(constant.value.numpy().nbytes)
+
+    for function in module.functions.values():
+        # Functions in TIR hold no weights, and Relax's visitor fails on them.
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(
+                function, lambda e: add(e) if isinstance(e, GenericConst) else None
+            )
+    # In an object file, in the library, and a little for the code of both.
+    needed = 2 * sum(constants) + (64 << 20)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise UserError(
+            f"TVM's own build of the model needs {needed >> 20} MB in {folder} and there are "
+            f"{free >> 20}: free some, or name another folder in TMPDIR"
+        )

@@ -1,0 +1,118 @@
+"""TVM's own build of a model: on its virtual machine, or on the graph executor if it is Relay's.
+
+A bundle's needs TVM's runtime libraries, of the package ``apache-tvm``, but neither its Python
+files nor its compiler; so a machine may have just these.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.peers.peer import Network, Started
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+
+#: As DLPack counts devices.
+_CPU, _CUDA = 1, 2
+_POOLED = 2
+
+
+def start(network: Network) -> Started:
+    """Load a compiled module; TVM has counted its threads when it was loaded.
+
+    Raises
+    ------
+    UserError
+        If there is no such build, or TVM's runtime is not here.
+    ImportError
+        If tvm-ffi or torch is not installed, which a library without weights needs.
+    """
+    library = network.tvm_library()
+    if library.weights is None:
+        return start_library(library.path, network.inputs)
+    return _start_by_runtime(library.path, network, library.weights)
+
+
+def start_library(path: Path, inputs: Mapping[str, Array]) -> Started:
+    """Load what TVM compiled, weights included, on the CPU by TVM's Python package.
+
+    Parameters
+    ----------
+    path
+        Of the ``.so``: Relax for the virtual machine, or of ``relay.build`` for the graph executor.
+    inputs
+        By name, in the model's order.
+    """
+    import tvm
+
+    library = tvm.runtime.load_module(str(path))
+    if getattr(library, "type_key", None) == "GraphExecutorFactory":
+        from runtime_ext.relay.tvm_build import graph_executor
+
+        run = graph_executor(library, inputs)
+    else:
+        from tvm import relax
+
+        main = relax.VirtualMachine(library, tvm.cpu())["main"]
+        tensors = [tvm.runtime.tensor(value) for value in inputs.values()]
+
+        def run() -> Any:
+            return main(*tensors)
+
+    def outputs(result: Any) -> list[Array]:
+        return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
+
+    return Started(run, outputs)
+
+
+def _start_by_runtime(path: Path, network: Network, weights: Sequence[Array]) -> Started:
+    """Load it by TVM's runtime libraries.
+
+    On a GPU that includes TVM's own CUDA graph, of all that reads no input. Inputs and outputs stay
+    on the device.
+    """
+    import torch
+    import tvm_ffi
+
+    gpu = network.gpu
+    _load_runtime("libtvm_runtime.so", *(("libtvm_runtime_cuda.so",) if gpu else ()))
+    module: Any = tvm_ffi.load_module(str(path))
+    machine: Any = module["vm_load_executable"]()
+    device = (_CUDA, 0, _POOLED) if gpu else ()
+    machine["vm_initialization"](*device, _CPU, 0, _POOLED)
+    main = machine["main"]
+    # Torch's memory has the alignment that TVM's kernels expect.
+    values = map(torch.tensor, (*network.inputs.values(), *weights))
+    held = [value.to("cuda" if gpu else "cpu").contiguous() for value in values]
+    arguments = [tvm_ffi.from_dlpack(value) for value in held]
+
+    def run() -> Any:
+        result = main(*arguments)
+        if gpu:
+            torch.cuda.synchronize()
+        return result
+
+    def outputs(result: Any) -> list[Array]:
+        parts = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
+        return [torch.from_dlpack(part).cpu().numpy() for part in parts]
+
+    return Started(run, outputs)
+
+
+def _load_runtime(*names: str) -> None:
+    package = importlib.util.find_spec("tvm")
+    if package is None or package.submodule_search_locations is None:
+        raise UserError("TVM's runtime libraries are not here: install apache-tvm")
+    folders = [Path(folder) / "lib" for folder in package.submodule_search_locations]
+    for name in names:
+        path = next((f / name for f in folders if (f / name).exists()), None)
+        if path is None:
+            raise UserError(f"this apache-tvm has no {name}")
+        try:
+            ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise UserError(f"{path} cannot be loaded: {error}") from error

@@ -1,0 +1,53 @@
+"""TVM's own build of a Relay module, with which everything is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor as executor
+
+from runtime_ext.relay.tuning_log import AutotvmLog
+from tvm_ios.files.atomic import temporary_folder
+
+
+def compile_tvm_build(
+    module: tvm.IRModule, target: Any, path: Path, log: AutotvmLog | None = None
+) -> None:
+    """Compile a module by ``relay.build`` to a shared library for the graph executor.
+
+    Parameters
+    ----------
+    module
+        Unscheduled.
+    target
+        A TVM target.
+    path
+        The ``.so`` to write.
+    log
+        Tuned kernels, which TVM applies as it does on its own.
+    """
+    with log.applied() if log else nullcontext(), tvm.transform.PassContext(opt_level=3):
+        factory = relay.build(module, target=target)
+    with temporary_folder(path.parent, f".{path.name}.") as folder:
+        factory.export_library(str(path), workspace_dir=str(folder))
+
+
+def graph_executor(
+    library: Any, inputs: Mapping[str, np.ndarray[Any, Any]]
+) -> Callable[[], list[Any]]:
+    """What :func:`compile_tvm_build` wrote, loaded, as a runner: its outputs on these inputs."""
+    model = executor.GraphModule(library["default"](tvm.cpu()))
+    model.set_input(**inputs)
+    places = range(model.get_num_outputs())
+
+    def run() -> list[Any]:
+        model.run()
+        return [model.get_output(place) for place in places]
+
+    return run

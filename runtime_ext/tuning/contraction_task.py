@@ -1,0 +1,49 @@
+"""What is tuned: a contraction of a model, and how much it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from runtime_ext.kernels.spec import Contraction
+
+
+@dataclass(frozen=True)
+class ContractionTask:
+    """A contraction, once for all places where the model has it.
+
+    Attributes
+    ----------
+    name
+        Of the first unit, or merged units joined by ``+``, that has it.
+    spec
+        With the default blocking.
+    weight
+        How many times a run of the model computes it.
+    merged
+        How many times it could compute several units at once in their stead.
+    """
+
+    name: str
+    spec: Contraction
+    weight: int
+    merged: int
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations, padding included."""
+        spec = self.spec
+        pixels = spec.batch * prod(spec.window.output)
+        return 2 * pixels * prod(spec.window.kernel) * spec.channels * sum(spec.parts)
+
+    @property
+    def text(self) -> str:
+        """What it computes, for people."""
+        spec, window = self.spec, self.spec.window
+        height, width = window.output
+        size = f"{width}" if height == 1 else f"{height}x{width}"
+        kernel = "x".join(map(str, window.kernel))
+        stride = "" if window.strides == (1, 1) else f"/{max(window.strides)}"
+        groups = "" if spec.groups == 1 else f", {spec.groups} groups"
+        inputs = spec.channels * spec.groups
+        return f"{kernel}{stride}, {inputs} to {sum(spec.parts)} at {size}{groups}"

@@ -1,0 +1,73 @@
+"""A learned guess at which blockings are fast, from all that were measured so far."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+
+Array = np.ndarray[Any, Any]
+
+_PARAMETERS = {
+    "objective": "reg:squarederror",
+    "max_depth": 7,
+    "eta": 0.2,
+    "min_child_weight": 1,
+    "subsample": 0.9,
+    "seed": 0,
+}
+_TREES = 80
+#: Below so many samples guesses are no better than none.
+_FEWEST = 16
+
+
+class SpeedModel:
+    """Gradient-boosted trees (xgboost) that predict a blocking's speed relative to the best.
+
+    One model learns from all contractions, so that the first guesses for a new one are good.
+
+    Parameters
+    ----------
+    threads
+        That may learn.
+
+    Raises
+    ------
+    UserError
+        If xgboost is not installed.
+    """
+
+    def __init__(self, threads: int) -> None:
+        try:
+            self._xgboost: Any = importlib.import_module("xgboost")
+        except ImportError as error:
+            raise UserError(
+                "tuning needs xgboost, which is not installed: pip install 'tvm-ios[tune]'"
+            ) from error
+        self._threads = threads
+        self._booster: Any = None
+
+    def fit(self, samples: Sequence[tuple[Array, Array]]) -> None:
+        """Learn anew.
+
+        Parameters
+        ----------
+        samples
+            For each contraction the features, ``(n, features)``, and the seconds, ``(n,)``.
+        """
+        if sum(len(seconds) for _, seconds in samples) < _FEWEST:
+            return
+        speeds = np.concatenate([seconds.min() / seconds for _, seconds in samples])
+        data = self._xgboost.DMatrix(np.concatenate([f for f, _ in samples]), speeds)
+        parameters = {**_PARAMETERS, "nthread": self._threads}
+        self._booster = self._xgboost.train(parameters, data, _TREES)
+
+    def predict(self, features: Array) -> Array | None:
+        """Speeds, 1 for the fastest expected; None as long as too little is known."""
+        if self._booster is None:
+            return None
+        return self._booster.predict(self._xgboost.DMatrix(features))

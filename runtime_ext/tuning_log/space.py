@@ -1,0 +1,93 @@
+"""The design space of a contraction: the ways to cut it, which MetaSchedule traces note.
+
+A point of the space is a :class:`~runtime_ext.kernels.cut.ContractionCut`. Its trace cuts the
+loops of the contraction's workload accordingly, so that TVM alone can apply it too, and notes the
+cut on the block ``sum``. What runs here is the hand-written kernel of this cut, which
+:func:`noted` reads back from a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Any, Protocol
+
+import numpy as np
+from tvm import s_tir
+
+from runtime_ext.kernels.cut import ContractionCut
+from runtime_ext.kernels.cutter import Cutter
+from runtime_ext.kernels.spec import Contraction
+
+Array = np.ndarray[Any, Any]
+#: A cut as traces note it; what the numbers are is for the device's space to say.
+Notes = tuple[int, int, int, int, int]
+
+_NOTES = ("ios.pixels", "ios.vectors", "ios.unroll", "ios.tiles", "ios.blocks_outer")
+
+
+class Space(Cutter, Protocol):
+    """The ways in which a device may cut contractions; the cutter's own is one of them."""
+
+    def workload(self, spec: Contraction) -> Any:
+        """What a tuning log knows a contraction by; see :func:`contraction_workload`."""
+        ...
+
+    def points(self, spec: Contraction) -> Sequence[ContractionCut]:
+        """The cuts that make different code, the default first."""
+        ...
+
+    def holds(self, spec: Contraction, point: ContractionCut) -> bool:
+        """Whether a cut, e.g. one that a file names, is a point of the space."""
+        ...
+
+    def explicit(self, spec: Contraction) -> ContractionCut:
+        """The cut of a contraction as points write it."""
+        ...
+
+    def point(self, notes: Notes) -> ContractionCut:
+        """The cut that a trace notes."""
+        ...
+
+    def schedule(self, spec: Contraction, workload: Any, point: ContractionCut) -> s_tir.Schedule:
+        """The workload's schedule at a point."""
+        ...
+
+    def features(self, spec: Contraction, points: Sequence[ContractionCut]) -> Array:
+        """What may tell fast points from slow ones: float32, a row for each."""
+        ...
+
+
+def recut(spec: Contraction, point: ContractionCut, cutter: Cutter) -> Contraction:
+    """The contraction cut in another way, and weights packed for it."""
+    width = cutter.width(point)
+    blocks = sum(ceil(part / width) for part in spec.parts)
+    buffers = list(spec.buffers)
+    buffers[spec.weight] = (blocks, *spec.window.kernel, spec.channels, width)
+    return replace(spec, blocking=point, buffers=tuple(buffers))
+
+
+def note(schedule: s_tir.Schedule, block: Any, values: Sequence[Any]) -> None:
+    """Write a cut's numbers, or what was sampled for them, on a block of a schedule."""
+    for name, value in zip(_NOTES, values, strict=True):
+        schedule.annotate(block, name, value)
+
+
+def noted(trace: Any) -> Notes | None:
+    """The cut that a trace, in MetaSchedule's JSON, notes if any; it is not applied."""
+    steps, decisions = trace
+    # Of steps that are none of ours a choice may be anything: the extents of a tile, say.
+    decided = {int(step): choice for step, choice in decisions}
+    drawn: dict[Any, int] = {}
+    notes: dict[str, int] = {}
+    for number, (kind, inputs, attributes, outputs) in enumerate(steps):
+        if kind == "SampleCategorical":
+            drawn[outputs[0]] = int(attributes[0][int(decided[number])])
+        elif kind == "Annotate" and attributes[0] in _NOTES:
+            given = inputs[1]
+            notes[attributes[0]] = drawn[given] if isinstance(given, str) else int(given)
+    if len(notes) < len(_NOTES):
+        return None
+    first, second, third, fourth, fifth = (notes[note] for note in _NOTES)
+    return first, second, third, fourth, fifth

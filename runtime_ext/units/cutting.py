@@ -1,0 +1,53 @@
+"""Cut contractions into tiles for a device, and pack their weights for these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runtime_ext.kernels.cutter import Cutter, Recut
+from runtime_ext.kernels.expression import Access
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.units.pixel_rows import mapped, merge_rows
+from runtime_ext.units.values import Storage
+from tvm_ios.program.constant_transform import ParamTransform, packing
+
+
+def cut(
+    spec: Contraction,
+    order: Sequence[int],
+    storages: list[Storage],
+    cutter: Cutter,
+    recut: Recut | None = None,
+) -> Contraction:
+    """A contraction as it will be cut; packs its weights."""
+    spec = merge_rows(spec)
+    parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
+    spec = replace(spec, parts=parts)
+    blocking = cutter.blocking(spec)
+    spec = replace(spec, blocking=blocking)
+    if recut is not None:
+        alone = _alone(spec, [storages[s] for s in order])
+        spec = replace(spec, blocking=recut(alone) or blocking)
+    packed = storages[order[spec.weight]]
+    pack = packing(packed.shape, parts, cutter.width(spec.blocking))
+    packed.shape = pack.shape(packed.shape)
+    packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
+    return replace(spec, buffers=tuple(storages[s].shape for s in order))
+
+
+def _alone(spec: Contraction, storages: list[Storage]) -> Contraction:
+    """The contraction if no tensor of it lay in a wider one, as a tuning log knows it."""
+    if all(storage.run is None for storage in storages):
+        return spec
+
+    def at(access: Access) -> Access:
+        run = storages[access.buffer].run
+        return access if run is None else run.alone(access)
+
+    return replace(
+        spec,
+        buffers=tuple(s.shape if s.run is None else s.run.shape(s.shape) for s in storages),
+        data=at(spec.data),
+        statements=tuple(mapped(s, at) for s in spec.statements),
+    )

@@ -1,0 +1,154 @@
+"""From a kernel under construction to its description: the code is written from that alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from runtime_ext.kernels.expression import Access, Expr, substitute, windows
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Pointwise,
+    Pooling,
+    Product,
+    Spec,
+    Statement,
+)
+from runtime_ext.units.kernel_draft import KernelDraft
+from runtime_ext.units.pixel_rows import mapped, merge_pixels
+from runtime_ext.units.values import Storage, shift
+
+
+def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[int, ...]]:
+    """The kernel's spec, and the storages that its buffers are; a contraction is not cut yet."""
+    order: list[int] = []
+
+    def local(at: Access) -> Access:
+        if at.buffer not in order:
+            order.append(at.buffer)
+        n, h, w, c = (at.strides[axis] for axis in draft.axes)
+        return Access(order.index(at.buffer), at.offset, (n, h, w, c))
+
+    def expression(expr: Expr) -> Expr:
+        return substitute(expr, lambda x: ("load", local(x[1])) if x[0] == "load" else x)
+
+    anchor = draft.anchor
+    data = weight = None
+    if anchor is not None:
+        data = local(anchor.data)
+        if isinstance(anchor, Product):
+            anchor = replace(anchor, other=local(anchor.other))
+        if isinstance(anchor, Contraction | Pooling) and anchor.weight is not None:
+            weight = local(Access(anchor.weight, 0, (0, 0, 0, 0))).buffer
+    if anchor is None:
+        draft.statements = [part for s in draft.statements for part in _unfold(s, draft)]
+    if isinstance(anchor, Contraction):
+        draft.statements = [part for s in draft.statements for part in _by_phase(s, draft)]
+        anchor = replace(anchor, parts=_parts(anchor, draft.statements))
+    split = _parted(draft, anchor)
+    values = [expression(s.value) for s in split]
+    statements = tuple(
+        Statement(value, local(s.target), s.begin, s.count)
+        for value, s in zip(values, split, strict=True)
+    )
+    shapes = tuple(storages[s].shape for s in order)
+    if anchor is None:
+        n, h, w = (draft.extents[axis] for axis in draft.axes[:3])
+        return merge_pixels(Pointwise(shapes, (n, h, w), statements)), tuple(order)
+    assert data is not None
+    spec = replace(anchor, buffers=shapes, data=data, statements=statements)
+    if isinstance(spec, Contraction):
+        assert weight is not None
+    if isinstance(spec, Contraction | Pooling):
+        spec = replace(spec, weight=weight)
+    return spec, tuple(order)
+
+
+def _unfold(statement: Statement, draft: KernelDraft) -> list[Statement]:
+    """Write windows over channels as sums, with own statements for the first and last channels."""
+    found = list(windows(statement.value))
+    if not found:
+        return [statement]
+    axis = draft.channel_axis
+    before, after = max(0, *(w[2] for w in found)), max(0, *(w[3] for w in found))
+    extent = statement.count
+    edges = {*range(min(before, extent)), *range(max(0, extent - after), extent)}
+    ranges = [(c, 1) for c in sorted(edges)]
+    if extent > before + after:
+        ranges.append((before, extent - before - after))
+    result: list[Statement] = []
+    for begin, count in ranges:
+
+        def total(expr: Expr, begin: int = begin, count: int = count) -> Expr:
+            if expr[0] == "window":
+                low, high = max(-expr[2], -begin), min(expr[3], extent - begin - count)
+                if low > high:
+                    return ("const", 0.0)
+                value = shift(expr[1], axis, low)
+                for by in range(low + 1, high + 1):
+                    value = ("add", value, shift(expr[1], axis, by))
+                return value
+            if expr[0] in ("acc", "const", "load"):
+                return expr
+            return (expr[0], *(total(e) for e in expr[1:]))
+
+        whole = Statement(total(statement.value), statement.target, 0, count)
+        result.append(_moved(whole, axis, begin, 0, count))
+    return result
+
+
+def _by_phase(statement: Statement, draft: KernelDraft) -> list[Statement]:
+    """One statement for each phase of the grid's points."""
+    rows, columns = draft.phases
+    if draft.phases == (1, 1):
+        return [statement]
+    assert isinstance(draft.anchor, Contraction)
+    channels = sum(draft.anchor.parts) // (rows * columns)
+    result: list[Statement] = []
+    for phase in range(rows * columns):
+        row, column = divmod(phase, columns)
+
+        def at(place: Access, row: int = row, column: int = column) -> Access:
+            n, c, h, w = place.strides
+            return Access(
+                place.buffer, place.offset + row * h + column * w, (n, c, h * rows, w * columns)
+            )
+
+        moved = mapped(statement, at)
+        result.append(replace(moved, begin=statement.begin + phase * channels))
+    return result
+
+
+def _parts(anchor: Contraction, statements: list[Statement]) -> tuple[int, ...]:
+    """Output channels that are padded together: what lies between two borders of statements."""
+    if anchor.groups > 1:
+        return anchor.parts
+    borders = {0, sum(anchor.parts)}
+    for statement in statements:
+        borders |= {statement.begin, statement.begin + statement.count}
+    ordered = sorted(borders)
+    return tuple(b - a for a, b in pairwise(ordered))
+
+
+def _parted(draft: KernelDraft, anchor: Spec | None) -> list[Statement]:
+    """Statements cut at the borders of a contraction's parts."""
+    if not isinstance(anchor, Contraction) or anchor.groups > 1:
+        return draft.statements
+    result: list[Statement] = []
+    for statement in draft.statements:
+        begin = 0
+        for part in anchor.parts:
+            inside = statement.begin <= begin and begin + part <= statement.begin + statement.count
+            if inside:
+                by = begin - statement.begin
+                result.append(_moved(statement, draft.channel_axis, by, begin, part))
+            begin += part
+    return result
+
+
+def _moved(statement: Statement, axis: int, by: int, begin: int, count: int) -> Statement:
+    def at(place: Access) -> Access:
+        return Access(place.buffer, place.offset + by * place.strides[axis], place.strides)
+
+    value = substitute(statement.value, lambda x: ("load", at(x[1])) if x[0] == "load" else x)
+    return Statement(value, at(statement.target), begin, count)

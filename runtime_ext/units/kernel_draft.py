@@ -1,0 +1,49 @@
+"""Kernels under construction: buffers are still the unit's, axes still the model's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime_ext.kernels.spec import (
+    Anchor,
+    Statement,
+)
+
+#: Grid axes (batch, rows, columns, vectors) of an image, as axes of NCHW.
+IMAGE = (0, 2, 3, 1)
+#: Grid axes of anything else: as they are.
+PLAIN = (0, 1, 2, 3)
+
+
+@dataclass
+class KernelDraft:
+    """A kernel that may still gain statements.
+
+    Attributes
+    ----------
+    anchor
+        The spec without statements; its buffer numbers are storages. None for a pointwise
+        kernel.
+    extents
+        Extents of the logical axes.
+    axes
+        Which logical axes the grid's four are.
+    phases
+        Rows and columns of results for each point of the grid, their channels side by side: a
+        transposed convolution's. Statements speak of the whole result.
+    generic
+        For a kernel made by TVM: (function, storages in the order of its parameters).
+    """
+
+    anchor: Anchor | None
+    extents: tuple[int, int, int, int]
+    axes: tuple[int, int, int, int]
+    statements: list[Statement] = field(default_factory=list)
+    phases: tuple[int, int] = (1, 1)
+    generic: tuple[Any, tuple[int, ...]] | None = None
+
+    @property
+    def channel_axis(self) -> int:
+        """The logical axis along which vectors lie."""
+        return self.axes[3]

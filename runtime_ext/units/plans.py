@@ -1,0 +1,129 @@
+"""The ways to cut a unit into kernels: by default, by a kernel library, as in a tuning log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from runtime_ext.kernels.cut import ContractionCut
+from runtime_ext.kernels.cutter import Cutter, Recut
+from runtime_ext.kernels.library_convolution import LibraryConvolution
+from runtime_ext.kernels.spec import Contraction, Pooling
+from runtime_ext.tuning_log.log import TuningLog
+from runtime_ext.tuning_log.space import Space
+from runtime_ext.units.by_library import by_library
+from runtime_ext.units.cutting import cut
+from runtime_ext.units.described import described
+from runtime_ext.units.kernel_draft import IMAGE
+from runtime_ext.units.planner import drafted
+from runtime_ext.units.unit import PlannedKernel, UnitPlan, UnitSource, Workload
+from runtime_ext.units.unit_draft import UnitDraft
+from tvm_ios.program.compiled_unit import ConstantUse
+from tvm_ios.program.program import BufferType
+
+_ROLES = ("input", "constant", "output", "scratch")
+
+
+def plan_unit(source: UnitSource, cutter: Cutter, recut: Recut | None = None) -> UnitPlan:
+    """Cut a unit into kernels.
+
+    Parameters
+    ----------
+    source
+        What to compute.
+    cutter
+        Cuts contractions for a device.
+    recut
+        Has other cuts for some of them.
+
+    Raises
+    ------
+    ValueError
+        If the function and its layouts do not fit, or it holds what is no operator.
+    """
+    return _plan(drafted(source.function, source.layouts, source.in_place), cutter, recut)
+
+
+def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan | None:
+    """A unit whose convolutions a kernel library computes; None if it has none of these.
+
+    Parameters
+    ----------
+    source, cutter
+        As of :func:`plan_unit`.
+    precision
+        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    """
+    draft = drafted(source.function, source.layouts, source.in_place, inline=False)
+    plan = _plan(draft, cutter, library=precision)
+    by = (isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
+    return plan if any(by) else None
+
+
+def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, UnitPlan]:
+    """A unit as a tuning log would have it: with its blockings, and with its functions."""
+    names: set[str] = set()
+
+    def recut(spec: Contraction) -> ContractionCut | None:
+        record = log.blocking(spec, space)
+        if record is None:
+            return None
+        name, best = record
+        names.add(name)
+        return best
+
+    plan = plan_unit(source, space, recut)
+    plans = {"tuned": replace(plan, tuned=frozenset(names))} if names else {}
+    functions = log.find(source.function)
+    if functions is not None:
+        draft = drafted(functions.function, source.layouts, source.in_place, functions.steps)
+        tuned = frozenset(step.tuned for step in functions.steps.values() if step.tuned)
+        plans["tuned-functions"] = replace(_plan(draft, space), tuned=tuned)
+    return plans
+
+
+def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
+    """The first of each of equal code."""
+    found: dict[str, tuple[str, UnitPlan]] = {}
+    for name, plan in plans.items():
+        found.setdefault(repr(replace(plan, tuned=frozenset())), (name, plan))
+    return dict(found.values())
+
+
+def _plan(
+    unit: UnitDraft, cutter: Cutter, recut: Recut | None = None, library: str = ""
+) -> UnitPlan:
+    """The plan of a drafted unit; ``library`` is the precision of one that may compute parts."""
+    storages = unit.storages
+    kernels: list[tuple[Workload, tuple[int, ...]]] = []
+    for draft in unit.drafts:
+        if draft.generic is not None:
+            kernels.append(draft.generic)
+        elif draft.statements:
+            spec, own = described(draft, storages)
+            calls = None
+            if library and draft.axes == IMAGE and isinstance(spec, Contraction | Pooling):
+                calls = by_library(spec, own, storages, library)
+            if calls is None and isinstance(spec, Contraction):
+                spec = cut(spec, own, storages, cutter, recut)
+            kernels += calls or [(spec, own)]
+    used = {s for _, buffers in kernels for s in buffers}
+    order: list[int] = []
+    for role in ("input", "constant", "output", "scratch"):
+        order += [
+            i
+            for i, storage in enumerate(storages)
+            if storage.role == role and (i in used or role in ("input", "output"))
+        ]
+    of = {role: [s for i in order if (s := storages[i]).role == role] for role in _ROLES}
+    types = {role: tuple(BufferType(s.shape, s.dtype) for s in of[role]) for role in _ROLES}
+    return UnitPlan(
+        inputs=types["input"],
+        constants=tuple(ConstantUse(s.number, s.transform) for s in of["constant"]),
+        constant_types=types["constant"],
+        outputs=types["output"],
+        scratch=types["scratch"],
+        kernels=tuple(
+            PlannedKernel(spec, tuple(order.index(s) for s in buffers)) for spec, buffers in kernels
+        ),
+    )

@@ -1,0 +1,71 @@
+"""Any operator as a kernel of TVM's, whose buffers are whole and in the IR's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import relax
+from tvm.ir import GenericConst
+
+from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.operator_function import leaves, outlined
+from runtime_ext.kernels.relax_function import tensor_types
+from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.units.kernel_draft import PLAIN, KernelDraft
+from runtime_ext.units.storing import copy, in_memory
+from runtime_ext.units.unit_draft import UnitDraft
+from runtime_ext.units.values import Stored, Value
+
+
+def generic_rule(unit: UnitDraft, var: Any, call: Any) -> None:
+    """Make an operator a kernel of TVM's; its tensors are first brought into the IR's layout."""
+    arguments = [a for a in leaves(call) if not isinstance(a, GenericConst)]
+    arguments = list(dict.fromkeys(arguments))
+    function = with_tir(outlined(call, arguments), unit.function)
+    opaque(unit, var, arguments, lambda shapes: Generic(function, shapes))
+
+
+def opaque(
+    unit: UnitDraft,
+    var: Any,
+    arguments: Sequence[Any],
+    make: Callable[[tuple[tuple[tuple[int, ...], str], ...]], Generic | Scheduled],
+) -> None:
+    """Bind a variable to what a kernel makes whose buffers are whole and in the IR's layout.
+
+    Parameters
+    ----------
+    unit, var
+        Of the unit.
+    arguments
+        Variables that the kernel reads, in the order of its parameters.
+    make
+        The kernel's spec from the shapes and types of its buffers.
+    """
+    storages = [_plain(unit, unit.value(a)).storage for a in arguments]
+    fields = tensor_types(var.ty)
+    results: list[Value] = []
+    for field in fields:
+        shape = tuple(int(e) for e in field.shape)
+        home = unit.home(var) if len(fields) == 1 else None
+        if home is None or not unit.is_whole(home):
+            home = unit.scratch(shape, str(field.dtype), layout="plain")
+        results.append(home)
+        storages.append(home.storage)
+    made = [unit.storages[s] for s in storages]
+    spec = make(tuple((s.shape, s.dtype) for s in made))
+    number = unit.add(KernelDraft(None, (1, 1, 1, 1), PLAIN, generic=(spec, tuple(storages))))
+    for storage in made[len(arguments) :]:
+        storage.producer = number
+    unit.bind(var, results[0] if not isinstance(var.ty, relax.TupleType) else results)
+
+
+def _plain(unit: UnitDraft, value: Value) -> Stored:
+    """The value as a whole buffer in the IR's layout."""
+    stored = in_memory(unit, value)
+    if unit.is_whole(stored):
+        return stored
+    target = unit.scratch(stored.shape, layout="plain")
+    copy(unit, stored, target)
+    return target

@@ -1,0 +1,40 @@
+"""Which rule makes kernels of which operator; what has none, or does not fit it, is TVM's code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from runtime_ext.units.rules import attention, shuffle, views
+from runtime_ext.units.rules.contractions import convolution, product, transposed_convolution
+from runtime_ext.units.rules.pooling import channel_mean, pool, spatial_mean
+from runtime_ext.units.rules.resize import resize
+from runtime_ext.units.unit_draft import UnitDraft
+
+#: Takes the unit, the variable and the call; False if the call is one that it has no kernel for.
+Rule = Callable[[UnitDraft, Any, Any], bool]
+
+#: By the operators' names.
+RULES: dict[str, Rule] = {
+    "relax.nn.conv2d": convolution,
+    "relax.nn.conv2d_transpose": transposed_convolution,
+    "relax.matmul": product,
+    "relax.nn.max_pool2d": pool,
+    "relax.nn.avg_pool2d": pool,
+    "relax.nn.avg_pool3d": channel_mean,
+    "relax.nn.softmax": attention.softmax,
+    "relax.nn.layer_norm": attention.layer_norm,
+    "relax.image.resize2d": resize,
+    "relax.mean": spatial_mean,
+    "relax.nn.adaptive_avg_pool2d": spatial_mean,
+    "relax.concat": shuffle.concat,
+    "relax.split": views.split,
+    "relax.strided_slice": views.strided_slice,
+    "relax.nn.pad": views.pad,
+    "relax.permute_dims": views.transpose,
+    "relax.reshape": shuffle.reshape,
+    "relax.flatten": views.reshape,
+    "relax.nn.batch_flatten": views.reshape,
+    "relax.squeeze": views.squeeze,
+    "relax.expand_dims": views.squeeze,
+}

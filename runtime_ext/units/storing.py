@@ -1,0 +1,183 @@
+"""Write a unit's values to memory: as the kernel that computes them, or as one of its own."""
+
+from __future__ import annotations
+
+from math import prod
+
+from runtime_ext.kernels.expression import Access, substitute, windows
+from runtime_ext.kernels.generic import Generic
+from runtime_ext.kernels.operator_function import astype
+from runtime_ext.kernels.spec import Interleave, Statement
+from runtime_ext.units.kernel_draft import IMAGE, PLAIN, KernelDraft
+from runtime_ext.units.unit_draft import UnitDraft
+from runtime_ext.units.values import (
+    Arranged,
+    Interleaved,
+    Lazy,
+    Padded,
+    Pending,
+    Stored,
+    Value,
+    Widened,
+    access,
+    four,
+    is_row_major,
+)
+
+#: Vectors of so many groups can be interleaved in registers.
+_IN_REGISTERS = 4
+
+
+def in_memory(unit: UnitDraft, value: Value) -> Stored:
+    """The value in memory; whatever was to compute it now also stores it."""
+    if isinstance(value, Stored):
+        return value
+    if value.stored is None:
+        if isinstance(value, Interleaved):
+            value.stored = _interleaved(unit, value)
+        elif isinstance(value, (Padded, Widened)):
+            value.stored = _padded(unit, value)
+        else:
+            plain = isinstance(value, Pending) and unit.drafts[value.kernel].axes == PLAIN
+            layout = "plain" if plain else ""
+            target = value.home or unit.scratch(value.shape, layout=layout)
+            write(unit, value, target)
+            value.stored = target
+    return value.stored
+
+
+def write(unit: UnitDraft, value: Lazy | Pending | Stored, target: Stored) -> None:
+    """Write a value to a place of its shape (or of its number of elements, in order)."""
+    if isinstance(value, Stored):
+        read = access(value, value.shape)
+        assert read is not None
+        value = Lazy(("load", read), value.shape)
+    if len(value.shape) > 4:
+        value, target = _image(value, target)
+    place = Access(target.storage, target.offset, four(target.strides, 0))
+    if isinstance(value, Pending):
+        draft = unit.drafts[value.kernel]
+        count = four(value.shape, 1)[draft.channel_axis]
+        draft.statements.append(Statement(value.expr, place, value.begin, count))
+        number = value.kernel
+    else:
+        extents, axes = four(value.shape, 1), unit.axes(target)
+        windowed = any(windows(value.expr))
+        # One channel, or one pixel, lies in both orders.
+        if windowed and len(target.shape) == 4 and target.strides[1] == 1:
+            axes = IMAGE
+        if windowed and axes != IMAGE:
+            # A window lies along the vectors, or its edges would need a loop of their own.
+            between = unit.scratch(value.shape)
+            write(unit, value, between)
+            write(unit, between, target)
+            return
+        statement = Statement(value.expr, place, 0, extents[axes[3]])
+        number = unit.add(KernelDraft(None, extents, axes, [statement]))
+    storage = unit.storages[target.storage]
+    storage.producer = max(storage.producer, number)
+
+
+def copy(unit: UnitDraft, value: Stored, target: Stored) -> None:
+    """Write a stored value to a second place."""
+    if value.dtype != "float32":
+        _copy_whole(unit, value, target)
+        return
+    if len(value.shape) > 4:
+        whole = is_row_major(value) and is_row_major(target)
+        value, target = (_in_few_axes(stored, whole) for stored in (value, target))
+    write(unit, value, target)
+
+
+def _padded(unit: UnitDraft, value: Padded | Widened) -> Stored:
+    """Write a padded value out: zeros first, then what they surround."""
+    target = value.home or unit.scratch(value.shape)
+    write(unit, Lazy(("const", 0.0), value.shape), target)
+    inner = value.inner
+    if isinstance(value, Widened):
+        offset = target.offset + value.before * target.strides[1]
+    else:
+        top, left, _, _ = value.pads
+        offset = target.offset + top * target.strides[2] + left * target.strides[3]
+    if isinstance(inner, Arranged):
+        inner = in_memory(unit, inner)
+    write(unit, inner, Stored(target.storage, inner.shape, target.strides, offset))
+    return target
+
+
+def _interleaved(unit: UnitDraft, value: Interleaved) -> Stored:
+    """Write the groups, channel by channel in turn."""
+    target = value.home or unit.scratch(value.shape)
+    groups = len(value.parts)
+    exprs = [_readable(part) for part in value.parts]
+    image = unit.axes(target) == IMAGE and groups <= _IN_REGISTERS
+    if image and not any(any(windows(part.expr)) for part in exprs):
+        _in_registers(unit, exprs, target)
+        return target
+    n, c, h, w = target.strides
+    for group, part in enumerate(exprs):
+        place = Stored(target.storage, part.shape, (n, c * groups, h, w), target.offset + group * c)
+        write(unit, part, place)
+    return target
+
+
+def _in_registers(unit: UnitDraft, parts: list[Lazy], target: Stored) -> None:
+    order: list[int] = []
+
+    def local(at: Access) -> Access:
+        if at.buffer not in order:
+            order.append(at.buffer)
+        n, c, h, w = at.strides
+        return Access(order.index(at.buffer), at.offset, (n, h, w, c))
+
+    values = tuple(
+        substitute(part.expr, lambda x: ("load", local(x[1])) if x[0] == "load" else x)
+        for part in parts
+    )
+    n, c, h, w = target.strides
+    place = local(Access(target.storage, target.offset, (n, c, h, w)))
+    batch, count, height, width = parts[0].shape
+    shapes = tuple(unit.storages[s].shape for s in order)
+    spec = Interleave(shapes, (batch, height, width), values, place, count)
+    number = unit.add(KernelDraft(None, (1, 1, 1, 1), IMAGE, generic=(spec, tuple(order))))
+    storage = unit.storages[target.storage]
+    storage.producer = max(storage.producer, number)
+
+
+def _readable(part: Stored | Lazy) -> Lazy:
+    if isinstance(part, Lazy):
+        return part
+    read = access(part, part.shape)
+    assert read is not None
+    return Lazy(("load", read), part.shape)
+
+
+def _copy_whole(unit: UnitDraft, value: Stored, target: Stored) -> None:
+    """Write a whole buffer of any type to another one in the IR's layout."""
+    source, place = (unit.storages[stored.storage] for stored in (value, target))
+    assert unit.is_whole(value)
+    assert unit.is_whole(target)
+    shapes = ((source.shape, source.dtype), (place.shape, place.dtype))
+    spec = Generic(astype(value.shape, value.dtype, value.dtype), shapes)
+    storages = (value.storage, target.storage)
+    place.producer = unit.add(KernelDraft(None, (1, 1, 1, 1), PLAIN, generic=(spec, storages)))
+
+
+def _in_few_axes(value: Stored, whole: bool) -> Stored:
+    """The same elements in the same order, with no more than four axes; with one if it is whole."""
+    if whole:
+        return Stored(value.storage, (1, 1, 1, prod(value.shape)), (0, 0, 0, 1), value.offset)
+    # Views of more than four axes are images with extents of 1 between.
+    axes = [(e, s) for e, s in zip(value.shape, value.strides, strict=True) if e != 1]
+    assert len(axes) <= 4
+    shape, strides = (tuple(numbers) for numbers in zip(*axes, strict=True))
+    return Stored(value.storage, shape, strides, value.offset)
+
+
+def _image(value: Lazy | Pending, target: Stored) -> tuple[Lazy, Stored]:
+    """An image with an axis of extent 1 after the batch, as an image."""
+    assert isinstance(value, Lazy)
+    assert len(value.shape) == 5
+    shape = (value.shape[0], *value.shape[2:])
+    strides = (target.strides[0], *target.strides[2:])
+    return Lazy(value.expr, shape), Stored(target.storage, shape, strides, target.offset)

@@ -1,0 +1,149 @@
+"""A contest of policies: who computes the same, who is fastest, and whether that is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import Any, Protocol
+
+from tvm_ios.contest import rules
+from tvm_ios.contest.outputs import Reference, verify_outputs
+from tvm_ios.contest.pairs import PairedRatio
+from tvm_ios.contest.rounds import Runner, Samples, run_in_turn
+from tvm_ios.contest.verdict import (
+    TVM,
+    PolicyResult,
+    Verdict,
+    first_with_equal_schedule,
+    kept_policy,
+    most_promising,
+    policy_results,
+)
+from tvm_ios.files.array_files import Array
+from tvm_ios.measuring.stage_fuser import UnfusedError
+from tvm_ios.progress import Progress
+from tvm_ios.schedule.schedule import Schedule
+
+
+class Session(Protocol):
+    """A program with its memory, ready to run."""
+
+    def run(self, /, **inputs: Any) -> Any:
+        """Run once; inputs set before stay."""
+        ...
+
+    def get_output(self, which: int, /) -> Array:
+        """A copy of an output of the last run."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+#: Given policies, in the order in which to load them, and the number of the process, runs their
+#: programs in turn in a fresh process, by the rules ``CONFIRMATION``.
+TimeElsewhere = Callable[[Sequence[str], int], Samples]
+
+
+def hold_contest(
+    schedules: Mapping[str, Schedule],
+    open_session: Callable[[str], Session],
+    reference: Reference,
+    time_elsewhere: TimeElsewhere,
+    progress: Progress,
+    *,
+    tvm: Runner | None = None,
+    allowed: Collection[str] | None = None,
+    lap: Callable[[str], None] = lambda _: None,
+) -> Verdict:
+    """Verify programs of policies, time them in turn, and decide which one to keep.
+
+    First in this process; then the fastest beside the sequential one in three fresh processes, and
+    it is kept only if it is faster in each and the whole 95 % interval of the ratio of all pairs
+    lies below one.
+
+    Parameters
+    ----------
+    schedules
+        As they are lowered; policies of equal ones share a program. ``sequential`` is among them.
+    open_session
+        Makes a session of a policy's program.
+    reference
+        What they have to compute.
+    time_elsewhere
+        Runs some of them in a fresh process.
+    progress
+        Called with (what, done, total).
+    tvm
+        Runs TVM's own build beside them.
+    allowed
+        The policies that may be kept; by default all.
+    lap
+        Called with ``verify``, ``measure`` and ``confirm`` when that is done.
+
+    Raises
+    ------
+    VerificationError
+        If a schedule computes something else.
+    """
+    measured_as = first_with_equal_schedule(schedules)
+    with ExitStack() as opened:
+        sessions: dict[str, Session] = {}
+        errors = {TVM: (0.0, 0.0)}
+        skipped: dict[str, str] = {}
+        different = list(dict.fromkeys(measured_as.values()))
+        for done, policy in enumerate(different):
+            progress("verifying", done, len(different))
+            try:
+                session = opened.enter_context(closing(open_session(policy)))
+            except UnfusedError as error:
+                skipped |= {p: str(error) for p, first in measured_as.items() if first == policy}
+                continue
+            sessions[policy] = session
+            errors[policy] = verified(policy, session, reference)
+        progress("verifying", len(different), len(different))
+        lap("verify")
+        runners = {} if tvm is None else {TVM: tvm}
+        runners |= {policy: session.run for policy, session in sessions.items()}
+        limits = rules.SELECTION
+        samples = run_in_turn(runners, limits, lambda n: progress("measuring", n, limits.rounds))
+    lap("measure")
+    built = {policy: first for policy, first in measured_as.items() if policy not in skipped}
+    stages = {policy: len(schedules[policy].stages) for policy in built}
+    results = policy_results(stages, built, samples, errors)
+    rows = [row for row in results if allowed is None or row.policy in allowed]
+    kept, confirmed = _confirmed(rows, time_elsewhere, progress)
+    lap("confirm")
+    return Verdict(results, kept, confirmed, skipped)
+
+
+def verified(policy: str, session: Session, reference: Reference) -> tuple[float, float]:
+    """Largest absolute and relative error of one run.
+
+    Raises
+    ------
+    VerificationError
+        If the relative one is not that of rounding.
+    """
+    session.run(**reference.inputs)
+    outputs = [session.get_output(place) for place in range(len(reference.outputs))]
+    return verify_outputs(policy, outputs, reference)
+
+
+def _confirmed(
+    results: Sequence[PolicyResult], time_elsewhere: TimeElsewhere, progress: Progress
+) -> tuple[str, dict[str, PairedRatio]]:
+    """The policy to keep, and its ratios to ``sequential`` and ``tvm``, from fresh processes."""
+    best = most_promising(results)
+    policies = list(dict.fromkeys(("sequential", best)))
+    # With nothing to decide, one says how the sequential program compares with TVM's own build.
+    processes = rules.CONFIRMING_PROCESSES if len(policies) > 1 else 1
+    contests: list[Samples] = []
+    for number in range(processes):
+        progress("confirming", number, processes)
+        # What is loaded first lies elsewhere in memory.
+        order = policies[::-1] if number % 2 else policies
+        contests.append(time_elsewhere(order, number))
+    progress("confirming", processes, processes)
+    return kept_policy(best, contests, "sequential" in {row.policy for row in results})

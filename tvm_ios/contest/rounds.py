@@ -1,0 +1,98 @@
+"""Runners side by side in one process: their runs in turn, each in its quiet moment."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_ios.contest.rules import Rules
+
+#: Runs a program once.
+Runner = Callable[[], Any]
+#: Seconds of the runs of each runner; the i-th ones of all were taken in turn.
+Samples = Mapping[str, Sequence[float]]
+
+_LONGEST_SETTLING_SECONDS = 0.2
+
+
+def run_in_turn(
+    runners: Mapping[str, Runner], rules: Rules, report: Callable[[int], None] | None = None
+) -> dict[str, list[float]]:
+    """Run all runners in turn, in another order in each round.
+
+    In an order that only rotates, who follows a runner with the same weights would always find
+    them in the cache.
+
+    A runner of which 30 runs would take all the time allowed has ``minimum`` rounds only, or
+    fewer if it is hopeless, and the first ones: its samples pair with the first samples of the
+    others.
+
+    Parameters
+    ----------
+    runners
+        By name.
+    rules
+        How long.
+    report
+        Called after each round with how many are done.
+
+    Returns
+    -------
+    dict
+        For each runner the seconds of its runs, after one or two that are not counted.
+    """
+    first_run: dict[str, float] = {}
+    limit = rules.seconds / 30
+    for name, run in runners.items():
+        first_run[name] = _seconds(run)
+        # The first run meets cold memory: what was slow once has a second try.
+        if limit < first_run[name] < rules.hopeless_seconds:
+            first_run[name] = _seconds(run)
+    rounds_of_slow = {
+        name: max(2, min(rules.minimum, int(rules.hopeless_seconds / seconds)))
+        if seconds > 3 * min(first_run.values())
+        else rules.minimum
+        for name, seconds in first_run.items()
+        if seconds > limit
+    }
+    samples: dict[str, list[float]] = {name: [] for name in runners}
+    spent = 0.0
+    names = list(runners)
+    for number in range(rules.rounds):
+        if number >= rules.minimum and spent > rules.seconds:
+            break
+        for name in random.Random(number).sample(names, len(names)):
+            slow = name in rounds_of_slow
+            if slow and number >= rounds_of_slow[name]:
+                continue
+            _settle()
+            begin = time.perf_counter()
+            for _ in range(0 if slow else rules.warm_up):
+                runners[name]()
+            samples[name].append(_seconds(runners[name]))
+            spent += 0.0 if slow else time.perf_counter() - begin
+        if report is not None:
+            report(number + 1)
+    return samples
+
+
+def _seconds(run: Runner) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def _settle() -> None:
+    """Wait until no thread of this process is busy.
+
+    Runtimes let their threads spin for a while after a run (ONNX Runtime for 40 ms), which would
+    take a CPU from whoever runs next.
+    """
+    deadline = time.perf_counter() + _LONGEST_SETTLING_SECONDS
+    quiet = 0
+    while quiet < 3 and time.perf_counter() < deadline:
+        before = time.process_time()
+        time.sleep(5e-3)
+        quiet = quiet + 1 if time.process_time() - before < 5e-4 else 0

@@ -1,0 +1,50 @@
+"""How long programs run beside each other: all rule sets in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long runners run in turn.
+
+    Attributes
+    ----------
+    rounds
+        Runs of each runner, at most.
+    seconds
+        When to end, but not before ``minimum`` rounds: the time of runs that are not slow.
+    minimum
+        Rounds in any case; six are the fewest whose median has a 95 % interval.
+    warm_up
+        Runs before each one that counts, which then meets its own data in the caches and its
+        threads awake: the latency of a model that is run again and again. Slow runners have none.
+    hopeless_seconds
+        All the time that a slow runner gets, but for two rounds, if it takes more than three
+        times as long as the fastest.
+    """
+
+    rounds: int = 60
+    seconds: float = 20.0
+    minimum: int = 6
+    warm_up: int = 0
+    hopeless_seconds: float = 20.0
+
+
+#: All policies' programs in one process, to find the most promising one.
+SELECTION = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
+#: The most promising program beside the sequential one, in each fresh process.
+CONFIRMATION = Rules(rounds=40, seconds=6.0, warm_up=1)
+#: In how many fresh processes a program has to be faster.
+CONFIRMING_PROCESSES = 3
+#: What a policy that measures whole programs chooses among; and its choice beside the sequential
+#: program, for of the best of several some luck is a part.
+CHOICE = Rules(rounds=15, seconds=8.0, minimum=5, warm_up=1)
+SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1)
+#: Profiled runs of whole programs.
+PROFILE = Rules(rounds=12, seconds=8.0, minimum=5)
+#: A bundle's programs beside peers.
+BUNDLE_PEERS = Rules(rounds=60, seconds=15.0, warm_up=3)
+#: What ``bench`` times unless it is told otherwise.
+BENCH = Rules(rounds=200, seconds=30.0, minimum=10, warm_up=1)

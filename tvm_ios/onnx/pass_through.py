@@ -1,0 +1,37 @@
+"""Operators that only pass their input on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.onnx.edit import bypass, constant
+
+
+def remove_if_nothing(graph: Any, node: Any, opset: int) -> None:
+    """Remove an operator that only passes its input on, whatever the opset."""
+    del opset
+    source = node.inputs[0] if node.inputs else None
+    if source is None or node.domain not in ("", "ai.onnx"):
+        return
+    kind, result = node.op_type, node.outputs[0]
+    same_shape = source.shape is not None and source.shape == result.shape
+    if kind == "Dropout":
+        training = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+        mask_is_used = len(node.outputs) > 1 and bool(node.outputs[1].uses())
+        nothing = not mask_is_used and (training is None or not training.item())
+    elif kind in ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"):
+        nothing = same_shape
+    elif kind in ("Concat", "Sum", "Max", "Min", "Mean"):
+        nothing = len(node.inputs) == 1
+    elif kind == "Cast":
+        nothing = source.dtype == result.dtype
+    elif kind == "Pad":
+        pads = constant(node.inputs[1]) if len(node.inputs) > 1 else None
+        pads = node.attributes.get_ints("pads", [1]) if pads is None else pads
+        nothing = not np.any(pads)
+    else:
+        nothing = kind == "Identity"
+    if nothing:
+        bypass(graph, node, source)
