@@ -1,1 +1,7 @@
-"""Described devices: figures of processors and memories, each with its source."""
+"""Described devices: figures of processors and memories, each with its source.
+
+- device: processors and GPUs, from ``device_data/``
+- memory_hierarchy: accelerators with buffers of several levels, from ``hierarchy_data/``
+- figure_files: reads the files of both
+- occupancy: how many thread blocks of a kernel a GPU holds at once
+"""

@@ -1,1 +1,8 @@
-"""What bounds a program, from its launches and their times alone."""
+"""What bounds a program, from its launches and their times alone.
+
+- tasks: what a program does, and the data that its tasks need of each other
+- timeline: where the time of a run went; intervals: sets of instants
+- bounds: lower bounds of each block; ideal: what schedules of given kernels can come to
+- memory_traffic: which bytes come from memory; hot_units: which code takes most of the time
+- advice: what would help, in a sentence
+"""

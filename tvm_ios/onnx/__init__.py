@@ -1,1 +1,9 @@
-"""ONNX models: read with care, simplified, and turned into an operator graph without TVM."""
+"""ONNX models: read with care, simplified, and turned into an operator graph without TVM.
+
+- file: reads files that may be anything; supported: what a simplified model must not hold
+- batch: another batch size for a model of fixed shapes
+- simplify: the list of steps that a model goes through, which lie in rewrites/
+- edit: small edits of a graph of ``onnx_ir``, which many steps share
+- graph: from a simplified model to an operator graph
+- operators: what each ONNX operator is called there, with windows and on canonical
+"""

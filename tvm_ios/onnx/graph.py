@@ -15,8 +15,8 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import operator_flops
 from tvm_ios.onnx.canonical import Canonical
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.node_names import name_by_type
 from tvm_ios.onnx.operators import canonical
+from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.simplify import simplify
 
 

@@ -17,26 +17,26 @@ from onnxscript.rewriter.rules.common import fuse_pad_into_conv_rule
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.affine import fold_affine
 from tvm_ios.onnx.edit import drop_unused_initializers, free_weights_from_inputs
-from tvm_ios.onnx.einsum import expand_einsum
-from tvm_ios.onnx.expand import (
+from tvm_ios.onnx.rewrites.affine import fold_affine
+from tvm_ios.onnx.rewrites.einsum import expand_einsum
+from tvm_ios.onnx.rewrites.expand import (
     binary_sums,
     expand_hard_activation,
     slice_of_one_index,
     softmax_of_one_axis,
 )
-from tvm_ios.onnx.fix_inputs import fix_inputs
-from tvm_ios.onnx.functions import write_functions_out
-from tvm_ios.onnx.gemm import canonical_gemms, matmul_bias_to_gemm
-from tvm_ios.onnx.layer_norm import OPSET as LAYER_NORM_OPSET
-from tvm_ios.onnx.layer_norm import fuse_layer_norms
-from tvm_ios.onnx.misread import write_plainly
-from tvm_ios.onnx.node_names import name_by_type
-from tvm_ios.onnx.pads import explicit_pads, gather_what_pads_copy
-from tvm_ios.onnx.pass_through import remove_if_nothing
-from tvm_ios.onnx.recurrent import unroll_recurrent
-from tvm_ios.onnx.resize import explicit_sizes, modernise_resizes
+from tvm_ios.onnx.rewrites.fix_inputs import fix_inputs
+from tvm_ios.onnx.rewrites.functions import write_functions_out
+from tvm_ios.onnx.rewrites.gemm import canonical_gemms, matmul_bias_to_gemm
+from tvm_ios.onnx.rewrites.layer_norm import OPSET as LAYER_NORM_OPSET
+from tvm_ios.onnx.rewrites.layer_norm import fuse_layer_norms
+from tvm_ios.onnx.rewrites.misread import write_plainly
+from tvm_ios.onnx.rewrites.node_names import name_by_type
+from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
+from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
+from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
+from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
 
 #: Changes a model in place.
 Step = Callable[[Any], object]

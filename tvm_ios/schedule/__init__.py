@@ -1,1 +1,9 @@
-"""Schedules as plain data: stages, placements, instances, and the orders of stages."""
+"""Schedules as plain data.
+
+- schedule: stages of units, and the rules that they keep
+- placement: which rTasks of a co-scheduled stage run on which lane
+- rkernel: the ways to compute a unit in rTasks
+- instance_plan: which units run as instances, and how
+- stage_order: the order of stages where costs do not decide it; waves: stages that go wave by wave
+- first_difference: what a schedule for another graph is told
+"""

@@ -1,1 +1,7 @@
-"""The published memory schedulers: SERENITY, HMCOS, and the integer program."""
+"""The memory schedulers that others published.
+
+- serenity: dynamic programming between cuts, on soft_budget
+- identity_rewriting: SERENITY's change of graphs
+- hmcos: on hierarchy, sequences and groups of operators
+- fusion_ilp: on partition, integer_program and ilp, which solves it
+"""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.activations import Activation, activations
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.steps import Array, Steps
+from tvm_ios.onnx.rewrites.activations import Activation, activations
+from tvm_ios.onnx.rewrites.steps import Array, Steps
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.steps import Steps
+from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def expand_hard_activation(graph: Any, node: Any, opset: int) -> None:

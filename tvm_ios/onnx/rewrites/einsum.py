@@ -7,7 +7,7 @@ from string import ascii_letters
 from typing import Any
 
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.steps import Steps
+from tvm_ios.onnx.rewrites.steps import Steps
 
 #: A value and the letters of its axes.
 _Term = tuple[Any, str]

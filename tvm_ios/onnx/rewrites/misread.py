@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.steps import Steps
+from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def write_plainly(graph: Any, node: Any, opset: int) -> None:

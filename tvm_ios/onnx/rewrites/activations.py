@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm_ios.onnx.steps import Steps
+from tvm_ios.onnx.rewrites.steps import Steps
 
 #: Makes the result of a value.
 Activation = Callable[[Any], Any]
