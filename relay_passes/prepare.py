@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import tvm
 
@@ -87,12 +87,51 @@ def _has(module: tvm.IRModule, attribute: str) -> bool:
     return bool(module.attrs) and attribute in module.attrs
 
 
+class Applied(NamedTuple):
+    """A schedule of the units that run.
+
+    Attributes
+    ----------
+    prepared
+        The module in which every instance has units of its own.
+    schedule
+        Of its units, without instances.
+    attached
+        That as plain data, for executables and scheduled modules; of instances with the schedule
+        that was given as ``unrolled_from``, and with where each unit comes from as ``origins``.
+    """
+
+    prepared: Prepared
+    schedule: Schedule
+    attached: dict[str, Any]
+
+
+def applied(prepared: Prepared, schedule: Schedule) -> Applied:
+    """A schedule without instances, which are units now, nor what the dialect cannot do.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is not one of this module.
+    DialectError
+        If an operator has extents written down that no instance has.
+    """
+    schedule.validate(prepared.units)
+    if not prepared.dialect.places_tiles:
+        schedule = schedule.of_stages_alone
+    if schedule.instances is None:
+        return Applied(prepared, schedule, schedule.to_json(prepared.units))
+    unrolled = apply_instances(prepared, schedule)
+    attached = unrolled.schedule.to_json(unrolled.prepared.units)
+    attached |= {UNROLLED_FROM: schedule.to_json(prepared.units), ORIGINS: unrolled.origins}
+    return Applied(unrolled.prepared, unrolled.schedule, attached)
+
+
 def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     """The scheduled module: units outlined, merged operators in the IR, the schedule attached.
 
-    With instances each of these has units of its own; the attached schedule is one of them, and
-    holds the given one as ``unrolled_from``, and where each unit comes from as ``origins``. What a
-    dialect cannot do (:func:`left_out_of`) is not in it.
+    With instances each of these has units of its own (:class:`Applied`). What a dialect cannot do
+    (:func:`left_out_of`) is not in it.
 
     Raises
     ------
@@ -101,19 +140,10 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     DialectError
         If ``main`` would take or return other shapes or types than before.
     """
-    before = prepared
-    schedule.validate(prepared.units)
-    dialect = prepared.dialect
-    if not dialect.places_tiles:
-        schedule = schedule.of_stages_alone
-    attached: dict[str, Any] = {}
-    if schedule.instances is not None:
-        attached[UNROLLED_FROM] = schedule.to_json(prepared.units)
-        prepared, schedule, attached[ORIGINS] = apply_instances(prepared, schedule)
-    scheduled = dialect.outline(prepared.module, prepared.outliner, schedule)
-    _require_same_interface(dialect, before.module, scheduled)
-    text = json.dumps(schedule.to_json(prepared.units) | attached)
-    return scheduled.with_attr(SCHEDULE, dialect.attribute(text))
+    dialect, of = prepared.dialect, applied(prepared, schedule)
+    scheduled = dialect.outline(of.prepared.module, of.prepared.outliner, of.schedule)
+    _require_same_interface(dialect, prepared.module, scheduled)
+    return scheduled.with_attr(SCHEDULE, dialect.attribute(json.dumps(of.attached)))
 
 
 def _require_same_interface(dialect: Dialect, before: tvm.IRModule, after: tvm.IRModule) -> None:

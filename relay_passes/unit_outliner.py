@@ -11,7 +11,7 @@ import numpy as np
 from tvm_ios.graph.merge_rule import MergePlan, plan_merge
 from tvm_ios.graph.merged_weights import merged_weights
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import ScheduleError
+from tvm_ios.schedule.schedule import Schedule, ScheduleError, Strategy
 
 Array = np.ndarray[Any, Any]
 
@@ -42,6 +42,29 @@ class UnitFunction:
 
 
 Made = TypeVar("Made", bound=UnitFunction)
+
+
+@dataclass(frozen=True)
+class UnitCall(Generic[Made]):
+    """What ``main`` calls for a schedule.
+
+    Attributes
+    ----------
+    units
+        One, or those that are merged.
+    function
+        What they compute.
+    stage, group
+        Where the call stands.
+    kernel
+        Name of the rKernel, where the schedule names one.
+    """
+
+    units: tuple[int, ...]
+    function: Made
+    stage: int
+    group: int
+    kernel: str | None
 
 
 class UnitOutliner(Generic[Made]):
@@ -93,6 +116,27 @@ class UnitOutliner(Generic[Made]):
             weights = self.stacked_weights(plan)
             self._made[key] = self._merge(plan, operators[0].inputs[0], weights, outputs, name)
         return self._made[key]
+
+    def calls(self, schedule: Schedule) -> list[UnitCall[Made]]:
+        """What ``main`` calls for a schedule, in its order.
+
+        Raises
+        ------
+        ScheduleError
+            If units are to be merged that cannot be.
+        """
+        calls: list[UnitCall[Made]] = []
+        for number, stage in enumerate(schedule.stages):
+            if stage.strategy is Strategy.MERGE:
+                function, kernel = self.merged(stage.units), schedule.kernels.get(stage.units[0])
+                calls.append(UnitCall(stage.units, function, number, 0, kernel))
+                continue
+            calls += [
+                UnitCall((unit,), self.unit(unit), number, group, schedule.kernels.get(unit))
+                for group, units in enumerate(stage.groups)
+                for unit in units
+            ]
+        return calls
 
     def merge_plan(self, members: Sequence[int]) -> MergePlan:
         """How units are merged.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -20,48 +19,18 @@ from runtime_ext.ir_form import (
     output_names,
 )
 from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.scheduled_units import (
+    ScheduledUnits,
+    latencies_of_calls,
+    placed_stages,
+    stages_of_calls,
+)
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.placement import Placement
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
 
 
-@dataclass(frozen=True)
-class ScheduledModule:
-    """The calls of ``main`` as a graph, with what each call runs.
-
-    Attributes
-    ----------
-    graph
-        One operator a call; a merged operator has several outputs.
-    stages
-        Over that graph; none of them merged, because that has been done in the IR.
-    placements
-        For the place in ``stages`` of each co-scheduled one where its rTasks run.
-    functions
-        For each operator its Relax function.
-    constants
-        For each operator the arrays of its parameters after the data, in the IR's layout.
-    schedule
-        The attached schedule as plain data.
-    output_names
-        As the model calls its outputs, which may be one tensor twice, or an input.
-    kernels
-        For each operator that does not run in its usual way the name of its rKernel.
-    """
-
-    graph: OpGraph
-    stages: tuple[Stage, ...]
-    placements: dict[int, Placement]
-    functions: tuple[relax.Function, ...]
-    constants: tuple[tuple[GenericConst, ...], ...]
-    schedule: dict[str, Any]
-    output_names: tuple[str, ...]
-    kernels: dict[int, str]
-    unit_latencies: dict[int, tuple[float, ...]]
-
-
-def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> ScheduledModule:
+def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> ScheduledUnits:
     """Read what ``IOSSchedule`` made.
 
     Raises
@@ -88,9 +57,9 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
     attached = Schedule.from_json(schedule)
     # The schedule numbers the units as they were before any were merged; names are the same.
     called = {op.name: unit for unit, op in enumerate(graph.operators)}
-    numbers = {unit: called.get(made, -1) for unit, made in enumerate(schedule["units"])}
-    stages, placements = _stages(reader.places, attached, numbers)
-    return ScheduledModule(
+    calls = {u: called[made] for u, made in enumerate(schedule["units"]) if made in called}
+    stages, placements = placed_stages(stages_of_calls(reader.places), attached, calls)
+    return ScheduledUnits(
         graph=graph,
         stages=stages,
         placements=placements,
@@ -103,11 +72,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
             for i, function in enumerate(reader.functions)
             if KERNEL in function.attrs
         },
-        unit_latencies={
-            numbers[unit]: seconds
-            for unit, seconds in attached.unit_latencies.items()
-            if numbers.get(unit, -1) >= 0
-        },
+        unit_latencies=latencies_of_calls(attached, calls),
     )
 
 
@@ -191,35 +156,3 @@ class _Reader:
         self.functions.append(with_tir(function, self.module))
         self.constants.append(tuple(constants))
         self.places.append((int(function.attrs[STAGE]), int(function.attrs[GROUP])))
-
-
-def _stages(
-    places: list[tuple[int, int]], attached: Schedule, numbers: dict[int, int]
-) -> tuple[tuple[Stage, ...], dict[int, Placement]]:
-    """Stages of the calls by the stage and group of each, and the placements of the co-scheduled.
-
-    ``numbers`` has for the schedule's units those of the calls, -1 where there is none.
-    """
-    found: dict[int, dict[int, list[int]]] = {}
-    for operator, (stage, group) in enumerate(places):
-        found.setdefault(stage, {}).setdefault(group, []).append(operator)
-    stages: list[Stage] = []
-    placements: dict[int, Placement] = {}
-    for stage, groups in sorted(found.items()):
-        made = Stage(
-            Strategy.CONCURRENT, tuple(tuple(units) for _, units in sorted(groups.items()))
-        )
-        if stage in attached.placements:
-            units = {u: numbers.get(u, -1) for u in attached.stages[stage].units}
-            if set(units.values()) != set(made.units):
-                raise ModuleError(
-                    f"the units of the co-scheduled stage {stage} are not those that the module "
-                    "calls there: schedule anew"
-                )
-            made = Stage(Strategy.CO_SCHEDULE, (tuple(units.values()),))
-            placements[len(stages)] = tuple(
-                replace(share, unit=units.get(share.unit, -1))
-                for share in attached.placements[stage]
-            )
-        stages.append(made)
-    return tuple(stages), placements

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -15,7 +14,7 @@ from relay_passes.relax.merge import emit_merged
 from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
 from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
 from tvm_ios.graph.merge_rule import MergePlan
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
 
 
 class Outliner(UnitOutliner[UnitFunction]):
@@ -98,22 +97,19 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     builder = relax.BlockBuilder(tvm.IRModule(others))
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     value: dict[int, Any] = dict(zip(units.inputs, parameters, strict=True))
-    calls = [
-        (position, number, schedule.kernels.get(first), made)
-        for position, stage in enumerate(schedule.stages)
-        for number, first, made in _functions(outliner, stage.strategy, stage.groups)
-    ]
+    calls = outliner.calls(schedule)
     variables: list[Any] = []
-    for position, number, kernel, made in calls:
-        places = {UNIT: made.name, STAGE: position, GROUP: number}
-        if kernel is not None:
-            places[KERNEL] = kernel
-        function = made.function.with_attrs(places)
+    for call in calls:
+        places = {UNIT: call.function.name, STAGE: call.stage, GROUP: call.group}
+        if call.kernel is not None:
+            places[KERNEL] = call.kernel
+        function = call.function.function.with_attrs(places)
         variables.append(builder.add_func(function, f"unit_{len(variables)}"))
     attributes = dict(old.attrs.items()) if old.attrs else None
     with builder.function("main", parameters, attrs=attributes):
         with builder.dataflow():
-            for variable, (*_, made) in zip(variables, calls, strict=True):
+            for variable, call in zip(variables, calls, strict=True):
+                made = call.function
                 arguments = [*(value[t] for t in made.data), *made.constants]
                 result = builder.emit(relax.Call(variable, arguments))
                 if len(made.outputs) == 1:
@@ -130,12 +126,3 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     scheduled = builder.finalize()
     attributes = dict(module.attrs.items()) if module.attrs else {}
     return tvm.IRModule(dict(scheduled.functions_items()), attrs=attributes or None)
-
-
-def _functions(
-    outliner: Outliner, strategy: Strategy, groups: Sequence[Sequence[int]]
-) -> list[tuple[int, int, UnitFunction]]:
-    """For each function its group, its first unit and what it computes."""
-    if strategy is Strategy.MERGE:
-        return [(0, groups[0][0], outliner.merged([group[0] for group in groups]))]
-    return [(n, unit, outliner.unit(unit)) for n, group in enumerate(groups) for unit in group]

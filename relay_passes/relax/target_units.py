@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from relay_passes.prepare import apply_schedule
+from relay_passes.prepare import applied
 from relay_passes.prepared import Prepared
+from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.search_options import SearchOptions
-from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.targets import target_backend
 from runtime_ext.tuning_log.use import LogUse
+from runtime_ext.unit_build import build_units
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.unit import UnitSource
 from tvm_ios.progress import Steps
@@ -44,13 +45,8 @@ class RelaxUnits:
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
-        return build(
-            apply_schedule(self.prepared, schedule),
-            lanes=self.options.lanes,
-            name=self.prepared.units.name,
-            compiler=self.backend.compiler,
-            progress=progress,
-        )
+        units = scheduled_units(applied(self.prepared, schedule))
+        return build_units(units, self.backend.compiler, self.options.lanes, progress)
 
     def log_use(self) -> LogUse | None:
         """Of the kernels compiled so far."""

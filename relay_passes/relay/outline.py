@@ -22,7 +22,7 @@ from relay_passes.unit_outliner import Array, UnitOutliner
 from runtime_ext.ir_form import CALLS
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
 
 
 class Outliner(UnitOutliner[RelayUnitFunction]):
@@ -100,11 +100,30 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
+    """The module with the calls of :func:`outlined`, of which an attribute says where each stands.
+
+    Raises
+    ------
+    ScheduleError
+        If units are to be merged that cannot be.
+    """
+    made, places = outlined(module, outliner, schedule)
+    return made.with_attr(CALLS, tvm.runtime.String(json.dumps(places)))
+
+
+def outlined(
+    module: tvm.IRModule, outliner: Outliner, schedule: Schedule
+) -> tuple[tvm.IRModule, list[tuple[str, int, int]]]:
     """The module with units as kernels that nothing fuses into, called in schedule order.
 
     The calls are bound by ``let``, so that order and names stand in the text and the graph executor
-    runs them in this order. What differs between equal units is not in their functions but in the
-    module attribute ``ios.calls``: TVM compiles each kernel once.
+    runs them in this order. What differs between equal units is not in their functions: TVM
+    compiles each kernel once.
+
+    Returns
+    -------
+    tuple
+        The module, and the unit, stage and group of each call.
 
     Raises
     ------
@@ -116,13 +135,13 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     value: dict[int, Any] = dict(zip(units.inputs, old.params, strict=True))
     bindings: list[tuple[relay.Var, relay.Call]] = []
     places: list[tuple[str, int, int]] = []
-    order = scheduled_units(outliner, schedule)
-    called, _ = outliner.altered([made for made, _, _ in order])
-    for made, (_, stage, group) in zip(called, order, strict=True):
+    calls = outliner.calls(schedule)
+    altered, _ = outliner.altered([call.function for call in calls])
+    for made, call in zip(altered, calls, strict=True):
         given = [*(value[t] for t in made.data), *made.constants]
         results = bind_kernels(made, given, bindings)
         value.update(zip(made.outputs, results, strict=True))
-        places += [(made.name, stage, group)] * (len(bindings) - len(places))
+        places += [(made.name, call.stage, call.group)] * (len(bindings) - len(places))
     results = [
         value[tensor] if tensor in value else outliner.value(tensor) for tensor in units.outputs
     ]
@@ -130,7 +149,7 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     for variable, call in reversed(bindings):
         body = relay.Let(variable, call, body)
     main = relay.Function(old.params, body, None, old.type_params, old.attrs)
-    return with_main(module, main).with_attr(CALLS, tvm.runtime.String(json.dumps(places)))
+    return with_main(module, main), places
 
 
 def bind_kernels(
@@ -156,20 +175,6 @@ def bind_kernels(
     if isinstance(result, relay.Tuple):
         return list(result.fields)
     return [relay.TupleGetItem(result, place) for place in range(len(made.outputs))]
-
-
-def scheduled_units(
-    outliner: Outliner, schedule: Schedule
-) -> list[tuple[RelayUnitFunction, int, int]]:
-    """What ``main`` calls, in its order: units or merged units, each with its stage and group."""
-    made: list[tuple[RelayUnitFunction, int, int]] = []
-    for number, stage in enumerate(schedule.stages):
-        if stage.strategy is Strategy.MERGE:
-            made.append((outliner.merged([group[0] for group in stage.groups]), number, 0))
-            continue
-        for place, group in enumerate(stage.groups):
-            made.extend((outliner.unit(unit), number, place) for unit in group)
-    return made
 
 
 def _identifier(name: str) -> str:

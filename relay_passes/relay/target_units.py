@@ -8,18 +8,19 @@ from functools import cached_property
 
 import tvm
 
-from relay_passes.prepare import apply_schedule
+from relay_passes.prepare import applied
 from relay_passes.prepared import Prepared
 from relay_passes.relay.expressions import shape_of_type
 from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
 from relay_passes.relay.layouts import LayoutChoice, alter_layouts
+from relay_passes.relay.outline import outlined
 from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
 from relay_passes.search_options import SearchOptions
 from runtime_ext.backend import Backend
 from runtime_ext.cpu.device import CpuDevice
 from runtime_ext.execution.built_model import BuiltModel
-from runtime_ext.relay.build import build
+from runtime_ext.relay.build import build_calls
 from runtime_ext.relay.in_place import SlicedTensors, arrange
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log
@@ -99,8 +100,12 @@ class RelayUnits:
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
-        return build(
-            apply_schedule(self.prepared, schedule),
+        of = applied(self.prepared, schedule)
+        main, calls = outlined(of.prepared.module, of.prepared.outliner, of.schedule)
+        return build_calls(
+            main,
+            calls,
+            of.attached,
             target=self.backend.compiler.target,
             lanes=self.options.lanes,
             name=self.prepared.units.name,

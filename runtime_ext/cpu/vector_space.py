@@ -114,6 +114,7 @@ class VectorSpace:
     def explicit(self, spec: Contraction) -> Blocking:
         """The blocking of a contraction with its order of loops told."""
         plan = plan_tiles(spec, self.unit)
+        assert isinstance(spec.blocking, Blocking)
         return replace(spec.blocking, blocks_outer=plan.blocks_outer and plan.blocks > 1)
 
     def point(self, notes: Notes) -> Blocking:

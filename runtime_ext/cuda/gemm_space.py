@@ -64,6 +64,7 @@ class GemmSpace:
 
     def explicit(self, spec: Contraction) -> GemmTile:
         """The tile that the contraction has."""
+        assert isinstance(spec.blocking, GemmTile)
         return spec.blocking
 
     def point(self, notes: Notes) -> GemmTile:

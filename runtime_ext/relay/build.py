@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from runtime_ext.build import require_lanes
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import PACKAGES
@@ -21,9 +20,10 @@ from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
 from runtime_ext.relay.in_place import concatenations, lay_in_place
 from runtime_ext.relay.library import RelayLibrary, build_library, host_target
 from runtime_ext.relay.tuning_log import read_autotvm_log
+from runtime_ext.scheduled_units import latencies_of_calls, require_lanes, stages_of_calls
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.program.lower import lower_stages, recorded_latency
-from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule
 
 
 def build(
@@ -62,15 +62,48 @@ def build(
     if SCHEDULE not in attributes or CALLS not in attributes:
         raise ModuleError("the module has no schedule: run IOSSchedule() on it first")
     lanes = lanes or available_lanes()
-    schedule = json.loads(str(attributes[SCHEDULE]))
-    require_lanes(schedule, lanes)
     target = tvm.target.Target(target or host_target(lanes))
+    calls = [tuple(call) for call in json.loads(str(attributes[CALLS]))]
+    schedule = json.loads(str(attributes[SCHEDULE]))
+    return build_calls(module, calls, schedule, target=target, lanes=lanes, name=name, log=log)
+
+
+def build_calls(
+    module: tvm.IRModule,
+    calls: Sequence[tuple[str, int, int]],
+    schedule: Mapping[str, Any],
+    *,
+    target: tvm.target.Target,
+    lanes: int,
+    name: str,
+    log: Path | None,
+) -> BuiltModel:
+    """Build a module whose ``main`` calls kernels in the order of a schedule.
+
+    Parameters
+    ----------
+    module
+        Of Relay.
+    calls
+        Unit, stage and group of each call.
+    schedule
+        As plain data, which an executable keeps.
+    target, lanes, name, log
+        As of :func:`build`.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule has placed instances on more lanes.
+    ModuleError, TuningLogError
+        As :func:`build`.
+    """
+    require_lanes(schedule, lanes)
     tuned = read_autotvm_log(log, target) if log else None
     library = build_library(module, target, log=tuned)
     # Launches on a GPU are given addresses of whole buffers.
     on_cpu = isinstance(library, RelayLibrary)
     weights = {name: value.numpy() for name, value in library.factory.get_params().items()}
-    calls = [tuple(call) for call in json.loads(str(attributes[CALLS]))]
     read = read_executor_graph(
         library.factory.get_graph_json(), tuple(weights), calls, library.forms, name
     )
@@ -82,7 +115,7 @@ def build(
         unit = units[0]
         return keys[read.constants[unit][parameter - len(read.graph.operators[unit].inputs)]]
 
-    stages = _stages(read)
+    stages = stages_of_calls(read.places)
     program = lower_stages(
         read.graph,
         stages,
@@ -107,20 +140,8 @@ def build(
     )
 
 
-def _stages(read: UnitGraph) -> tuple[Stage, ...]:
-    """The stages of the calls; what is merged is one unit by now."""
-    found: dict[int, dict[int, list[int]]] = {}
-    for unit, (stage, group) in enumerate(read.places):
-        found.setdefault(stage, {}).setdefault(group, []).append(unit)
-    return tuple(
-        Stage(Strategy.CONCURRENT, tuple(tuple(units) for _, units in sorted(groups.items())))
-        for _, groups in sorted(found.items())
-    )
-
-
 def _latencies(read: UnitGraph, schedule: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
-    """What the attached schedule says that units take; what is merged has another name."""
-    number = {op.name: unit for unit, op in enumerate(read.graph.operators)}
-    names = schedule["units"]
-    recorded = Schedule.from_json(schedule).unit_latencies
-    return {number[names[u]]: seconds for u, seconds in recorded.items() if names[u] in number}
+    """What the schedule says that units take; what is merged has another name."""
+    number = {op.name: call for call, op in enumerate(read.graph.operators)}
+    calls = {u: number[name] for u, name in enumerate(schedule["units"]) if name in number}
+    return latencies_of_calls(Schedule.from_json(schedule), calls)

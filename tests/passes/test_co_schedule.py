@@ -30,11 +30,11 @@ from tvm_ios.costs.log import LogError
 from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies.policy import Limits
+from tvm_ios.policies.rprogram_profile import RProgramProfile
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Program
 from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.rammer.rprogram import RProgram
-from tvm_ios.rammer.rprogram_profile import RProgramProfile
 from tvm_ios.rammer.wavefront import with_placements
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
 from tvm_ios.schedule.waves import waves

@@ -18,13 +18,13 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
-    from relay_passes.measuring_options import MeasuringOptions
+    from relay_passes.search_options import SearchOptions
 
 
 def compare_policies(
     candidates: Candidates,
     tvm_build: Path,
-    options: MeasuringOptions,
+    options: SearchOptions,
     allowed: Collection[str],
     progress: Progress,
     lap: Callable[[str], None],

@@ -7,8 +7,8 @@ from functools import partial
 from tvm_ios.costs.costs import Offer
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.policies.rprogram_profile import RProgramProfile
 from tvm_ios.rammer.rprogram import simulate
-from tvm_ios.rammer.rprogram_profile import RProgramProfile
 from tvm_ios.rammer.wavefront import rammer_schedule, wavefront_programs
 
 

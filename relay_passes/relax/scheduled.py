@@ -1,0 +1,85 @@
+"""What a schedule runs of a Relax module, as data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from relay_passes.dialect import DialectError
+from relay_passes.prepare import Applied
+from relay_passes.unit_outliner import UnitFunction
+from runtime_ext.ir_form import ModuleError, output_names
+from runtime_ext.kernels.tir_calls import with_tir
+from runtime_ext.scheduled_units import (
+    ScheduledUnits,
+    latencies_of_calls,
+    placed_stages,
+    stages_of_calls,
+)
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
+
+
+def scheduled_units(applied: Applied) -> ScheduledUnits:
+    """The functions of the units and merged units that a schedule runs, and their constants.
+
+    Raises
+    ------
+    ScheduleError
+        If units are to be merged that cannot be.
+    ModuleError
+        If an output is a constant.
+    """
+    prepared, schedule, attached = applied
+    units, module = prepared.units, prepared.module
+    calls = prepared.outliner.calls(schedule)
+    numbers: dict[int, int] = {}
+    tensors: list[Tensor] = []
+
+    def add(tensor: int) -> int:
+        numbers[tensor] = len(tensors)
+        tensors.append(units.tensors[tensor])
+        return numbers[tensor]
+
+    inputs = tuple(map(add, units.inputs))
+    operators: list[Operator] = []
+    for call in calls:
+        function = call.function
+        _require_types(function, units)
+        data = tuple(numbers[tensor] for tensor in function.data)
+        outputs = tuple(map(add, function.outputs))
+        operators.append(Operator(function.name, "unit", data, outputs))
+    if any(units.tensors[tensor].constant for tensor in units.outputs):
+        raise ModuleError(f"{units.name} returns a constant: remove it from the model's outputs")
+    outputs = tuple(numbers[tensor] for tensor in units.outputs)
+    names = output_names(module, len(outputs))
+    for tensor, name in zip(outputs, names, strict=True):
+        if tensor not in inputs:
+            tensors[tensor] = replace(tensors[tensor], name=name)
+    alone = {call.units[0]: place for place, call in enumerate(calls) if len(call.units) == 1}
+    stages = stages_of_calls([(call.stage, call.group) for call in calls])
+    stages, placements = placed_stages(stages, schedule, alone)
+    return ScheduledUnits(
+        graph=OpGraph(units.name, tuple(operators), tuple(tensors), inputs, outputs),
+        stages=stages,
+        placements=placements,
+        functions=tuple(with_tir(call.function.function, module) for call in calls),
+        constants=tuple(call.function.constants for call in calls),
+        schedule=attached,
+        output_names=names,
+        kernels={place: call.kernel for place, call in enumerate(calls) if call.kernel is not None},
+        unit_latencies=latencies_of_calls(schedule, alone),
+    )
+
+
+def _require_types(unit: UnitFunction, units: OpGraph) -> None:
+    """Refuse a function that returns something else than its units do."""
+    whole: Any = unit.function.ret_ty
+    results = whole.fields if len(unit.outputs) > 1 else [whole]
+    for tensor, kind in zip(unit.outputs, results, strict=True):
+        wanted = units.tensors[tensor]
+        if (tuple(map(int, kind.shape)), str(kind.dtype)) != (wanted.shape, wanted.dtype):
+            raise DialectError(
+                f"unit {unit.name!r} would return {kind} instead of {wanted.dtype} of shape "
+                f"{list(wanted.shape)}: report this as a bug, with the model"
+            )

@@ -1,0 +1,116 @@
+"""What a schedule runs, as data: the functions of units, their constants, and where each stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runtime_ext.ir_form import ModuleError
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage, Strategy
+
+
+@dataclass(frozen=True)
+class ScheduledUnits:
+    """The calls of units as a graph, with what each call runs.
+
+    Attributes
+    ----------
+    graph
+        One operator a call; a merged operator has several outputs.
+    stages
+        Over that graph; none of them merged, because that has been done in the functions.
+    placements
+        For the place in ``stages`` of each co-scheduled one where its rTasks run.
+    functions
+        For each operator its Relax function.
+    constants
+        For each operator TVM's constants of its parameters after the data, in the IR's layout.
+    schedule
+        The schedule as plain data, which an executable keeps.
+    output_names
+        As the model calls its outputs, which may be one tensor twice, or an input.
+    kernels
+        For each operator that does not run in its usual way the name of its rKernel.
+    unit_latencies
+        For each operator that was measured alone its seconds on 1, 2, ... lanes.
+    """
+
+    graph: OpGraph
+    stages: tuple[Stage, ...]
+    placements: Mapping[int, Placement]
+    functions: tuple[Any, ...]
+    constants: tuple[tuple[Any, ...], ...]
+    schedule: Mapping[str, Any]
+    output_names: tuple[str, ...]
+    kernels: Mapping[int, str]
+    unit_latencies: Mapping[int, tuple[float, ...]]
+
+
+def stages_of_calls(places: Sequence[tuple[int, int]]) -> tuple[Stage, ...]:
+    """The stages of calls, of which each has a stage and a group."""
+    found: dict[int, dict[int, list[int]]] = {}
+    for call, (stage, group) in enumerate(places):
+        found.setdefault(stage, {}).setdefault(group, []).append(call)
+    return tuple(
+        Stage(Strategy.CONCURRENT, tuple(tuple(calls) for _, calls in sorted(groups.items())))
+        for _, groups in sorted(found.items())
+    )
+
+
+def placed_stages(
+    stages: Sequence[Stage], schedule: Schedule, calls: Mapping[int, int]
+) -> tuple[tuple[Stage, ...], dict[int, Placement]]:
+    """The stages, those that the schedule co-schedules as such, and the placements of these.
+
+    Parameters
+    ----------
+    stages
+        Of the calls.
+    schedule
+        Of the units; stage by stage the same.
+    calls
+        For each unit that is called alone its call.
+
+    Raises
+    ------
+    ModuleError
+        If other units are called in a co-scheduled stage.
+    """
+    made = list(stages)
+    placements: dict[int, Placement] = {}
+    for stage, shares in schedule.placements.items():
+        units = [calls.get(unit, -1) for unit in schedule.stages[stage].units]
+        if stage >= len(made) or set(units) != set(made[stage].units):
+            raise ModuleError(
+                f"the units of the co-scheduled stage {stage} are not those that the module calls "
+                "there: schedule anew"
+            )
+        made[stage] = Stage(Strategy.CO_SCHEDULE, (tuple(units),))
+        placements[stage] = tuple(
+            replace(share, unit=calls.get(share.unit, -1)) for share in shares
+        )
+    return tuple(made), placements
+
+
+def latencies_of_calls(
+    schedule: Schedule, calls: Mapping[int, int]
+) -> dict[int, tuple[float, ...]]:
+    """What a schedule says that units take, by their calls; nobody has measured merged ones."""
+    latencies = schedule.unit_latencies.items()
+    return {calls[unit]: seconds for unit, seconds in latencies if unit in calls}
+
+
+def require_lanes(schedule: Mapping[str, Any], lanes: int) -> None:
+    """Refuse to build for fewer lanes than a schedule, as plain data, has placed instances on.
+
+    Raises
+    ------
+    ScheduleError
+        If it has.
+    """
+    plan = Schedule.from_json(schedule.get(UNROLLED_FROM, schedule)).instances
+    if plan is not None and plan.lanes > lanes:
+        raise ScheduleError(f"the schedule is for more lanes than {lanes}: search again")

@@ -1,0 +1,75 @@
+"""From units and their schedule to something that runs: kernels, program, packed weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.model_program import ModelUnits, lower_units
+from runtime_ext.execution.ports import ports
+from runtime_ext.scheduled_units import ScheduledUnits, require_lanes
+from runtime_ext.units.in_place import arrange
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
+from tvm_ios.program.lower import recorded_latency
+from tvm_ios.progress import Steps
+from tvm_ios.schedule.schedule import UNROLLED_FROM
+
+if TYPE_CHECKING:
+    from runtime_ext.units.unit import UnitSource
+    from runtime_ext.units.unit_compiler import UnitCompiler
+
+
+def build_units(
+    units: ScheduledUnits, compiler: UnitCompiler, lanes: int, progress: Steps | None = None
+) -> BuiltModel:
+    """Compile what a schedule runs.
+
+    Parameters
+    ----------
+    units
+        With their schedule.
+    compiler
+        Of the target; it may hold the kernels already.
+    lanes
+        Threads, or streams.
+    progress
+        Called with kernels compiled and all of them.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule has placed instances on more lanes.
+    UserError
+        If it names an rKernel that a unit has not.
+    """
+    require_lanes(units.schedule, lanes)
+    graph = units.graph
+    memory = arrange(graph, units.functions)
+
+    def source(members: tuple[int, ...]) -> UnitSource:
+        op = graph.operators[members[0]]
+        return memory.source(units.functions[members[0]], op.inputs, op.outputs)
+
+    def weights(members: tuple[int, ...]) -> list[Array]:
+        return [constant.value.numpy() for constant in units.constants[members[0]]]
+
+    program, constants = lower_units(
+        ModelUnits(graph, memory.parts, source, weights),
+        units,
+        compiler,
+        lanes=lanes,
+        unit_latency=recorded_latency(units.stages, units.unit_latencies, lanes),
+        progress=progress,
+    )
+    # Lanes that run whole instances have a region of the arena each, which stays in their caches.
+    plan = plan_lane_memory if UNROLLED_FROM in units.schedule else plan_memory
+    return BuiltModel(
+        program=program,
+        memory=plan(program),
+        kernels=compiler,
+        constants=constants,
+        inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
+        outputs=ports(program, graph, graph.outputs, units.output_names),
+        schedule=units.schedule,
+    )
