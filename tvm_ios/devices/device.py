@@ -37,7 +37,7 @@ class Multiprocessor:
     arch
         What code is compiled for, such as ``"sm_90"``.
     threads, blocks, registers, shared_bytes
-        Of all blocks together.
+        What all blocks on a multiprocessor may have together.
     block_shared_bytes
         The most shared memory that one block can ask for.
     reserved_shared_bytes
@@ -77,7 +77,7 @@ class DeviceDescription:
     sources
         For each figure whether it is published, and where, or assumed.
     multiprocessor
-        Of a GPU.
+        The limits of each multiprocessor, if the device is a GPU.
     """
 
     name: str

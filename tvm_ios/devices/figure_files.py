@@ -49,7 +49,7 @@ class FigureFiles:
     kind
         Such as ``"device"``; the files' format is called after it.
     folder
-        Of the package's files.
+        The folder of the package's files.
     units
         For each figure its unit; none for a count.
     """

@@ -95,7 +95,7 @@ def temporary_folder(parent: Path | None = None, prefix: str = "tvm-ios-") -> Ge
     parent
         Where; the system's temporary folder by default.
     prefix
-        Of its name. Folders of this prefix whose makers are dead are removed.
+        What its name begins with. Folders with this prefix whose makers are dead are removed.
 
     Raises
     ------

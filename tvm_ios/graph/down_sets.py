@@ -30,7 +30,7 @@ def down_sets(predecessors: Sequence[int], most: int = _MOST_STATES) -> Masks:
     Returns
     -------
     Masks
-        By size and then by value; the empty set first, all units last.
+        The sets by size and then by value; the empty set first, all units last.
 
     Raises
     ------

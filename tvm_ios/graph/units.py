@@ -37,7 +37,7 @@ def form_units(graph: OpGraph, rule: UnitRule = default_rule) -> OpGraph:
     Parameters
     ----------
     graph
-        Of operators.
+        The graph of operators.
     rule
         Says which operators belong together; by default that of the IOS paper.
 

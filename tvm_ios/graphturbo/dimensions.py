@@ -20,7 +20,7 @@ class Dimensions:
     Attributes
     ----------
     graph
-        Of operators.
+        The graph of operators.
     """
 
     graph: OpGraph

@@ -38,7 +38,7 @@ def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> PartialW
     Parameters
     ----------
     layers
-        Of the graph.
+        The layers of the graph.
     subgraph
         Bit set of layers.
     owned

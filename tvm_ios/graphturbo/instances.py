@@ -48,7 +48,7 @@ class Instances:
     layers, subgraphs
         What was split.
     instances
-        In breadth-first order.
+        All instances in breadth-first order.
     """
 
     layers: Layers

@@ -36,7 +36,7 @@ def place_instances(instances: Instances, lanes: int) -> tuple[LanePlace, ...]:
     Parameters
     ----------
     instances
-        In topological order.
+        All instances in topological order.
     lanes
         How many there are.
     """

@@ -27,7 +27,7 @@ class Layers:
     Attributes
     ----------
     graph
-        Of operators.
+        The graph of operators.
     members
         For each layer its operators in topological order.
 
@@ -175,7 +175,7 @@ def form_layers(graph: OpGraph) -> Layers:
     Parameters
     ----------
     graph
-        Of operators.
+        The graph of operators.
     """
     lines = map(tuple, _straight_lines(graph))
     return Layers(graph, tuple(sorted(lines, key=lambda line: line[-1])))

@@ -31,11 +31,11 @@ def planned_schedule(
     Parameters
     ----------
     units
-        Of the graph; they are the layers of the instances.
+        The graph of units, which are the layers of the instances.
     instances
         What was split.
     order, places
-        Of the instances.
+        The order of the instances, and the place of each on a lane.
     device
         Written into the schedule.
     """
@@ -111,7 +111,7 @@ class Planned:
     instances
         Units outside of its sub-graphs are sub-graphs of one instance.
     order
-        Of all instances.
+        The order of all instances.
     lanes
         For each instance the lane that its own units run on, or None.
     regions

@@ -25,7 +25,7 @@ class Split:
     operators
         How many of the sub-graph's operators it cuts (n_d).
     axis
-        Of the output, from 0 (d).
+        The axis of the output that is cut, from 0 (d).
     axes
         For each output of the sub-graph the axis that is cut.
     peak
@@ -57,8 +57,8 @@ class Splitter:
     capacity
         Bytes of the local buffer that a part may take.
     cores
-        Of a cluster: so many parts can run side by side, so that smaller factors are tried as
-        powers of two, for balance.
+        The cores of a cluster: so many parts can run side by side, so that smaller factors are
+        tried as powers of two, for balance.
     recomputation
         The largest share of a sub-graph's work that its parts may do again where they overlap.
     axes

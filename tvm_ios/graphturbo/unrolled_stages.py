@@ -24,9 +24,9 @@ def unrolled_schedule(
     Parameters
     ----------
     schedule, planned
-        Of the original graph, and what it says of its operators.
+        The schedule of the original graph, and what it says of its operators.
     units, origins
-        Of the unrolled graph.
+        The unrolled graph of units, and where each of them comes from.
     """
     writer = _Writer(schedule, planned, origins)
     for stages, instances in planned.regions:

@@ -39,7 +39,7 @@ class Worth:
     Attributes
     ----------
     layers
-        Of the graph.
+        The layers of the graph.
     device
         The CPU; its cores are the lanes.
     """
@@ -137,7 +137,7 @@ class Choice:
     Attributes
     ----------
     subgraphs
-        In topological order.
+        The sub-graphs in topological order.
     layer_by_layer, seconds
         Predicted, of all layers without and with the splits.
     """
@@ -161,8 +161,8 @@ def choose_subgraphs(splitters: Iterable[Splitter], device: MemoryHierarchy) -> 
     Parameters
     ----------
     splitters
-        Of one graph, with different capacities: a small instance lives in faster memory, a large
-        one reads weights and the rows at its borders less often.
+        Splitters of one graph with different capacities: a small instance lives in faster memory,
+        a large one reads weights and the rows at its borders less often.
     device
         The CPU.
     """

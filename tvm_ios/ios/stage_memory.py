@@ -127,7 +127,7 @@ def stages_peak(graph: OpGraph, stages: Sequence[Stage]) -> int:
     graph
         The graph of units.
     stages
-        In the order of execution.
+        The stages in the order of execution.
     """
     last = [-1] * len(graph.tensors)
     for place, stage in enumerate(stages):

@@ -59,7 +59,7 @@ def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buf
     Parameters
     ----------
     graph
-        Of operators or units.
+        A graph of operators or units.
     in_place
         Whether an element-wise operator may write over an input of its result's shape, if the
         buffer holds nothing else; the order decides whether someone reads that input later.

@@ -22,7 +22,7 @@ class ScheduledMemory:
     Attributes
     ----------
     name
-        Of the scheduler, in :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
+        The name of the scheduler, in :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
     found
         The order.
     footprints
@@ -49,11 +49,11 @@ def compare_schedulers(
     Parameters
     ----------
     graph
-        Of operators or units.
+        A graph of operators or units.
     counting
         The same for all.
     names
-        Of schedulers.
+        The names of the schedulers.
     time_limit
         Seconds of each.
     progress

@@ -24,7 +24,7 @@ def stage_problem(graph: OpGraph, stages: Sequence[Stage]) -> tuple[MemoryProble
     graph
         The graph of units.
     stages
-        Of all units, each once.
+        The stages, in which each unit stands once.
     """
     staged = form_units(graph, lambda _: [stage.units for stage in stages])
     place = {unit: number for number, stage in enumerate(stages) for unit in stage.units}
@@ -64,7 +64,7 @@ def order_stages(
     Returns
     -------
     MemoryOrder
-        Of places in ``stages``. It is the order that they have if no better one is found.
+        An order of places in ``stages``. It is the order that they have if no better one is found.
     """
     problem, place = stage_problem(graph, stages)
     best = MEMORY_SCHEDULERS[scheduler](problem, time_limit)

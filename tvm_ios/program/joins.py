@@ -33,7 +33,7 @@ class Join:
     output
         Its result.
     axis
-        Of the result.
+        The axis of the result along which the inputs lie side by side.
     fields
         What it joins (None for a constant), and how much of the axis that is.
     priority
@@ -100,7 +100,7 @@ def place_joined(
     Parameters
     ----------
     joins
-        Of one graph.
+        All joins of one graph.
     may_lie
         Whether a tensor may be memory of the program's that lies as the result of the join does.
     works

@@ -57,8 +57,8 @@ class PersistentProgram:
     lanes
         For each vEU its steps, in order.
     operators
-        In the order of Append: an operator waits for earlier ones only, and a vEU runs operators
-        in ascending order. So some vEU can always go on.
+        The operators in the order of Append: an operator waits for earlier ones only, and a vEU
+        runs operators in ascending order. So some vEU can always go on.
     kernels, buffers, units, uses
         As of a :class:`tvm_ios.program.program.Program`.
     """

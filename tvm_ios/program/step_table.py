@@ -41,7 +41,7 @@ class StepTable:
     first
         For each vEU, and after the last, the number of its first step.
     steps
-        Of all vEUs, one vEU after another.
+        The steps of all vEUs, one vEU after another.
     waits
         What a barrier polls: lists that steps refer to.
     """

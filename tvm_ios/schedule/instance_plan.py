@@ -17,7 +17,7 @@ class SplitSubGraph:
     Attributes
     ----------
     units
-        Of the sub-graph, by number, ascending.
+        The units of the sub-graph, by number, ascending.
     factor
         Into how many parts its outputs are split: equal ones, but the last may have fewer rows.
     axes
@@ -39,7 +39,7 @@ class PlacedInstance:
     subgraph, part
         Which one.
     lane
-        That runs the whole instance; None where all lanes share it, stage by stage.
+        The lane that runs the whole instance; None where all lanes share it, stage by stage.
     """
 
     subgraph: int
@@ -149,11 +149,11 @@ def fault_of(
     Parameters
     ----------
     graph
-        Of units.
+        The graph of units.
     stages, kernels
-        Of a schedule of it that is right so far.
+        What a schedule of it has, right so far.
     plan
-        To be checked.
+        The plan to be checked.
     """
     owner: dict[int, int] = {}
     for number, subgraph in enumerate(plan.subgraphs):

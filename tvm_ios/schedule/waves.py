@@ -45,7 +45,7 @@ def stage_of(
     strategy
         One that is legal for the ending.
     groups
-        Of the ending.
+        The groups of the ending.
     predecessors
         As for :func:`waves`.
     """

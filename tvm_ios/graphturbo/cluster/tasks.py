@@ -51,7 +51,7 @@ def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[La
     instances, order
         All instances, and how they run.
     cores
-        Of a cluster.
+        How many cores a cluster has.
     """
     layers = instances.layers
     tasks: list[LayerTask] = []

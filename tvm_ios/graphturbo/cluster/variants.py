@@ -53,9 +53,9 @@ def simulate_variants(graph: OpGraph, device: MemoryHierarchy) -> Variants:
     Parameters
     ----------
     graph
-        Of operators, with the batch of a cluster.
+        The graph of operators, with the batch of a cluster.
     device
-        To simulate.
+        The device to simulate.
     """
     layers = form_layers(graph)
     alone = _tasks(_unsplit(layers), device)
@@ -87,7 +87,7 @@ def partition(
     Parameters
     ----------
     graph
-        Of operators.
+        The graph of operators.
     device
         Whose buffers and cores.
     level

@@ -32,9 +32,9 @@ def close_gap(
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     order
-        Of operators.
+        An order of its operators.
     bound
         Bytes that no order is below.
     until
@@ -43,7 +43,7 @@ def close_gap(
     Returns
     -------
     order, bound
-        Of operators; and bytes. If the bound is the order's peak, no order is better.
+        An order of operators, and bytes. If the bound is the order's peak, no order is better.
     """
     problem = graph.problem
     grain, order = _grain(problem), tuple(order)

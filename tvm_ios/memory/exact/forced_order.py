@@ -35,7 +35,7 @@ class ForcedOrder:
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     """
 
     def __init__(self, graph: FusedGraph) -> None:

@@ -25,7 +25,7 @@ def isolated_sequences(graph: FusedGraph, most: int, until: float) -> Iterator[t
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     most
         How many nodes a sub-graph may have.
     until

@@ -20,7 +20,7 @@ def least_peak(graph: FusedGraph, start: Sequence[int], bound: int, until: float
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     start
         Any order.
     bound
@@ -45,7 +45,7 @@ def least_peak_between(
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     low, high
         The states where orders begin and end: bit sets of executed nodes.
     start, bound, until
@@ -69,7 +69,7 @@ def order_within(
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     threshold
         Bytes that no footprint may exceed.
     until

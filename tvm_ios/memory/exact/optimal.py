@@ -20,7 +20,7 @@ def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     Parameters
     ----------
     problem
-        Of any size.
+        The problem, of any size.
     time_limit
         Seconds. If the exact search takes too long, the rest of the time goes into bisection,
         which states a bound however early it is stopped.

@@ -31,7 +31,7 @@ class _Reached:
     ready
         The nodes that can be run (backwards: that can have been run last).
     origin, moves
-        From which state it was reached, and by which nodes.
+        The state from which it was reached, and the nodes that lead from there.
     """
 
     live: int
@@ -59,7 +59,7 @@ class StateSearch:
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     low, high
         Where orders begin and end: bit sets of executed nodes.
     backward

@@ -20,7 +20,7 @@ class Hierarchy(StateGraph):
     Attributes
     ----------
     graph
-        Of sequences.
+        The graph of sequences.
     groups
         Bit sets of sequences in topological order; a sequence that is in no group is one alone.
     until
@@ -95,7 +95,7 @@ def hierarchy(problem: MemoryProblem, until: float) -> Hierarchy:
     Parameters
     ----------
     problem
-        Of the operators.
+        The problem of ordering the operators.
     until
         When to stop ordering groups, by :func:`time.perf_counter`.
     """

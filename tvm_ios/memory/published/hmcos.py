@@ -20,7 +20,7 @@ def schedule_hmcos(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     Parameters
     ----------
     problem
-        Of any size.
+        The problem, of any size.
     time_limit
         Seconds, after which the best order so far is returned.
     """

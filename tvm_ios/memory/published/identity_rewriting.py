@@ -26,7 +26,7 @@ def rewrite_concatenations(graph: OpGraph) -> OpGraph:
     Parameters
     ----------
     graph
-        Of operators; units are left as they are.
+        A graph of operators; units are left as they are.
     """
     while (place := _first_place(graph)) is not None:
         graph = _rewritten(graph, *place)

@@ -40,7 +40,7 @@ class IntegerProgram:
     unit
         Bytes.
     lowest, highest
-        Of the peak, in units.
+        Bounds of the peak, in units.
     variables
         How many there are.
     """
@@ -75,7 +75,7 @@ def integer_program(
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     low, high
         The states where orders begin and end: bit sets of executed nodes.
     bound, peak

@@ -22,7 +22,7 @@ def schedule_serenity(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     Parameters
     ----------
     problem
-        Of any size; without cuts, little more than 30 parallel operators take too long.
+        The problem, of any size; without cuts, some 30 parallel operators already take too long.
     time_limit
         Seconds. What is not ordered by then keeps the order of Kahn's algorithm, whose peak is
         the first budget.

@@ -31,7 +31,7 @@ def soft_budget(graph: StateGraph, low: int, start: Sequence[int], until: float)
     Parameters
     ----------
     graph
-        Of which these are nodes.
+        The graph that has these nodes.
     low
         The nodes executed before.
     start

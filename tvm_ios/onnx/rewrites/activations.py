@@ -34,7 +34,7 @@ def activations(steps: Steps, names: Sequence[str], most: float) -> list[Activat
     steps
         Puts operators before the layer, whose attributes have the activations' parameters.
     names
-        Of all directions, in order.
+        The names that the layer states for all directions, in order.
     most
         What they read is at most so far from zero, unless this is 0.
     """

@@ -26,7 +26,7 @@ class Steps:
     graph, node
         Where to; names begin with the node's.
     opset
-        Of the model: older ones have attributes where newer ones have inputs.
+        The opset of the model: older ones have attributes where newer ones have inputs.
     """
 
     graph: Any

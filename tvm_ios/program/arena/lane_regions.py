@@ -42,7 +42,7 @@ def plan_lane_regions(times: Lifetimes) -> LaneRegions:
     Parameters
     ----------
     times
-        Of the buffers of a program that is free of races.
+        When the buffers of a program that is free of races are in use.
     """
     conflicts = times.conflicts()
     lane_of = buffer_lanes(times)

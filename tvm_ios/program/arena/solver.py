@@ -34,8 +34,8 @@ def solve(
     bound
         Bytes that no arena is smaller than.
     limit
-        Of the solver's deterministic time, which is about seconds; so that the same program
-        gives the same plan on every machine.
+        How much of its deterministic time the solver may take, about seconds; so that the same
+        program gives the same plan on every machine.
 
     Returns
     -------
