@@ -141,7 +141,7 @@ def test_control_flow_is_named(tmp_path: Path) -> None:
     with pytest.raises(GraphError) as caught:
         load_onnx(path)
     assert str(caught.value) == (
-        f"operator If (node 'node_2', output 'v2_0') of {path} is control flow, which cannot "
+        f"operator If (node 'If_0', output 'v2_0') of {path} is control flow, which cannot "
         "be scheduled: export the model without it, with the branch taken or the loop unrolled"
     )
 
