@@ -15,7 +15,7 @@ from report import model_of, read_figures, update_result
 from rich.table import Table
 
 from relay_passes.load import load_model
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target

@@ -14,7 +14,7 @@ from report import write_result
 from rich.table import Table
 
 from relay_passes.load import load_model
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.kernels.generic import Generic
 from runtime_ext.machine.this_machine import cache_folder

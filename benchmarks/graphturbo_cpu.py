@@ -37,7 +37,7 @@ def measure(
 ) -> dict[str, Any]:
     from relay_passes.load import load_model
     from relay_passes.measured_module import MeasuredModule
-    from relay_passes.prepare import apply_schedule, prepare
+    from relay_passes.pipeline import apply_schedule, prepare
     from relay_passes.relax.target_units import RelaxUnits
     from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build

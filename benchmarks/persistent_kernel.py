@@ -15,7 +15,7 @@ from report import write_result
 from rich.table import Table
 
 from relay_passes.load import load_model
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.persistent.co_schedule import co_scheduled
 from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel

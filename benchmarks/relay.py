@@ -75,7 +75,7 @@ def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
 
     from relay_passes import SearchOptions
     from relay_passes.measured_module import MeasuredModule
-    from relay_passes.prepare import prepare
+    from relay_passes.pipeline import prepare
     from relay_passes.relay.target_units import RelayUnits
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
     from runtime_ext.peers.tvm_peer import start_library

@@ -65,8 +65,8 @@ def layouts(module: Any) -> tuple[dict[str, int], int]:
     """Convolutions by their blocks, and the layout transforms, of a scheduled module."""
     from tvm import relay
 
-    from relay_passes.relay.blocked_convolutions import block_of
     from relay_passes.relay.expressions import operator_name
+    from relay_passes.relay.layouts.blocked_convolutions import block_of
 
     blocks: Counter[str] = Counter()
     transforms = 0
@@ -89,7 +89,7 @@ def layouts(module: Any) -> tuple[dict[str, int], int]:
 
 def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
     from relay_passes import SearchOptions
-    from relay_passes.prepare import apply_schedule, for_target, prepare
+    from relay_passes.pipeline import apply_schedule, for_target, prepare
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
     from runtime_ext.peers.tvm_peer import start_library
     from runtime_ext.relay.build import build

@@ -1,11 +1,22 @@
-"""TVM passes that schedule operators: modules in, modules out."""
+"""TVM passes that schedule operators: modules in, modules out.
+
+Begin with :mod:`relay_passes.pipeline`, which lists the phases in order.
+
+- ``ios_schedule``, ``memory_schedule``, ``graphturbo_partition``: the passes.
+- ``pipeline``, ``prepared``, ``checks``: the phases, what they hand on, what they refuse.
+- ``load``, ``saved_module``, ``node_names``: models as modules, files of modules, nodes' names.
+- ``measured_module``, ``search_options``: searching by measuring, and how.
+- ``dialect``: what a dialect offers; ``relax`` and ``relay`` have files of the same names.
+- ``emitter``, ``unit_outliner``, ``same_attributes``, ``reordering``: what dialects share.
+- ``instances``: a schedule's instances written into ``main``.
+"""
 
 from __future__ import annotations
 
 from relay_passes.graphturbo_partition import GraphTurboPartition
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.memory_schedule import MemorySchedule
-from relay_passes.prepare import apply_schedule, prepare, schedule_of
+from relay_passes.pipeline import apply_schedule, prepare, schedule_of
 from relay_passes.search_options import SearchOptions
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import tvm
 
+from relay_passes.reordering import Reordering
 from tvm_ios.errors import UserError
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.schedule import Schedule, Stage
 
 if TYPE_CHECKING:
     from relay_passes.emitter import Body, OriginsOf
@@ -66,6 +67,12 @@ class Dialect:
         :class:`relay_passes.measured_module.TargetUnits`.
     compile_tvm_build
         Given a module, options and a path, writes TVM's own build of it for a CPU.
+    operators_of
+        What of a canonical module can be put into another order.
+    stages_of
+        Of a scheduled module the graph of its units, and its stages.
+    with_stages
+        A scheduled module with its stages in another order.
     places_tiles
         Whether schedules can choose units' rKernels and place their tiles.
     """
@@ -83,6 +90,9 @@ class Dialect:
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
     target_units: Callable[[Any, SearchOptions], Any]
     compile_tvm_build: Callable[[tvm.IRModule, SearchOptions, Path], None]
+    operators_of: Callable[[tvm.IRModule], Reordering]
+    stages_of: Callable[[tvm.IRModule], tuple[OpGraph, tuple[Stage, ...]]]
+    with_stages: Callable[[tvm.IRModule, Sequence[int]], tvm.IRModule]
     places_tiles: bool
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 
 from relay_passes.measured_module import measured_module
-from relay_passes.prepare import apply_schedule, for_target, prepare, schedule_of
+from relay_passes.pipeline import apply_schedule, for_target, prepare, schedule_of
 from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
 from tvm_ios.costs.costs import NO_COSTS, Costs, costs_of_model

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import tvm
 
-from relay_passes.dialect import dialect_of
+from relay_passes.dialect import Dialect, dialect_of
 from relay_passes.ios_schedule import let_pass
-from relay_passes.prepare import schedule_of
+from relay_passes.pipeline import schedule_of
 from relay_passes.reordering import Reordering
 from runtime_ext.ir_form import SCHEDULE
 from tvm_ios.errors import UserError
@@ -29,7 +28,7 @@ class MemorySchedule:
 
     The result computes the same. A module that ``IOSSchedule`` has scheduled gets its stages
     reordered, whole: its executable then has the smaller arena. Any other module becomes canonical
-    (as :func:`relay_passes.prepare.prepare` makes it). If it is of Relax, its bindings are
+    (as :func:`relay_passes.pipeline.prepare` makes it). If it is of Relax, its bindings are
     reordered, for TVM's own build, and where they are in an order as good, nothing is. If it is of
     Relay, where only ``let`` keeps an order, it is scheduled, one unit a stage.
 
@@ -72,10 +71,9 @@ class MemorySchedule:
         """Reorder; see :class:`tvm.transform.Pass`."""
         try:
             dialect = dialect_of(mod)
-            orders = importlib.import_module(f"relay_passes.{dialect.name}.memory_order")
             if schedule_of(mod) is not None:
-                return self._reorder_stages(mod, orders)
-            return self._reorder_operators(orders.operators_of(dialect.canonicalise(mod)))
+                return self._reorder_stages(mod, dialect)
+            return self._reorder_operators(dialect.operators_of(dialect.canonicalise(mod)))
         except UserError as error:
             let_pass(type(error))
             raise
@@ -89,8 +87,8 @@ class MemorySchedule:
         require_fit("main", plan_order(problem, order), found.bound, self.budget)
         return movable.apply(order)
 
-    def _reorder_stages(self, module: tvm.IRModule, orders: Any) -> tvm.IRModule:
-        graph, stages = orders.stages_of(module)
+    def _reorder_stages(self, module: tvm.IRModule, dialect: Dialect) -> tvm.IRModule:
+        graph, stages = dialect.stages_of(module)
         found = order_stages(graph, stages, self.scheduler, self.time_limit)
         problem, place = stage_problem(graph, stages)
         number = {where: operator for operator, where in enumerate(place)}
@@ -98,9 +96,9 @@ class MemorySchedule:
         require_fit("main", planned, found.bound, self.budget)
         if found.order == tuple(range(len(stages))):
             return module
-        moved = orders.with_stages(module, found.order)
+        moved = dialect.with_stages(module, found.order)
         text = _reordered(str(module.attrs[SCHEDULE]), found.order)
-        return moved.with_attr(SCHEDULE, dialect_of(module).attribute(text))
+        return moved.with_attr(SCHEDULE, dialect.attribute(text))
 
 
 def _reordered(text: str, order: Sequence[int]) -> str:

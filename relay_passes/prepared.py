@@ -1,14 +1,15 @@
-"""A module ready for a schedule."""
+"""A module on its way: ready for a schedule, and with the one that it runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tvm
 
 from relay_passes.dialect import Dialect
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,22 @@ class Prepared:
     module: tvm.IRModule
     units: OpGraph
     outliner: Any
+
+
+class Applied(NamedTuple):
+    """A schedule of the units that run.
+
+    Attributes
+    ----------
+    prepared
+        The module in which every instance has units of its own.
+    schedule
+        Of its units, without instances.
+    attached
+        That as plain data, for executables and scheduled modules; of instances with the schedule
+        that was given as ``unrolled_from``, and with where each unit comes from as ``origins``.
+    """
+
+    prepared: Prepared
+    schedule: Schedule
+    attached: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from tests.onnx_sketch import Sketch
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units

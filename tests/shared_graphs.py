@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relay_passes import MemorySchedule
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from tests.onnx_sketch import Sketch
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units

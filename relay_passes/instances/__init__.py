@@ -1,1 +1,7 @@
-"""Instances of sub-graphs written into a module: operators on parts, pieces, calls."""
+"""Instances of sub-graphs written into a module.
+
+- ``apply``: a schedule with instances becomes one of an unrolled module.
+- ``unroll``: ``main`` instance by instance; ``subgraph_functions``: ``main`` as calls of them.
+- ``part``, ``merged_part``: operators, and merged units, on parts of their tensors.
+- ``pieces``: what instances make of tensors and read of them.
+"""

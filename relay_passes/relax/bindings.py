@@ -75,6 +75,13 @@ def leaves(expression: Any) -> Iterator[Leaf]:
         yield expression
 
 
+def first_field(value: Any, instead: dict[Any, Any]) -> Any:
+    """What stands for the first field of a tuple, if the value takes it from one of these."""
+    if isinstance(value, relax.TupleGetItem) and value.index == 0:
+        return instead.get(value.tuple_value)
+    return None
+
+
 def uses_of(function: relax.Function) -> Counter[Leaf]:
     """How often the bindings and the result of a function read each variable and constant."""
     uses = Counter(leaf for binding in bindings_of(function) for leaf in leaves(binding.value))

@@ -9,10 +9,11 @@ import tvm
 
 from relay_passes.dialect import Dialect
 from relay_passes.relax.bindings import interface
-from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.emitter import rewrite_main
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
+from relay_passes.relax.memory_order import operators_of, stages_of, with_stages
 from relay_passes.relax.outline import Outliner, outline
 from relay_passes.relax.saved_module import import_saved
 
@@ -55,5 +56,8 @@ DIALECT = Dialect(
     import_saved=import_saved,
     target_units=_target_units,
     compile_tvm_build=_compile_tvm_build,
+    operators_of=operators_of,
+    stages_of=stages_of,
+    with_stages=with_stages,
     places_tiles=True,
 )

@@ -10,9 +10,9 @@ import tvm
 from tvm import relax
 
 from relay_passes.emitter import Body, Kind, OriginsOf
-from relay_passes.relax.bindings import leaves, static_shape, substitute
+from relay_passes.relax.bindings import static_shape
+from relay_passes.relax.calls import emit_calls
 from relay_passes.relax.extract import Extraction
-from relay_passes.relax.lrn import emit_lrn
 from relay_passes.relax.merge import emit_stacked
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graphturbo.origins import Origin
@@ -64,27 +64,13 @@ class RelaxEmitter:
     ) -> None:
         """Write an operator for inputs of other extents than it was written for."""
         operator = self._extraction.graph.operators[op]
-        if operator.kind == "lrn":
-            made[operator.outputs[0]] = emit_lrn(
-                self._emit, made[operator.inputs[0]], operator.attrs
-            )
-            return
-        number = self._extraction.number
-        inner: dict[Any, Any] = {}
-        for binding in self._extraction.bindings[op]:
-            replacement = dict(inner)
-            for leaf in leaves(binding.value):
-                if number.get(leaf) in made:
-                    replacement[leaf] = made[number[leaf]]
-            value = substitute(binding.value, replacement)
+
+        def resized(value: Any) -> Any:
             if operator.kind == "reshape":
-                value = relax.op.reshape(value.args[0], list(shapes[operator.outputs[0]]))
-            if pads is not None:
-                value = _padded(value, pads)
-            result = self._emit(value)
-            inner[binding.var] = result
-            if binding.var in number:
-                made[number[binding.var]] = result
+                return relax.op.reshape(value.args[0], list(shapes[operator.outputs[0]]))
+            return value if pads is None else _padded(value, pads)
+
+        emit_calls(self._emit, self._extraction, op, made, resized)
 
     def sliced(
         self,

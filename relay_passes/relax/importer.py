@@ -14,7 +14,7 @@ from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 
 from relay_passes.dialect import DialectError
 from relay_passes.node_names import node_names
-from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.canonical.canonicalise import canonicalise
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
 from tvm_ios.onnx.file import node_text
 

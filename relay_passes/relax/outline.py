@@ -7,9 +7,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import leaves, substitute
-from relay_passes.relax.fold_constants import constant
-from relay_passes.relax.lrn import emit_lrn
+from relay_passes.relax.calls import emit_calls
+from relay_passes.relax.canonical.fold_constants import constant
 from relay_passes.relax.merge import emit_merged
 from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
 from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
@@ -51,7 +50,7 @@ class Outliner(UnitOutliner[UnitFunction]):
         with builder.function("unit", parameters, attrs=attributes, private=True):
             with builder.dataflow():
                 for member in op.members:
-                    self._emit(builder, member, made)
+                    emit_calls(builder.emit, self.extraction, member, made)
                 results = [made[self._origin[t]] for t in op.outputs]
                 whole = results[0] if len(results) == 1 else relax.Tuple(results)
                 result = builder.emit_output(whole)
@@ -59,26 +58,6 @@ class Outliner(UnitOutliner[UnitFunction]):
         function = builder.finalize()[variable]
         values = tuple(self.value(t) for t in constants)
         return UnitFunction(function, data, values, op.outputs, op.name)
-
-    def _emit(self, builder: relax.BlockBuilder, member: int, made: dict[int, Any]) -> None:
-        """Emit an operator; ``made`` maps the extraction's tensors to the builder's values."""
-        operator = self.extraction.graph.operators[member]
-        if operator.kind == "lrn":
-            made[operator.outputs[0]] = emit_lrn(
-                builder.emit, made[operator.inputs[0]], operator.attrs
-            )
-            return
-        inner: dict[Any, Any] = {}
-        for binding in self.extraction.bindings[member]:
-            replacement = dict(inner)
-            for leaf in leaves(binding.value):
-                number = self.extraction.number.get(leaf)
-                if number in made:
-                    replacement[leaf] = made[number]
-            result = builder.emit(substitute(binding.value, replacement))
-            inner[binding.var] = result
-            if binding.var in self.extraction.number:
-                made[self.extraction.number[binding.var]] = result
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:

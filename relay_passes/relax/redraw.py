@@ -8,7 +8,7 @@ import tvm
 import tvm_ffi
 from tvm.ir import GenericConst
 
-from relay_passes.relax.fold_constants import constant
+from relay_passes.relax.canonical.fold_constants import constant
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.execution.buffers import content_key
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay_passes.dialect import DialectError
-from relay_passes.prepare import Applied
+from relay_passes.prepared import Applied
 from relay_passes.unit_outliner import UnitFunction
 from runtime_ext.ir_form import ModuleError, output_names
 from runtime_ext.kernels.tir_calls import with_tir

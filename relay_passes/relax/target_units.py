@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay_passes.prepare import applied
+from relay_passes.pipeline import applied
 from relay_passes.prepared import Prepared
 from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.search_options import SearchOptions

@@ -19,7 +19,7 @@ from tvm import relax
 
 from relay_passes.dialect import DialectError
 from relay_passes.node_names import UNKNOWN
-from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.fix_inputs import fix_inputs
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
 from tvm_ios.errors import ModelError

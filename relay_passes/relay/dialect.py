@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import tvm
 
 from relay_passes.dialect import Dialect
-from relay_passes.relay.canonicalise import canonicalise
+from relay_passes.relay.canonical.canonicalise import canonicalise
 from relay_passes.relay.emitter import rewrite_main
 from relay_passes.relay.expressions import interface
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
-from relay_passes.relay.layouts import LayoutChoice
+from relay_passes.relay.layouts.choice import LayoutChoice
+from relay_passes.relay.memory_order import operators_of, stages_of, with_stages
 from relay_passes.relay.outline import Outliner, outline
 from relay_passes.relay.saved_module import import_saved
 
@@ -67,5 +68,8 @@ DIALECT = Dialect(
     import_saved=import_saved,
     target_units=_target_units,
     compile_tvm_build=_compile_tvm_build,
+    operators_of=operators_of,
+    stages_of=stages_of,
+    with_stages=with_stages,
     places_tiles=False,
 )

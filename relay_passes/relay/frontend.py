@@ -15,8 +15,8 @@ from tvm import relay
 from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as onnx_frontend
 
+from relay_passes.relay.canonical.fold_constants import folded
 from relay_passes.relay.expressions import arguments, operator_name, reached, substitute
-from relay_passes.relay.fold_constants import folded
 
 _infer_type = common.infer_type
 _fold_constant = common.fold_constant

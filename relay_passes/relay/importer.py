@@ -13,7 +13,7 @@ from tvm import relay
 
 from relay_passes.dialect import DialectError
 from relay_passes.node_names import node_names
-from relay_passes.relay.canonicalise import canonicalise
+from relay_passes.relay.canonical.canonicalise import canonicalise
 from relay_passes.relay.frontend import visiting_once
 from relay_passes.relay.plain_onnx import written_plainly
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES

@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relay_passes.prepare import apply_schedule, prepare_canonical
+from relay_passes.pipeline import apply_schedule, prepare_canonical
 from relay_passes.relay.expressions import arguments, shape_of_type, with_main
 from relay_passes.reordering import Reordering
 from runtime_ext.ir_form import CALLS, ModuleError

@@ -15,9 +15,9 @@ from relay_passes.relay.calls import emit_calls
 from relay_passes.relay.expressions import constant, post_order, substitute, with_main
 from relay_passes.relay.extract import Extraction
 from relay_passes.relay.kernels import RelayUnitFunction, kernel_calls
-from relay_passes.relay.layouts import LayoutChoice, alter_layouts
+from relay_passes.relay.layouts.choice import LayoutChoice, alter_layouts
+from relay_passes.relay.layouts.transforms import Border, Transform
 from relay_passes.relay.merge import merged_function
-from relay_passes.relay.transforms import Border, Transform
 from relay_passes.unit_outliner import Array, UnitOutliner
 from runtime_ext.ir_form import CALLS
 from tvm_ios.graph.merge_rule import MergePlan

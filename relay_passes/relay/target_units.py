@@ -8,13 +8,13 @@ from functools import cached_property
 
 import tvm
 
-from relay_passes.prepare import applied
+from relay_passes.pipeline import applied
 from relay_passes.prepared import Prepared
 from relay_passes.relay.expressions import shape_of_type
 from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
-from relay_passes.relay.layouts import LayoutChoice, alter_layouts
+from relay_passes.relay.layouts.choice import LayoutChoice, alter_layouts
+from relay_passes.relay.layouts.transforms import Border, blocking
 from relay_passes.relay.outline import outlined
-from relay_passes.relay.transforms import Border, blocking
 from relay_passes.relay.unit_kernels import RelayKernels
 from relay_passes.search_options import SearchOptions
 from runtime_ext.backend import Backend

@@ -65,7 +65,7 @@ def tune(
         Told how it goes.
     all_blocks
         For those who choose among blocks for the whole network, as
-        :mod:`relay_passes.relay.channel_blocks` does.
+        :mod:`relay_passes.relay.layouts.channel_blocks` does.
 
     Returns
     -------

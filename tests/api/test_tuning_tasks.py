@@ -8,7 +8,7 @@ import pytest
 
 from relay_passes.load import load_model
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.kernels.spec import Contraction

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.execution.executable import load

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay_passes.load import load_model
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.cli.command_line import tvm_ios
 from tests.onnx_sketch import Sketch

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from relay_passes.load import load_model
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.bundle.contents import KERNELS, digest, read_bundle

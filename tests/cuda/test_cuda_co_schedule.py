@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.prepared import Prepared
 from runtime_ext.build import build
 from runtime_ext.cuda.compiler import CudaKernelCompiler

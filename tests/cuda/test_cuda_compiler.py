@@ -10,7 +10,7 @@ import pytest
 from tvm import relax
 
 from relay_passes.load import load_model
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.kernels.gemm_tile import best_tile, coarse_tile, fine_tile, tile_count
 from runtime_ext.cuda.machine_code.kernel import CudaKernel

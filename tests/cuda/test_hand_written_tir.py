@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.cuda.compiler import CudaKernelCompiler, GpuPrecision
 from runtime_ext.kernels.tir_calls import with_tir

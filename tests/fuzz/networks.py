@@ -31,7 +31,7 @@ def random_network(random: Random) -> onnx.ModelProto:
 def network(sound: Path, room: Path, random: Random) -> None:
     """Build a network as a user would, and run it."""
     from relay_passes.load import load_model
-    from relay_passes.prepare import apply_schedule, prepare
+    from relay_passes.pipeline import apply_schedule, prepare
     from runtime_ext.build import build
 
     model = random_network(random)

@@ -52,7 +52,7 @@ def onnx_file(sound: Path, room: Path, random: Random) -> None:
         _build_and_run(path)
     elif depth < 0.25:
         from relay_passes.load import load_model
-        from relay_passes.prepare import prepare
+        from relay_passes.pipeline import prepare
 
         prepare(load_model(str(path)).module)
     _search(graph, room)
@@ -195,7 +195,7 @@ def _damage_and_seal(folder: Path, name: str, random: Random) -> None:
 
 def _build_and_run(path: Path) -> None:
     from relay_passes.load import load_model
-    from relay_passes.prepare import apply_schedule, prepare
+    from relay_passes.pipeline import apply_schedule, prepare
     from runtime_ext.build import build
     from tvm_ios.policies.greedy import greedy_schedule
 

@@ -12,7 +12,7 @@ from tvm.s_tir import meta_schedule
 
 from relay_passes.load import load_model
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.prepared import Prepared
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions

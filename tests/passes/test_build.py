@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes import IOSSchedule, SearchOptions
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.prepared import Prepared
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build

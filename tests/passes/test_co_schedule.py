@@ -14,7 +14,7 @@ from tvm import relax
 
 from relay_passes import IOSSchedule, schedule_of
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.prepared import Prepared
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions

@@ -12,7 +12,7 @@ from tvm import relax
 
 from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.prepared import Prepared
 from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.target_units import RelaxUnits

@@ -13,7 +13,7 @@ import pytest
 from tvm import relax
 
 from relay_passes import IOSSchedule
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.prepared import Prepared
 from runtime_ext.build import build
 from tests.refusals import refused

@@ -13,7 +13,7 @@ from tvm import relax
 from relay_passes.dialect import DialectError
 from relay_passes.instances import apply as instance_schedule
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext import whole_programs

@@ -19,7 +19,7 @@ import runtime_ext
 import tvm_ios
 from relay_passes import IOSSchedule, schedule_of
 from relay_passes.dialect import DialectError
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from relay_passes.relax.importer import import_onnx
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import Sketch, relative_error

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.dialect import DialectError
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.refusals import refused
 from tvm_ios.graph.merge_rule import mergeable

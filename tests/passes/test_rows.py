@@ -13,7 +13,7 @@ from tvm import relax
 
 from relay_passes.instances.unroll import unroll_instances
 from relay_passes.load import load_model
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.graphturbo_policy import graphturbo_policy, unroll_subgraphs
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run

@@ -12,7 +12,7 @@ from tvm import relax, te, topi
 from tvm.script import tirx as T
 
 from relay_passes import IOSSchedule, SearchOptions
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.kernels.generic import NoKernelError

@@ -11,8 +11,8 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.dialect import DialectError
-from relay_passes.prepare import prepare
-from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.pipeline import prepare
+from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from tests.onnx_sketch import Sketch

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.dialect import DialectError
-from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.canonical.canonicalise import canonicalise
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime
 from tests.refusals import refused

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.onnx_sketch import Sketch
 from tests.relax.relax_sketch import LANES, RelaxSketch, module_of, run

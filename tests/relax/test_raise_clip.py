@@ -10,10 +10,10 @@ from onnx import TensorProto
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
-from relay_passes.relax.canonicalise import canonicalise
+from relay_passes.relax.canonical.canonicalise import canonicalise
+from relay_passes.relax.canonical.raise_clip import RaiseClip
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
-from relay_passes.relax.raise_clip import RaiseClip
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime
 from tests.relax.relax_sketch import RelaxSketch, module_of, operators, run

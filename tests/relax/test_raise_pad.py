@@ -9,9 +9,9 @@ import pytest
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
-from relay_passes.prepare import apply_schedule, prepare
-from relay_passes.relax.canonicalise import canonicalise
-from relay_passes.relax.raise_pad import RaisePad
+from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.relax.canonical.canonicalise import canonicalise
+from relay_passes.relax.canonical.raise_pad import RaisePad
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime
 from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, operators, run

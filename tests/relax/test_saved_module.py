@@ -14,7 +14,7 @@ from tvm import relax
 
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.load import load_model
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.refusals import refused
 from tests.relax.relax_sketch import module_of, run

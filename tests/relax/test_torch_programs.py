@@ -15,7 +15,7 @@ from tests.refusals import refused
 torch = pytest.importorskip("torch")
 
 from relay_passes.load import load_model  # noqa: E402
-from relay_passes.prepare import apply_schedule, prepare  # noqa: E402
+from relay_passes.pipeline import apply_schedule, prepare  # noqa: E402
 from relay_passes.relax.bindings import DialectError  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402

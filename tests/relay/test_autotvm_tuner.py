@@ -14,7 +14,7 @@ from tvm import autotvm, relay
 
 from relay_passes import SearchOptions
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay import trial_timer
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index

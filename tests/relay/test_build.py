@@ -16,7 +16,7 @@ from tvm import relay
 
 import runtime_ext
 from relay_passes import IOSSchedule, SearchOptions, schedule_of
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
 from runtime_ext.relay.library import RelayBuildError

@@ -13,13 +13,13 @@ import tvm
 from tvm import autotvm, relay
 
 from relay_passes import IOSSchedule, SearchOptions
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from relay_passes.relay import channel_blocks, layouts
-from relay_passes.relay.blocked_convolutions import block_of, convolution_ways
-from relay_passes.relay.channel_blocks import choose_blocks, transform_seconds
 from relay_passes.relay.expressions import operator_name, post_order
-from relay_passes.relay.layouts import LayoutChoice
-from relay_passes.relay.transforms import transform_of
+from relay_passes.relay.layouts.blocked_convolutions import block_of, convolution_ways
+from relay_passes.relay.layouts.channel_blocks import choose_blocks, transform_seconds
+from relay_passes.relay.layouts.choice import LayoutChoice
+from relay_passes.relay.layouts.transforms import transform_of
 from runtime_ext.relay.build import build
 from runtime_ext.relay.library import host_target
 from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log

@@ -9,8 +9,8 @@ import tvm
 from tvm import relax, relay
 
 from relay_passes.dialect import DialectError
-from relay_passes.prepare import prepare
-from relay_passes.relay.canonicalise import canonicalise
+from relay_passes.pipeline import prepare
+from relay_passes.relay.canonical.canonicalise import canonicalise
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
 from tests.refusals import refused

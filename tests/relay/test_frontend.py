@@ -13,9 +13,9 @@ from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as onnx_frontend
 
 from relay_passes.relay import frontend
-from relay_passes.relay.canonicalise import canonicalise
+from relay_passes.relay.canonical.canonicalise import canonicalise
+from relay_passes.relay.canonical.fold_constants import folded
 from relay_passes.relay.expressions import operator_name
-from relay_passes.relay.fold_constants import folded
 from relay_passes.relay.frontend import visiting_once
 from relay_passes.relay.importer import import_onnx
 from tests.onnx_sketch import Sketch, relative_error

@@ -16,7 +16,8 @@ from tvm.relay import testing  # noqa: F401  (relay.testing is no attribute unti
 from tvm.relay.build_module import bind_params_by_name
 
 from relay_passes import IOSSchedule, SearchOptions, schedule_of
-from relay_passes.prepare import apply_schedule, for_target, left_out_of, prepare
+from relay_passes.checks import left_out_of
+from relay_passes.pipeline import apply_schedule, for_target, prepare
 from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.build import build

@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relay.importer import import_onnx
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error

@@ -12,7 +12,7 @@ from tvm import relay
 
 from relay_passes import SearchOptions
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import apply_schedule, for_target, prepare
+from relay_passes.pipeline import apply_schedule, for_target, prepare
 from relay_passes.prepared import Prepared
 from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay.library import host_target

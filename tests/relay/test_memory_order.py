@@ -10,7 +10,7 @@ import tvm
 from tvm import relay
 
 from relay_passes import IOSSchedule, MemorySchedule, schedule_of
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from relay_passes.relay.memory_order import stages_of
 from runtime_ext.ir_form import CALLS, ModuleError
 from runtime_ext.relay.build import build as build_program

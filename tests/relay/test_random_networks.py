@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.relay.build import build
 from tests.fuzz.networks import feeds_of, random_network

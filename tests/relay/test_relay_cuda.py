@@ -19,7 +19,7 @@ from tvm.relay.build_module import bind_params_by_name
 from tvm.script import tir as T
 
 from relay_passes import IOSSchedule, SearchOptions
-from relay_passes.prepare import apply_schedule, for_target, prepare
+from relay_passes.pipeline import apply_schedule, for_target, prepare
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from runtime_ext.cuda.machine_code.nvrtc import has_compiler
 from runtime_ext.execution.built_model import BuiltModel

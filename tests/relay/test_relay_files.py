@@ -12,7 +12,7 @@ from tvm import relay
 
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.load import load_model
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from relay_passes.relay.saved_module import import_saved
 from runtime_ext.build import build
 from tests.onnx_sketch import relative_error

@@ -14,7 +14,7 @@ from tvm import relay
 from relay_passes import SearchOptions
 from relay_passes.ios_schedule import IOSSchedule
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel

@@ -11,8 +11,8 @@ import tvm
 from onnx.reference import ReferenceEvaluator
 from tvm import relay
 
-from relay_passes.prepare import apply_schedule, prepare
-from relay_passes.relay.canonicalise import canonicalise
+from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.relay.canonical.canonicalise import canonicalise
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.relay.build import build
 from tests.relay.relay_sketch import run

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from relay_passes.prepare import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.relay.build import build
 from tests.relay.relay_sketch import inputs_of, run
 from tvm_ios.graph.merge_rule import mergeable

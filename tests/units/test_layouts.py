@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay_passes.prepare import prepare
+from relay_passes.pipeline import prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.units.layouts import AS_IS, NHWC, tensor_layouts
 from tvm_ios.models.load import load_onnx

@@ -98,7 +98,8 @@ def model_to_bundle(
     UserError
         If the model cannot be scheduled, or TVM alone can make a program of it.
     """
-    from relay_passes.prepare import prepare, require_computed_outputs
+    from relay_passes.checks import require_computed_outputs
+    from relay_passes.pipeline import prepare
     from relay_passes.relax.redraw import redraw_weights
     from relay_passes.relax.target_units import RelaxUnits
     from runtime_ext.bundle.writing.model import ModelToBundle

@@ -74,9 +74,10 @@ def optimize(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
+    from relay_passes.checks import left_out_of, require_computed_outputs
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
-    from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
+    from relay_passes.pipeline import prepare
     from relay_passes.search_options import SearchOptions
     from runtime_ext.execution.package import require_writable
 

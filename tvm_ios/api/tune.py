@@ -91,7 +91,7 @@ def tune_module(
         TVM or running process, or the target is a GPU that is not here, or any GPU for Relay.
     """
     from relay_passes.measured_module import measured_module
-    from relay_passes.prepare import prepare
+    from relay_passes.pipeline import prepare
     from relay_passes.search_options import SearchOptions
     from tvm_ios.measuring.tuning import TuningLimits
 

@@ -34,7 +34,7 @@ def load_operators(model: AnyModel) -> OpGraph:
 
 def _prepared(source: ModelSource) -> Prepared:
     from relay_passes.load import load_model
-    from relay_passes.prepare import prepare
+    from relay_passes.pipeline import prepare
 
     loaded = load_model(source)
     return prepare(loaded.module, loaded.name)

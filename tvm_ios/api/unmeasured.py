@@ -54,9 +54,10 @@ def compile_unmeasured(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
+    from relay_passes.checks import left_out_of, require_computed_outputs
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
-    from relay_passes.prepare import left_out_of, prepare, require_computed_outputs
+    from relay_passes.pipeline import prepare
     from runtime_ext.execution.package import require_writable
     from runtime_ext.target_architecture import cuda_arch
 

@@ -168,7 +168,7 @@ def _measured_module(
 ) -> MeasuredModule[Any]:
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
-    from relay_passes.prepare import prepare
+    from relay_passes.pipeline import prepare
 
     loaded = load_model(source)
     return measured_module(prepare(loaded.module, loaded.name), options, update)

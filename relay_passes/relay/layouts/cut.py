@@ -12,14 +12,14 @@ from tvm import relay
 from relay_passes.dialect import DialectError
 from relay_passes.relay.expressions import children, constant_value, post_order, substitute
 from relay_passes.relay.kernels import RelayUnitFunction
-from relay_passes.relay.transforms import (
+from relay_passes.relay.layouts.transforms import (
     Border,
     Transform,
     transform_of,
     transformed,
     type_after,
 )
-from relay_passes.relay.whole import Whole, place_of
+from relay_passes.relay.layouts.whole import Whole, place_of
 
 
 class Cut:

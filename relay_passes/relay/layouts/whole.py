@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from relay_passes.relay.canonical.fold_constants import folded
 from relay_passes.relay.expressions import (
     arguments,
     operator_name,
@@ -16,9 +17,8 @@ from relay_passes.relay.expressions import (
     shape_of_type,
     substitute,
 )
-from relay_passes.relay.fold_constants import folded
 from relay_passes.relay.kernels import RelayUnitFunction
-from relay_passes.relay.transforms import Border, transform_of, transformed_back
+from relay_passes.relay.layouts.transforms import Border, transform_of, transformed_back
 
 
 class Whole:

@@ -1,4 +1,4 @@
-"""Bring a Relax module into the form that scheduling reads: inference only, constants folded."""
+"""Batch norms folded into the convolutions before them."""
 
 from __future__ import annotations
 
@@ -9,90 +9,17 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from relay_passes.dialect import DialectError
 from relay_passes.relax.bindings import (
-    DialectError,
     bindings_of,
+    first_field,
     operator_name,
     rebuild,
     static_shape,
     substitute,
     uses_of,
 )
-from relay_passes.relax.fold_constants import FoldSmallConstants, constant, constant_value
-from relay_passes.relax.raise_clip import RaiseClip
-from relay_passes.relax.raise_gather import RaiseGather
-from relay_passes.relax.raise_pad import RaisePad
-from relay_passes.relax.wrap_indices import WrapIndices
-
-
-def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with ``main`` ready for :func:`relay_passes.relax.extract.extract`.
-
-    Equal operators are kept apart: published counts of NASNet have its two equal pools. Functions
-    that ``main`` calls are put into it, also those that were fused.
-
-    Raises
-    ------
-    DialectError
-        If there is no ``main``, or it has control flow or dynamic shapes.
-    """
-    if not any(v.name_hint == "main" for v in module.get_global_vars()):
-        raise DialectError("the module has no function 'main' to schedule")
-    if not isinstance(module["main"], relax.Function):
-        raise DialectError("'main' is not a Relax function: only those can be scheduled")
-    passes = [
-        relax.transform.Normalize(),
-        FoldSmallConstants(),
-        FoldBatchNorm(),
-        relax.transform.DecomposeOpsForInference("main"),
-        RemoveDropout(),
-        RaisePad(),
-        RaiseClip(),
-        RaiseGather(),
-        WrapIndices(),
-        FoldSmallConstants(),
-        relax.transform.CanonicalizeBindings(),
-        relax.transform.DeadCodeElimination(),
-    ]
-    return tvm.transform.Sequential(passes)(_with_calls_inlined(module))
-
-
-def _with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
-    """``main`` with what it calls in it, but for what another code generator compiles."""
-    main = module.get_global_var("main")
-    others = {
-        variable: function
-        for variable, function in module.functions_items()
-        if isinstance(function, relax.Function) and variable != main
-    }
-    inlined = {v: f for v, f in others.items() if not (f.attrs and "Codegen" in f.attrs)}
-    if not inlined:
-        return module
-    try:
-        whole = module[main].inline_functions(inlined)
-    except tvm.error.InternalError as error:
-        raise DialectError("main calls a function that calls itself: unroll it") from error
-    return tvm.IRModule({**dict(module.functions_items()), main: whole}, attrs=module.attrs)
-
-
-@tvm.transform.module_pass(opt_level=0, name="RemoveDropout")
-class RemoveDropout:
-    """Inference keeps all activations; DecomposeOpsForInference leaves dropout in place."""
-
-    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Remove; see :class:`tvm.transform.Pass`."""
-        kept: dict[Any, Any] = {}
-
-        def emit(
-            builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
-        ) -> Any:
-            value = binding.value
-            if operator_name(value) == "relax.nn.dropout":
-                kept[binding.var] = substitute(value.args[0], new)
-            field = _first_field(value, kept)
-            return builder.emit(substitute(value, new)) if field is None else field
-
-        return rebuild(mod, "main", emit)
+from relay_passes.relax.canonical.fold_constants import constant, constant_value
 
 
 @tvm.transform.module_pass(opt_level=0, name="FoldBatchNorm")
@@ -117,17 +44,10 @@ class FoldBatchNorm:
                 scaled = _scale(builder, value.args[0], *affine, defined, uses, new)
                 if scaled is not None:
                     folded[binding.var] = scaled
-            field = _first_field(value, folded)
+            field = first_field(value, folded)
             return builder.emit(substitute(value, new)) if field is None else field
 
         return rebuild(mod, "main", emit)
-
-
-def _first_field(value: Any, instead: dict[Any, Any]) -> Any:
-    """What stands for the first field of a tuple, if the value takes it from one of these."""
-    if isinstance(value, relax.TupleGetItem) and value.index == 0:
-        return instead.get(value.tuple_value)
-    return None
 
 
 _Vector = np.ndarray[Any, Any]

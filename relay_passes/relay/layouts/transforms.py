@@ -9,8 +9,8 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from relay_passes.relay.canonical.fold_constants import folded
 from relay_passes.relay.expressions import operator_name
-from relay_passes.relay.fold_constants import folded
 
 #: A layout transform, from and to (``("NCHW", "NCHW16c")``); None is none.
 Transform = tuple[str, str] | None

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import tvm
 from tvm import relay
 
-from relay_passes.relay.blocked_convolutions import altering
-from relay_passes.relay.channel_blocks import choose_blocks
-from relay_passes.relay.cut import Cut
 from relay_passes.relay.expressions import rebuild
 from relay_passes.relay.kernels import RelayUnitFunction
-from relay_passes.relay.transforms import Border, Transform, simplified, transformed
-from relay_passes.relay.whole import Whole
+from relay_passes.relay.layouts.blocked_convolutions import altering
+from relay_passes.relay.layouts.channel_blocks import choose_blocks
+from relay_passes.relay.layouts.cut import Cut
+from relay_passes.relay.layouts.transforms import Border, Transform, simplified, transformed
+from relay_passes.relay.layouts.whole import Whole
 from runtime_ext.relay.tuning_log import AutotvmLog
 
 

@@ -16,7 +16,7 @@ from relay_passes.relax.bindings import (
     static_shape,
     substitute,
 )
-from relay_passes.relax.fold_constants import constant_value
+from relay_passes.relax.canonical.fold_constants import constant_value
 
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseGather")

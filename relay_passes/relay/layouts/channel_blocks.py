@@ -18,15 +18,15 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from relay_passes.relay.blocked_convolutions import (
+from relay_passes.relay.expressions import arguments, operator_name, post_order, static_shape
+from relay_passes.relay.layouts.blocked_convolutions import (
     Block,
     BlockChoice,
     Way,
     block_of,
     convolution_ways,
 )
-from relay_passes.relay.expressions import arguments, operator_name, post_order, static_shape
-from relay_passes.relay.transforms import transform_of
+from relay_passes.relay.layouts.transforms import transform_of
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.solvers.pbqp import ChoiceProblem, Costs, cheapest
 
@@ -64,7 +64,7 @@ class _Network:
     What operators between convolutions read and make is what ``AlterOpLayout`` gives them: the
     layout of their first input if they can have it, of all inputs if these are concatenated, and
     otherwise the model's. A tensor that several read is a variable too, because what is made may
-    be transformed once for all of them (see :class:`relay_passes.relay.cut.Cut`).
+    be transformed once for all of them (see :class:`relay_passes.relay.layouts.cut.Cut`).
 
     Attributes
     ----------

@@ -16,8 +16,8 @@ from relay_passes.relax.bindings import (
     static_shape,
     substitute,
 )
-from relay_passes.relax.fold_constants import constant, constant_value
-from relay_passes.relax.raise_gather import unguarded
+from relay_passes.relax.canonical.fold_constants import constant, constant_value
+from relay_passes.relax.canonical.raise_gather import unguarded
 
 
 @tvm.transform.module_pass(opt_level=0, name="WrapIndices")

@@ -6,10 +6,10 @@ import tvm
 from tvm import relay
 
 from relay_passes.dialect import DialectError
+from relay_passes.relay.canonical.fold_batch_norm import FoldBatchNorm
+from relay_passes.relay.canonical.fold_constants import FoldSmallConstants
+from relay_passes.relay.canonical.wrap_indices import WrapIndices
 from relay_passes.relay.expressions import with_functions
-from relay_passes.relay.fold_batch_norm import FoldBatchNorm
-from relay_passes.relay.fold_constants import FoldSmallConstants
-from relay_passes.relay.wrap_indices import WrapIndices
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:

@@ -1,0 +1,69 @@
+"""What is refused, and what is left out, on the way from a module to its program."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import tvm
+
+from relay_passes.dialect import Dialect, DialectError
+from relay_passes.prepared import Prepared
+from runtime_ext.ir_form import output_names
+from tvm_ios.schedule.schedule import Schedule
+
+
+def require_computed_outputs(prepared: Prepared) -> None:
+    """Refuse a module of which TVM alone can make a program.
+
+    Raises
+    ------
+    DialectError
+        If an output is a constant, nothing is computed, or values are of a type that NumPy lacks.
+    """
+    module, graph = prepared.module, prepared.outliner.extraction.graph
+    for tensor in graph.tensors:
+        if tensor.dtype == "bfloat16":
+            raise DialectError(
+                f"value {tensor.name!r} of {graph.name} is of type bfloat16, which TVM alone can "
+                "run: export the model in float32 or float16"
+            )
+    names = output_names(module, len(graph.outputs))
+    for place, tensor in enumerate(graph.outputs):
+        if graph.tensors[tensor].constant:
+            raise DialectError(
+                f"output {names[place]!r} of {graph.name} is a constant, the same for every input: "
+                "remove it from the model's outputs"
+            )
+    if not graph.operators:
+        raise DialectError(f"{graph.name} computes nothing: its outputs are its inputs")
+
+
+def require_same_interface(dialect: Dialect, before: tvm.IRModule, after: tvm.IRModule) -> None:
+    """Refuse a module whose ``main`` takes or returns something else than before."""
+    for old, new in zip_longest(dialect.interface(before), dialect.interface(after)):
+        if old != new:
+            raise DialectError(
+                f"scheduling would make {_described(old)} of main {_described(new)}: report this "
+                "as a bug, with the module"
+            )
+
+
+def _described(entry: tuple[str, tuple[int, ...], str] | None) -> str:
+    if entry is None:
+        return "nothing"
+    name, shape, dtype = entry
+    return f"{name} of shape {list(shape)} and type {dtype}"
+
+
+def left_out_of(schedule: Schedule, dialect: Dialect) -> str | None:
+    """What a schedule chooses that a dialect's programs have no choice of; None if that is nothing.
+
+    One sentence for people.
+    """
+    if dialect.places_tiles or schedule.of_stages_alone == schedule:
+        return None
+    return (
+        f"of the schedule {schedule.policy!r} the stages and groups apply, but the kernels that it "
+        f"names of {len(schedule.kernels)} units and the places of tiles in "
+        f"{len(schedule.placements)} stages are for Relax"
+    )

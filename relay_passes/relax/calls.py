@@ -1,0 +1,51 @@
+"""An operator's bindings, written again on other arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relay_passes.relax.bindings import Emit, leaves, substitute
+from relay_passes.relax.extract import Extraction
+from relay_passes.relax.lrn import emit_lrn
+
+
+def same(value: Any) -> Any:
+    """The value as it is."""
+    return value
+
+
+def emit_calls(
+    emit: Emit,
+    extraction: Extraction,
+    op: int,
+    made: dict[int, Any],
+    rewrite: Callable[[Any], Any] = same,
+) -> None:
+    """Write an operator.
+
+    Parameters
+    ----------
+    emit
+        Where to.
+    extraction, op
+        Which operator.
+    made
+        Maps tensors of the extraction to values; gets the operator's results.
+    rewrite
+        What is written instead of each value on the other arguments, in order.
+    """
+    operator = extraction.graph.operators[op]
+    if operator.kind == "lrn":
+        made[operator.outputs[0]] = emit_lrn(emit, made[operator.inputs[0]], operator.attrs)
+        return
+    number = extraction.number
+    inner: dict[Any, Any] = {}
+    for binding in extraction.bindings[op]:
+        replacement = dict(inner)
+        for leaf in leaves(binding.value):
+            if number.get(leaf) in made:
+                replacement[leaf] = made[number[leaf]]
+        inner[binding.var] = emit(rewrite(substitute(binding.value, replacement)))
+        if binding.var in number:
+            made[number[binding.var]] = inner[binding.var]

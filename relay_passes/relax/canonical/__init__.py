@@ -1,0 +1,7 @@
+"""Relax modules in the form that scheduling reads.
+
+- ``canonicalise``: the passes in order.
+- ``fold_constants``, ``fold_batch_norm``: what is known is computed.
+- ``raise_clip``, ``raise_gather``, ``raise_pad``: what importers spell in several is one operator.
+- ``wrap_indices``: no index leads beyond the data.
+"""

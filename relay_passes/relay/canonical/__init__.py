@@ -1,0 +1,6 @@
+"""Relay modules in the form that scheduling reads.
+
+- ``canonicalise``: the passes in order.
+- ``fold_constants``, ``fold_batch_norm``: what is known is computed.
+- ``wrap_indices``: no index leads beyond the data.
+"""
