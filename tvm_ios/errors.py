@@ -17,3 +17,7 @@ class SearchError(UserError):
 
 class MemoryBudgetError(SearchError):
     """A budget of memory that nothing that was searched for fits into."""
+
+
+class UnfusedError(UserError):
+    """A stage that cannot be one kernel here, with one sentence that says why."""

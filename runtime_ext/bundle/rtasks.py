@@ -16,8 +16,8 @@ from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from tvm_ios.devices.device import DeviceDescription, device_text, load_device
 from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.errors import UnfusedError
 from tvm_ios.files.json_text import json_object, naturals
-from tvm_ios.measuring.stage_fuser import UnfusedError
 
 FILE, GPU = "rtasks.json.gz", "gpu.json"
 

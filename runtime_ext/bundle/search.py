@@ -10,12 +10,12 @@ from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from tvm_ios.costs.log import LogHeader, MeasurementLog
+from tvm_ios.errors import UnfusedError
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.ios.endings import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.measuring.measured_costs import measured_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
-from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.policies.policy import Found, Limits, Problem
 from tvm_ios.progress import Progress

@@ -37,8 +37,7 @@ from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
 from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
-from tvm_ios.errors import UserError
-from tvm_ios.measuring.stage_fuser import UnfusedError
+from tvm_ios.errors import UnfusedError, UserError
 
 #: How to store, and multiply, what the model has as float32.
 GpuPrecision = Literal["float32", "tf32", "float16"]

@@ -1,6 +1,21 @@
-"""What our programs are compared with: each way to run a model is a peer, and the registry has all.
+"""What our programs are compared with: others' ways to run a model, in one registry.
 
-A peer gets a network, the model as files or as a module of PyTorch, and starts it, ready to be
-timed beside others: models of ``bench`` (:mod:`model_files`), and those of bundles
-(:mod:`runtime_ext.bundle.network`).
+``model_files.py``
+    A model as peers of ``bench`` read it; that of a bundle is ``runtime_ext/bundle/network.py``.
+``onnxruntime_peer.py``
+    ONNX Runtime.
+``peer.py``
+    What a peer is, what it may read of a network, and what it gives.
+``registry.py``
+    All peers, those of other packages too.
+``side_by_side.py``
+    Executables and peers of one model, compared and then timed in turn in a fresh process.
+``torch_peer.py``
+    PyTorch as it is, by CUDA graphs, and compiled.
+``tvm_build.py``
+    TVM's own build of a Relax module.
+``tvm_peer.py``
+    That build on TVM's runtime; or Relay's on the graph executor.
+``torch_import/``
+    ONNX models, and what our importers make of them, as networks of PyTorch.
 """

@@ -4,8 +4,6 @@
     An AutoTVM task of a model, and the configuration that TVM chooses without a log.
 ``autotvm_tuner.py``
     Tune AutoTVM's tasks with its ``XGBTuner``: rounds of trials where the model gains most.
-``baseline.py``
-    What TVM does on its own with a Relay module: the baseline of every comparison.
 ``build.py``
     From a scheduled Relay module to something that runs: kernels, program, constants.
 ``cuda_launches.py``
@@ -34,6 +32,8 @@
     An AutoTVM log that is written: locked, only added to, and mended after a kill.
 ``tuning_log.py``
     AutoTVM's logs: read with care, applied while kernels are built.
+``tvm_build.py``
+    TVM's own build of a Relay module, with which everything is compared.
 ``adapter.c``
     TVM's older calling convention of kernels as ours.
 """

@@ -21,8 +21,8 @@ from tests.refusals import refused
 from tvm_ios.costs.composed import ComposedCost
 from tvm_ios.devices.device import described_archs, largest_gpu, load_device
 from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.errors import UnfusedError
 from tvm_ios.ios.lazy import Budget
-from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.policies.rprogram_profile import RProgramProfile
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.rammer.rprogram import RProgram

@@ -84,7 +84,7 @@ def _onnxruntime(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]
 
 
 def _schedule(prepared: Any, lanes: int, random: Random) -> Any:
-    """A baseline, or one that merges all that can be merged or runs parts of batch or images."""
+    """Unsearched, or one that merges all that can be merged or runs parts of batch or images."""
     from tvm_ios.costs.costs import NO_COSTS
     from tvm_ios.graph.merge_rule import mergeable
     from tvm_ios.graph.op_graph import bits

@@ -140,10 +140,8 @@ def test_control_flow_is_named(tmp_path: Path) -> None:
     path = saved(model, tmp_path / "m.onnx")
     with pytest.raises(GraphError) as caught:
         load_onnx(path)
-    assert str(caught.value) == (
-        f"operator If (node 'If_0', output 'v2_0') of {path} is control flow, which cannot "
-        "be scheduled: export the model without it, with the branch taken or the loop unrolled"
-    )
+    for named in ("operator If", "'If_0'", "'v2_0'", path, "control flow"):
+        assert named in str(caught.value)
 
 
 def test_a_shape_that_the_data_tell_is_named(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def compile_unmeasured(
     cost
         A device's name or file, or a log (``.jsonl``) of measurements on such a machine.
     policies
-        The one that takes the least time by these costs is kept. By default those of IOS and the
-        baselines: where rTasks run can be said only for kernels that were profiled.
+        The one that takes the least time by these costs is kept. By default those of IOS,
+        ``sequential`` and ``greedy``: where rTasks run can be said only for profiled kernels.
 
     Raises
     ------

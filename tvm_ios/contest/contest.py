@@ -19,8 +19,8 @@ from tvm_ios.contest.verdict import (
     most_promising,
     policy_results,
 )
+from tvm_ios.errors import UnfusedError
 from tvm_ios.files.array_files import Array
-from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 

@@ -37,7 +37,7 @@ class Multiprocessor:
     arch
         What code is compiled for, such as ``"sm_90"``.
     threads, blocks, registers, shared_bytes
-        Of all blocks together.
+        What all blocks on a multiprocessor may have together.
     block_shared_bytes
         The most shared memory that one block can ask for.
     reserved_shared_bytes
@@ -77,7 +77,7 @@ class DeviceDescription:
     sources
         For each figure whether it is published, and where, or assumed.
     multiprocessor
-        Of a GPU.
+        The limits of each multiprocessor, if the device is a GPU.
     """
 
     name: str
@@ -115,13 +115,13 @@ def load_device(name: str) -> DeviceDescription:
             f"there is no device {name!r}: use {', '.join(device_names())}, or the path of a "
             ".json file"
         )
-    found = _FILES.load(name)
+    file = _FILES.load(name)
     return DeviceDescription(
-        found.name,
-        found.description,
-        **found.values,
-        sources=found.sources,
-        multiprocessor=_multiprocessor(name, found.data.get("multiprocessor")),
+        file.name,
+        file.description,
+        **file.values,
+        sources=file.sources,
+        multiprocessor=_multiprocessor(name, file.data.get("multiprocessor")),
     )
 
 
@@ -143,8 +143,8 @@ def largest_gpu(arch: str) -> DeviceDescription | None:
     arch
         Such as ``"sm_90"``, or ``"sm_90a"`` with its own instructions.
     """
-    found = (device for of, device in _gpus() if of == arch.removesuffix("a"))
-    return max(found, key=lambda device: device.processors, default=None)
+    matching = (device for of, device in _gpus() if of == arch.removesuffix("a"))
+    return max(matching, key=lambda device: device.processors, default=None)
 
 
 def described_gpu(arch: str) -> str:
@@ -155,10 +155,10 @@ def described_gpu(arch: str) -> str:
     DeviceError
         If none is described.
     """
-    found = largest_gpu(arch)
-    if found is None:
+    device = largest_gpu(arch)
+    if device is None:
         raise DeviceError(f"no GPU of the architecture {arch!r} is described: give --cost a file")
-    return found.name
+    return device.name
 
 
 def described_archs() -> tuple[str, ...]:
@@ -175,12 +175,12 @@ def _multiprocessor(origin: str, data: Any) -> Multiprocessor | None:
     if data is None:
         return None
     try:
-        found: dict[str, Any] = {key: data[key] for key in Multiprocessor.__slots__}
-        figures = [natural(found[key]) for key in found.keys() - {"arch", "source"}]
+        limits: dict[str, Any] = {key: data[key] for key in Multiprocessor.__slots__}
+        figures = [natural(limits[key]) for key in limits.keys() - {"arch", "source"}]
     except (KeyError, TypeError, ValueError) as error:
         raise DeviceError(
             f"the device {origin} lacks or misstates {error} of its multiprocessor"
         ) from error
-    if not all(isinstance(found[key], str) for key in ("arch", "source")) or max(figures) > 2**31:
+    if not all(isinstance(limits[key], str) for key in ("arch", "source")) or max(figures) > 2**31:
         raise DeviceError(f"the device {origin} misstates its multiprocessor")
-    return Multiprocessor(**found)
+    return Multiprocessor(**limits)

@@ -49,7 +49,7 @@ class FigureFiles:
     kind
         Such as ``"device"``; the files' format is called after it.
     folder
-        Of the package's files.
+        The folder of the package's files.
     units
         For each figure its unit; none for a count.
     """
@@ -60,11 +60,11 @@ class FigureFiles:
 
     def names(self) -> tuple[str, ...]:
         """What comes with the package."""
-        found = (
+        names = (
             file.name
             for file in resources.files("tvm_ios").joinpath("devices", self.folder).iterdir()
         )
-        return tuple(sorted(n.removesuffix(".json") for n in found if n.endswith(".json")))
+        return tuple(sorted(n.removesuffix(".json") for n in names if n.endswith(".json")))
 
     def text(self, name: str) -> str:
         """The file of one of the names."""

@@ -85,8 +85,8 @@ def load_hierarchy(name: str) -> MemoryHierarchy:
     DeviceError
         If there is none, or its file lacks or misstates a figure.
     """
-    found = _FILES.load(name)
-    return MemoryHierarchy(found.name, found.description, **found.values, sources=found.sources)
+    file = _FILES.load(name)
+    return MemoryHierarchy(file.name, file.description, **file.values, sources=file.sources)
 
 
 def hierarchy_names() -> tuple[str, ...]:

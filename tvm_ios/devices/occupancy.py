@@ -26,11 +26,11 @@ class Footprint:
     Attributes
     ----------
     threads
-        Of the block.
+        How many threads a block has.
     registers
-        Of a thread.
+        How many registers a thread takes.
     shared_bytes
-        Of the block.
+        The bytes of shared memory that a block takes.
     """
 
     threads: int
@@ -66,9 +66,9 @@ def require_resident(
     Parameters
     ----------
     name
-        Of the kernel.
+        The kernel's name, for the error.
     blocks
-        Of its grid.
+        How many blocks its grid has.
     footprint
         What each takes.
     device

@@ -23,7 +23,7 @@ def advise(region: Region, names: tuple[str, ...], peaks: Peaks, lanes: int, sea
     names
         For each unit of the program what to call it.
     peaks
-        Of the machine.
+        What the machine can do at most.
     lanes
         How many the program has.
     searched

@@ -123,13 +123,13 @@ def measure_region(
     work
         The program's tasks.
     units
-        Of a block, or all.
+        The units of a block, or all.
     runs
-        At least one; medians are taken over those that were fastest here.
+        The timelines of at least one run; medians are taken over those that were fastest here.
     flops
         For each unit of the program.
     peaks
-        Of the machine.
+        What the machine can do at most.
     plan
         Which buffers share bytes.
     """

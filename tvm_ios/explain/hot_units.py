@@ -25,7 +25,7 @@ class HotUnits:
         Kernel time of all of them in a run, divided by the number of lanes; the median over
         the runs in which it was least.
     share
-        Of the kernel time of the program.
+        The part of the program's kernel time that they take.
     flops
         Floating-point operations of all of them; None if not known.
     nbytes

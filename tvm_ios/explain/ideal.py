@@ -49,7 +49,7 @@ def ideal(work: Work, seconds: Sequence[float], lanes: int) -> Ideal:
     Parameters
     ----------
     work
-        Of the program lowered to one lane.
+        The tasks of the program lowered to one lane.
     seconds
         For each task its seconds there; :func:`one_lane_seconds`.
     lanes
@@ -75,7 +75,7 @@ def one_lane_seconds(work: Work, runs: Sequence[Sequence[float]]) -> tuple[float
     Parameters
     ----------
     work
-        Of the program lowered to one lane.
+        The tasks of the program lowered to one lane.
     runs
         For each run the seconds of every launch, in the lane's order.
 

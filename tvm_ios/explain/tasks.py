@@ -75,11 +75,11 @@ class Work:
         regions = regions_of(program.buffers)
         #: For each region the buffer as which a unit has written it, and the unit.
         written: dict[int, tuple[int, int]] = {}
-        made: set[int] = set()
+        written_tensors: set[int] = set()
         joined: list[_Joined] = []
 
         def join(buffer: int, reader: int) -> None:
-            made.add(buffer)
+            written_tensors.add(buffer)
             parts = [written[region] for region in regions[buffer]]
             inputs = dict.fromkeys(part for part, _ in parts)
             joined.append(_Joined(buffer, inputs, max(unit for _, unit in parts), reader))
@@ -89,27 +89,27 @@ class Work:
                 role = program.buffers[buffer].role
                 if role is Role.SCRATCH or buffer in writes[task.unit]:
                     continue
-                if role in _GIVEN or buffer in made:
+                if role in _GIVEN or buffer in written_tensors:
                     reads[task.unit][buffer] = None
                 elif all(region in written for region in regions[buffer]):
                     join(buffer, task.unit)
                     reads[task.unit][buffer] = None
                 else:
-                    found = {written[r][0]: None for r in regions[buffer] if r in written}
-                    reads[task.unit] |= found
+                    writers = {written[r][0]: None for r in regions[buffer] if r in written}
+                    reads[task.unit] |= writers
                     writes[task.unit][buffer] = None
-                    made.add(buffer)
+                    written_tensors.add(buffer)
                     for region in regions[buffer]:
                         written.setdefault(region, (buffer, task.unit))
         for number, buffer in enumerate(program.buffers):
             lies = all(region in written for region in regions[number])
-            if buffer.role is Role.OUTPUT and number not in made and lies:
+            if buffer.role is Role.OUTPUT and number not in written_tensors and lies:
                 join(number, len(program.units))
         running = {task.unit for task in self.tasks}
         for unit in range(len(program.units)):
-            if unit not in running and (found := _joined_by(unit, joined)) is not None:
-                joined.remove(found)
-                reads[unit], writes[unit] = found.parts, {found.buffer: None}
+            if unit not in running and (joint := _joined_by(unit, joined)) is not None:
+                joined.remove(joint)
+                reads[unit], writes[unit] = joint.parts, {joint.buffer: None}
         return OpGraph(
             "program",
             tuple(
@@ -121,7 +121,11 @@ class Work:
                 for b in program.buffers
             ),
             tuple(n for n, b in enumerate(program.buffers) if b.role is Role.INPUT),
-            tuple(n for n, b in enumerate(program.buffers) if b.role is Role.OUTPUT and n in made),
+            tuple(
+                n
+                for n, b in enumerate(program.buffers)
+                if b.role is Role.OUTPUT and n in written_tensors
+            ),
         )
 
 
@@ -144,8 +148,8 @@ def _joined_by(unit: int, joined: Sequence[_Joined]) -> _Joined | None:
     A program does not say it. Units are numbered in the order in which data flows, so if every
     unit takes the first one it can, all get one.
     """
-    able = [found for found in joined if found.last < unit < found.reader]
-    return min(able, key=lambda found: found.reader, default=None)
+    able = [join for join in joined if join.last < unit < join.reader]
+    return min(able, key=lambda join: join.reader, default=None)
 
 
 def find_work(program: Program) -> Work:

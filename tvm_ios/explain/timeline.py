@@ -98,16 +98,17 @@ class Timeline:
             waits[step.lane].append((step.free, step.ready))
             last[step.lane] = step.end
         return tuple(
-            union([*found, (end, self.seconds)]) for found, end in zip(waits, last, strict=True)
+            union([*waits_of_lane, (end, self.seconds)])
+            for waits_of_lane, end in zip(waits, last, strict=True)
         )
 
     @cached_property
     def launching(self) -> tuple[list[Interval], ...]:
         """For each lane when it launched kernels, or was told that it could."""
-        found: list[list[Interval]] = [[] for _ in range(self.lanes)]
+        launching: list[list[Interval]] = [[] for _ in range(self.lanes)]
         for step in self.steps:
-            found[step.lane].append((step.ready, step.begin))
-        return tuple(map(union, found))
+            launching[step.lane].append((step.ready, step.begin))
+        return tuple(map(union, launching))
 
     def _running(self, units: Collection[int]) -> list[Interval]:
         return [(step.begin, step.end) for step in self.steps if step.unit in units]
@@ -117,13 +118,13 @@ class Timeline:
         """When no lane ran a kernel, with the unit whose kernel came next."""
         starts = sorted((step.begin, step.unit) for step in self.steps)
         running = union((step.begin, step.end) for step in self.steps)
-        found: list[tuple[int, Interval]] = []
+        pauses: list[tuple[int, Interval]] = []
         place = 0
         for gap in gaps(running, self.seconds):
             while starts[place][0] < gap[1]:
                 place += 1
-            found.append((starts[place][1], gap))
-        return found
+            pauses.append((starts[place][1], gap))
+        return pauses
 
 
 def quietest(runs: Sequence[Timeline], seconds: Callable[[Timeline], float]) -> list[Timeline]:

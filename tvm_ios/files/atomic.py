@@ -34,17 +34,17 @@ def write_atomically(path: Path, data: bytes) -> None:
     path = _named(path)
     make_folder(path.parent)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
-        made = folder / "new"
+        new = folder / "new"
         try:
-            with made.open("wb") as stream:
+            with new.open("wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
             # Those of a full disk do not say where it is.
             raise OSError(error.errno, error.strerror, str(path)) from error
-        os.chmod(made, 0o644)
-        os.replace(made, path)
+        os.chmod(new, 0o644)
+        os.replace(new, path)
 
 
 def require_writable(path: Path) -> None:
@@ -95,7 +95,7 @@ def temporary_folder(parent: Path | None = None, prefix: str = "tvm-ios-") -> Ge
     parent
         Where; the system's temporary folder by default.
     prefix
-        Of its name. Folders of this prefix whose makers are dead are removed.
+        What its name begins with. Folders with this prefix whose makers are dead are removed.
 
     Raises
     ------

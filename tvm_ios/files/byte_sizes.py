@@ -21,8 +21,8 @@ def parse_bytes(text: str) -> int:
     ByteSizeError
         If the text is none of these, or the size is not above zero.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:I?B)?", text.strip().upper())
-    size = 0 if found is None else int(float(found[1]) * _UNITS[found[2]])
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:I?B)?", text.strip().upper())
+    size = 0 if match is None else int(float(match[1]) * _UNITS[match[2]])
     if size < 1:
         raise ByteSizeError(f"{text!r} is no size in bytes: write 800000, 512K, 1.5M or 2G")
     return size

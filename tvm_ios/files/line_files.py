@@ -16,7 +16,7 @@ def only_writer(path: Path, taken: Exception) -> Generator[int]:
     Parameters
     ----------
     path
-        Of the file.
+        Where the file is.
     taken
         Raised if another process is its writer.
 

@@ -33,7 +33,7 @@ def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
     Parameters
     ----------
     graph
-        Of units, or of operators.
+        A graph of units, or of operators.
     max_block
         The most units in a block.
 

@@ -30,25 +30,25 @@ def down_sets(predecessors: Sequence[int], most: int = _MOST_STATES) -> Masks:
     Returns
     -------
     Masks
-        By size and then by value; the empty set first, all units last.
+        The sets by size and then by value; the empty set first, all units last.
 
     Raises
     ------
     SearchError
         If the numbering is not topological or there are more sets than allowed.
     """
-    found: Masks = np.zeros(1, dtype=word_type(len(predecessors)))
+    sets: Masks = np.zeros(1, dtype=word_type(len(predecessors)))
     for unit, before in enumerate(predecessors):
         if before >> unit:
             raise SearchError(f"unit {unit} reads from a unit numbered after it")
         # A set without the units from here on may take this one if it has what it reads from.
-        found = np.concatenate([found, found[(found & before) == before] | (1 << unit)])
-        if len(found) > most:
+        sets = np.concatenate([sets, sets[(sets & before) == before] | (1 << unit)])
+        if len(sets) > most:
             raise SearchError(
                 f"a block of {len(predecessors)} units has more than {most} states: "
                 "cut the model into smaller blocks"
             )
-    return found[np.lexsort((found, sizes_of(found)))]
+    return sets[np.lexsort((sets, sizes_of(sets)))]
 
 
 def word_type(units: int) -> type[Any]:

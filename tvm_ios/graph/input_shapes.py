@@ -60,7 +60,7 @@ def resolve_shapes(
         If an input is unknown, the number of dimensions differs, a given number contradicts the
         model or another one, or a dimension is still open; the last says what to give.
     """
-    known: dict[str, tuple[int, str]] = {}
+    symbols: dict[str, tuple[int, str]] = {}
     for name, shape in given.items():
         if name not in declared:
             names = ", ".join(declared) or "none"
@@ -80,13 +80,13 @@ def resolve_shapes(
                     f"dimension {axis} of input {name!r} is {extent} in the model, not {number}"
                 )
             if isinstance(extent, str):
-                before, where = known.setdefault(extent, (number, name))
+                before, where = symbols.setdefault(extent, (number, name))
                 if before != number:
                     raise InputShapeError(
                         f"the dimension {extent!r} is {before} by the shape of {where!r} and "
                         f"{number} by that of {name!r}: give one number"
                     )
-    numbers = {symbol: number for symbol, (number, _) in known.items()}
+    numbers = {symbol: number for symbol, (number, _) in symbols.items()}
     return {
         name: _static(name, extents, given.get(name), numbers) for name, extents in declared.items()
     }
@@ -105,14 +105,14 @@ def _static(
             f"input {name!r} has no shape: give --shape {name}: with its numbers, "
             f"as in {name}:1,3,224,224"
         )
-    found = [numbers.get(e, e) if isinstance(e, str) else e for e in extents]
-    for axis, extent in enumerate(found):
+    resolved = [numbers.get(e, e) if isinstance(e, str) else e for e in extents]
+    for axis, extent in enumerate(resolved):
         if not isinstance(extent, int) or extent < 1:
             label = f" ({extent!r})" if isinstance(extent, str) else ""
             raise InputShapeError(
-                f"input {name!r} has the dynamic dimension {axis}{label}: {_advice(name, found)}"
+                f"input {name!r} has the dynamic dimension {axis}{label}: {_advice(name, resolved)}"
             )
-    return tuple(extent for extent in found if isinstance(extent, int))
+    return tuple(extent for extent in resolved if isinstance(extent, int))
 
 
 def _advice(name: str, extents: Sequence[Extent]) -> str:

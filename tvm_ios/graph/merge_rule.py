@@ -29,7 +29,7 @@ class MergePlan:
     pads
         Top, left, bottom, right of the merged convolution.
     strides, dilations
-        Of every member.
+        The strides and dilations of every member.
     offsets
         For each unit the window's (row, column) at which its kernel begins.
     out_channels

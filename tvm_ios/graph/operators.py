@@ -104,27 +104,27 @@ def operator_flops(
     inputs, outputs
         The tensors that it reads and writes.
     """
-    made = sum(math.prod(tensor.shape) for tensor in outputs)
+    elements = sum(math.prod(tensor.shape) for tensor in outputs)
     if kind in _MOVES:
         return 0
     if kind == "conv2d":
-        return 2 * made * math.prod(inputs[1].shape[1:])
+        return 2 * elements * math.prod(inputs[1].shape[1:])
     if kind in ("dense", "matmul"):
-        return 2 * made * inputs[0].shape[-1]
+        return 2 * elements * inputs[0].shape[-1]
     if kind == "conv":  # one or three spatial dimensions
-        return 2 * made * math.prod(inputs[1].shape[1:])
+        return 2 * elements * math.prod(inputs[1].shape[1:])
     if kind in ("conv2d_transpose", "convtranspose"):
         return 2 * math.prod(inputs[0].shape) * math.prod(inputs[1].shape[1:])
     if kind in ("max_pool2d", "avg_pool2d"):
         window = attrs["kernel"]
         assert isinstance(window, tuple)
-        return made * math.prod(int(str(extent)) for extent in window)
+        return elements * math.prod(int(str(extent)) for extent in window)
     if kind == "mean":
         return math.prod(inputs[0].shape)
     if kind == "lrn":
         # Squares, a window of sums, a power (about ten) and a division.
-        return made * (int(str(attrs["size"])) + 13)
-    return made * _PER_ELEMENT.get(kind, 1)
+        return elements * (int(str(attrs["size"])) + 13)
+    return elements * _PER_ELEMENT.get(kind, 1)
 
 
 def is_bias(data: Sequence[int], row: Sequence[int]) -> bool:

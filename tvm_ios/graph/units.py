@@ -37,7 +37,7 @@ def form_units(graph: OpGraph, rule: UnitRule = default_rule) -> OpGraph:
     Parameters
     ----------
     graph
-        Of operators.
+        The graph of operators.
     rule
         Says which operators belong together; by default that of the IOS paper.
 
@@ -63,7 +63,7 @@ def form_units(graph: OpGraph, rule: UnitRule = default_rule) -> OpGraph:
     names: set[str] = set()
     for group in order:
         members = _by_wiring(graph, groups[group])
-        read, made = _boundary(graph, members, owner)
+        read, written = _boundary(graph, members, owner)
         name = graph.operators[_anchor(graph, members)].name
         while name in names:
             name += "'"
@@ -73,8 +73,8 @@ def form_units(graph: OpGraph, rule: UnitRule = default_rule) -> OpGraph:
                 name=name,
                 kind="+".join(graph.operators[i].kind for i in members),
                 inputs=tuple(number(tensor) for tensor in read),
-                outputs=tuple(number(tensor) for tensor in made),
-                attrs=MappingProxyType(_attributes(graph, members, read, made)),
+                outputs=tuple(number(tensor) for tensor in written),
+                attrs=MappingProxyType(_attributes(graph, members, read, written)),
                 flops=sum(graph.operators[i].flops for i in members),
                 members=members,
             )
@@ -142,12 +142,12 @@ def _boundary(
     graph: OpGraph, members: Sequence[int], owner: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """The tensors that a unit reads (data, then constants) and makes for others."""
-    made = [t for i in members for t in graph.operators[i].outputs]
-    inside = set(made)
+    outputs = [t for i in members for t in graph.operators[i].outputs]
+    inside = set(outputs)
     read = dict.fromkeys(t for i in members for t in graph.operators[i].inputs if t not in inside)
     kept = [
         tensor
-        for tensor in made
+        for tensor in outputs
         if tensor in graph.outputs
         or any(owner[reader] != owner[members[0]] for reader in graph.consumers[tensor])
     ]
@@ -180,18 +180,18 @@ def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
 def _anchor(graph: OpGraph, members: Sequence[int]) -> int:
     """The operator that a unit is named after: its last one with most of the work."""
     for kinds in (ANCHORS, {"concat"}, POOLS):
-        found = [i for i in members if graph.operators[i].kind in kinds]
-        if found:
-            return found[-1]
+        anchors = [i for i in members if graph.operators[i].kind in kinds]
+        if anchors:
+            return anchors[-1]
     return members[0]
 
 
 def _attributes(
-    graph: OpGraph, members: Sequence[int], read: Sequence[int], made: Sequence[int]
+    graph: OpGraph, members: Sequence[int], read: Sequence[int], written: Sequence[int]
 ) -> dict[str, AttrValue]:
     operators = [graph.operators[i] for i in members]
     first = operators[0]
-    if first.kind in ANCHORS and len(made) == 1 and _is_plain_chain(operators):
+    if first.kind in ANCHORS and len(written) == 1 and _is_plain_chain(operators):
         attrs = dict(first.attrs)
         weight = graph.tensors[first.inputs[1]].shape
         if first.kind == "conv2d":
@@ -202,9 +202,9 @@ def _attributes(
         if last.kind in ACTIVATIONS:
             attrs |= {f"activation_{key}": value for key, value in last.attrs.items()}
         return attrs
-    if len(operators) == 1 and first.inputs == tuple(read) and first.outputs == tuple(made):
+    if len(operators) == 1 and first.inputs == tuple(read) and first.outputs == tuple(written):
         return dict(first.attrs)
-    return {"body": _body(operators, read, made)}
+    return {"body": _body(operators, read, written)}
 
 
 def _is_plain_chain(operators: Sequence[Operator]) -> bool:
@@ -219,7 +219,7 @@ def _is_plain_chain(operators: Sequence[Operator]) -> bool:
     return True
 
 
-def _body(operators: Sequence[Operator], read: Sequence[int], made: Sequence[int]) -> AttrValue:
+def _body(operators: Sequence[Operator], read: Sequence[int], written: Sequence[int]) -> AttrValue:
     """Kinds, attributes and wiring; a wire is (0, input) or (1 + member, output)."""
     wires: dict[int, AttrValue] = {tensor: (0, i) for i, tensor in enumerate(read)}
     for position, op in enumerate(operators):
@@ -229,5 +229,5 @@ def _body(operators: Sequence[Operator], read: Sequence[int], made: Sequence[int
             (op.kind, tuple(sorted(op.attrs.items())), tuple(wires[t] for t in op.inputs))
             for op in operators
         ),
-        tuple(wires[tensor] for tensor in made),
+        tuple(wires[tensor] for tensor in written),
     )

@@ -57,11 +57,11 @@ def _broadcast(box: Box, shape: tuple[int, ...]) -> Box:
     return tuple((0, 1) if n == 1 else part for n, part in zip(shape, last, strict=True))
 
 
-def _element_wise(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _element_wise(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     return tuple(_broadcast(box, shape) for shape in shapes)
 
 
-def _first_aligned(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _first_aligned(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     """The first input like the result, but whole along the axes that are reduced over."""
     reduced = (
         _integers(op, "axes")
@@ -76,7 +76,7 @@ def _first_aligned(op: Operator, shapes: Shapes, made: Shapes, position: int, bo
     return (data, *map(whole, shapes[1:]))
 
 
-def _bias(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _bias(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     return (box, *map(whole, shapes[1:]))
 
 
@@ -88,9 +88,9 @@ def _window(out: Range, extent: int, kernel: int, stride: int, pad: int, dilatio
     return (begin, end) if begin < end else (min(begin, extent - 1), min(begin, extent - 1) + 1)
 
 
-def _channels(out: Range, made: int, read: int, groups: int) -> Range:
+def _channels(out: Range, outputs: int, read: int, groups: int) -> Range:
     """Input channels of the groups that some output channels lie in."""
-    made_each, read_each = made // groups, read // groups
+    made_each, read_each = outputs // groups, read // groups
     return out[0] // made_each * read_each, ((out[1] - 1) // made_each + 1) * read_each
 
 
@@ -103,16 +103,18 @@ def _spatial(op: Operator, box: Box, shape: tuple[int, ...], kernel: Sequence[in
     ]
 
 
-def _conv(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _conv(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     data, weight = shapes[0], shapes[1]
-    channels = _channels(box[1], made[0][1], data[1], _integer(op, "group"))
+    channels = _channels(box[1], results[0][1], data[1], _integer(op, "group"))
     needs = (box[0], channels, *_spatial(op, box, data, weight[2:]))
     return (needs, (box[1], *whole(weight[1:])), *map(whole, shapes[2:]))
 
 
-def _conv_transpose(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _conv_transpose(
+    op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box
+) -> Needs:
     data, weight = shapes[0], shapes[1]
-    channels = _channels(box[1], made[0][1], data[1], _integer(op, "group"))
+    channels = _channels(box[1], results[0][1], data[1], _integer(op, "group"))
     strides, pads, dilations = (_integers(op, n) for n in ("strides", "pads", "dilations"))
     spatial: list[Range] = []
     for i in range(2):
@@ -124,11 +126,11 @@ def _conv_transpose(op: Operator, shapes: Shapes, made: Shapes, position: int, b
     return ((box[0], channels, *spatial), *map(whole, shapes[1:]))
 
 
-def _pool(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _pool(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     return ((box[0], box[1], *_spatial(op, box, shapes[0], _integers(op, "kernel"))),)
 
 
-def _mean(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _mean(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     axes, kept = _integers(op, "axes"), bool(op.attrs["keepdims"])
     left = iter(box)
     needs: list[Range] = []
@@ -142,12 +144,12 @@ def _mean(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -
     return (tuple(needs),)
 
 
-def _dense(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _dense(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     data, weight = shapes[0], shapes[1]
     return ((*box[:-1], (0, data[-1])), ((0, weight[0]), box[-1]))
 
 
-def _matmul(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _matmul(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     a, b = shapes
     if min(len(a), len(b)) < 2:
         return tuple(map(whole, shapes))
@@ -158,7 +160,7 @@ def _matmul(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box)
     )
 
 
-def _concat(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _concat(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     axis, start = _integer(op, "axis"), 0
     needs: list[Box | None] = []
     for shape in shapes:
@@ -169,14 +171,14 @@ def _concat(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box)
     return tuple(needs)
 
 
-def _split(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _split(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     axis = _integer(op, "axis")
     start = sum(_integers(op, "sizes")[:position])
     moved = (box[axis][0] + start, box[axis][1] + start)
     return ((*box[:axis], moved, *box[axis + 1 :]),)
 
 
-def _slice(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _slice(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     needs = list(box)
     axes, starts, steps = (_integers(op, name) for name in ("axes", "starts", "steps"))
     for axis, start, step in zip(axes, starts, steps, strict=True):
@@ -185,7 +187,7 @@ def _slice(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) 
     return (tuple(needs),)
 
 
-def _pad(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _pad(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     before = _integers(op, "pads")[: len(box)]
     moved = tuple(
         (max(0, begin - pad), min(extent, end - pad))
@@ -194,9 +196,9 @@ def _pad(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) ->
     return (moved if all(begin < end for begin, end in moved) else None,)
 
 
-def _reshape(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _reshape(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     """Axes that both shapes have, and runs of axes that are joined or cut, one by one."""
-    source, target = shapes[0], made[0]
+    source, target = shapes[0], results[0]
     needs: list[Range] = []
     i = j = 0
     while i < len(source) or j < len(target):
@@ -226,7 +228,7 @@ def _rows(source: tuple[int, ...], target: tuple[int, ...], box: Box) -> list[Ra
     return needs
 
 
-def _transpose(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _transpose(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     perm = _integers(op, "perm")
     return (tuple(box[perm.index(axis)] for axis in range(len(perm))),)
 
@@ -235,7 +237,7 @@ def _transpose(op: Operator, shapes: Shapes, made: Shapes, position: int, box: B
 _REPEATED = ["nearest", "asymmetric", "floor"]
 
 
-def _resize(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _resize(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     data, size = shapes[0], _integers(op, "size")
     reach = {"nearest": 1, "linear": 1, "cubic": 2}.get(str(op.attrs["mode"]))
     if reach is None:
@@ -253,7 +255,7 @@ def _resize(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box)
     return (tuple(needs),)
 
 
-def _gather(op: Operator, shapes: Shapes, made: Shapes, position: int, box: Box) -> Needs:
+def _gather(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
     axis, (data, indices) = _integer(op, "axis"), shapes
     end = axis + len(indices)
     return ((*box[:axis], (0, data[axis]), *box[end:]), box[axis:end])
@@ -284,5 +286,5 @@ _RULES: dict[str, _Rule] = {
 def flops_of(graph: OpGraph, op: int, position: int, box: Box) -> float:
     """Floating-point operations for some elements of an output."""
     operator = graph.operators[op]
-    made = graph.tensors[operator.outputs[position]].shape
-    return operator.flops * volume(box) / math.prod(made)
+    shape = graph.tensors[operator.outputs[position]].shape
+    return operator.flops * volume(box) / math.prod(shape)

@@ -20,7 +20,7 @@ class Dimensions:
     Attributes
     ----------
     graph
-        Of operators.
+        The graph of operators.
     """
 
     graph: OpGraph
@@ -56,9 +56,9 @@ class Dimensions:
             return axis
 
         for op, operator in enumerate(graph.operators):
-            for position, made in enumerate(operator.outputs):
+            for position, output in enumerate(operator.outputs):
                 for axis, (tensor, other) in self._links(op, position):
-                    root[find(first[made] + axis)] = find(first[tensor] + other)
+                    root[find(first[output] + axis)] = find(first[tensor] + other)
         return tuple(
             tuple(find(first[number] + axis) for axis in range(len(tensor.shape)))
             for number, tensor in enumerate(graph.tensors)
@@ -76,8 +76,8 @@ class Dimensions:
                 continue
             half = list(whole(shape))
             half[axis] = (0, extent // 2)
-            found = needed(graph, op, position, tuple(half))
-            for tensor, all_of_it, part in zip(operator.inputs, everything, found, strict=True):
+            reads = needed(graph, op, position, tuple(half))
+            for tensor, all_of_it, part in zip(operator.inputs, everything, reads, strict=True):
                 if graph.tensors[tensor].constant or all_of_it is None or part is None:
                     continue
                 links += [

@@ -38,7 +38,7 @@ def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> PartialW
     Parameters
     ----------
     layers
-        Of the graph.
+        The layers of the graph.
     subgraph
         Bit set of layers.
     owned
@@ -52,9 +52,9 @@ def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> PartialW
         if not wanted:
             continue
         computed.append(layer)
-        found, work = layers.needs(layer, wanted)
+        reads, work = layers.needs(layer, wanted)
         flops += work
-        for tensor, box in found.items():
+        for tensor, box in reads.items():
             boxes[tensor] = hull(boxes.get(tensor), box)
     return PartialWork(boxes, _peak(layers, computed[::-1], boxes, owned), flops)
 

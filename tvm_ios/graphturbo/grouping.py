@@ -169,16 +169,16 @@ class _Grouping:
         return sorted(inside)
 
     def _producers(self, mask: int) -> list[int]:
-        found = 0
+        producers = 0
         for layer in bits(mask):
-            found |= self._layers.predecessors[layer]
-        return self._owners(found & ~mask)
+            producers |= self._layers.predecessors[layer]
+        return self._owners(producers & ~mask)
 
     def _consumers(self, mask: int) -> list[int]:
-        found = 0
+        consumers = 0
         for layer in bits(mask):
-            found |= self._layers.successors[layer]
-        return self._owners(found & ~mask)
+            consumers |= self._layers.successors[layer]
+        return self._owners(consumers & ~mask)
 
     def _owners(self, layers: int) -> list[int]:
         return sorted({self._owner[layer] for layer in bits(layers)})

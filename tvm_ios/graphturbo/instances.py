@@ -48,7 +48,7 @@ class Instances:
     layers, subgraphs
         What was split.
     instances
-        In breadth-first order.
+        All instances in breadth-first order.
     """
 
     layers: Layers
@@ -116,9 +116,9 @@ class Instances:
                 pieces[tensor, number] = len(tensors)
                 name = f"{layers.graph.tensors[tensor].name}.{instance.part}"
                 tensors.append(Tensor(name, (nbytes(layers, tensor, box),), "uint8"))
-            made = tuple(pieces[tensor, number] for tensor in instance.owned)
+            written = tuple(pieces[tensor, number] for tensor in instance.owned)
             name = f"{instance.subgraph}.{instance.part}"
-            operators.append(Operator(name, "instance", read, made))
+            operators.append(Operator(name, "instance", read, written))
         outputs = tuple(n for (t, _), n in pieces.items() if t in layers.graph.outputs)
         return OpGraph(layers.graph.name, tuple(operators), tuple(tensors), (), outputs)
 
@@ -144,7 +144,7 @@ def split_into_instances(layers: Layers, subgraphs: Sequence[SubGraph]) -> Insta
     layers, subgraphs
         A partition of the layers in topological order, as :func:`tvm_ios.graphturbo.group` makes.
     """
-    made: list[Instance] = []
+    instances: list[Instance] = []
     for number, subgraph in enumerate(subgraphs):
         read = entries(layers, subgraph.layers)
         for part in range(subgraph.factor):
@@ -155,5 +155,5 @@ def split_into_instances(layers: Layers, subgraphs: Sequence[SubGraph]) -> Insta
                 owned = subgraph.split.owned(layers.graph, part)
                 work = part_of(layers, subgraph.layers, owned)
             needs = {t: work.boxes[t] for t in read if t in work.boxes}
-            made.append(Instance(number, part, owned, needs, work))
-    return Instances(layers, tuple(subgraphs), tuple(made))
+            instances.append(Instance(number, part, owned, needs, work))
+    return Instances(layers, tuple(subgraphs), tuple(instances))

@@ -36,14 +36,14 @@ def place_instances(instances: Instances, lanes: int) -> tuple[LanePlace, ...]:
     Parameters
     ----------
     instances
-        In topological order.
+        All instances in topological order.
     lanes
         How many there are.
     """
-    found: list[LanePlace] = []
+    places: list[LanePlace] = []
     for number, instance in enumerate(instances.instances):
         factor = instances.subgraphs[instance.subgraph].factor
-        sources = [found[source] for source in bits(instances.predecessors[number])]
+        sources = [places[source] for source in bits(instances.predecessors[number])]
         if factor < lanes:
             lane = None
         else:
@@ -51,8 +51,8 @@ def place_instances(instances: Instances, lanes: int) -> tuple[LanePlace, ...]:
             last = {source.lane for source in sources if source.phase == phase}
             lane = last.pop() if len(last) == 1 else None
             lane = instance.part * lanes // factor if lane is None else lane
-        found.append(place_after(sources, lane))
-    return tuple(found)
+        places.append(place_after(sources, lane))
+    return tuple(places)
 
 
 def place_after(sources: Sequence[LanePlace], lane: int | None) -> LanePlace:

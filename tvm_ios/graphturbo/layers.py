@@ -27,7 +27,7 @@ class Layers:
     Attributes
     ----------
     graph
-        Of operators.
+        The graph of operators.
     members
         For each layer its operators in topological order.
 
@@ -102,10 +102,10 @@ class Layers:
     @cached_property
     def successors(self) -> tuple[int, ...]:
         """For each layer the bit set of those that read from it."""
-        made = enumerate(self.outputs)
+        written = enumerate(self.outputs)
         return tuple(
             mask_of(self.owner[r] for t in tensors for r in self.graph.consumers[t]) & ~(1 << n)
-            for n, tensors in made
+            for n, tensors in written
         )
 
     @cached_property
@@ -158,12 +158,12 @@ class Layers:
         boxes, flops = dict(wanted), 0.0
         graph = self.graph
         for op in reversed(self.members[layer]):
-            for position, made in enumerate(graph.operators[op].outputs):
-                if made not in boxes:
+            for position, output in enumerate(graph.operators[op].outputs):
+                if output not in boxes:
                     continue
-                flops += flops_of(graph, op, position, boxes[made])
-                found = needed(graph, op, position, boxes[made])
-                for tensor, box in zip(graph.operators[op].inputs, found, strict=True):
+                flops += flops_of(graph, op, position, boxes[output])
+                reads = needed(graph, op, position, boxes[output])
+                for tensor, box in zip(graph.operators[op].inputs, reads, strict=True):
                     if box is not None and not graph.tensors[tensor].constant:
                         boxes[tensor] = hull(boxes.get(tensor), box)
         return boxes, flops
@@ -175,7 +175,7 @@ def form_layers(graph: OpGraph) -> Layers:
     Parameters
     ----------
     graph
-        Of operators.
+        The graph of operators.
     """
     lines = map(tuple, _straight_lines(graph))
     return Layers(graph, tuple(sorted(lines, key=lambda line: line[-1])))

@@ -113,19 +113,19 @@ def order_instances(instances: Instances, exact: bool = True) -> tuple[InstanceO
         "breadth-first": lambda: breadth_first(masks),
         "heaviest-first": lambda: heaviest_first(masks, weights),
     }
-    found = [
+    orders = [
         InstanceOrder(name, order := make(), order_peak(instances, order))
         for name, make in heuristics.items()
     ]
     if exact:
         problem = memory_problem(instances.as_graph, scratch=instances.scratch)
         best = schedule_optimal(problem, SEARCH_SECONDS)
-        found.append(InstanceOrder("exact", tuple(best.order), best.peak))
-        found = [
+        orders.append(InstanceOrder("exact", tuple(best.order), best.peak))
+        orders = [
             InstanceOrder(o.name, o.order, o.peak, best.proven and o.peak == best.peak)
-            for o in found
+            for o in orders
         ]
-    return tuple(sorted(found, key=lambda order: order.peak))
+    return tuple(sorted(orders, key=lambda order: order.peak))
 
 
 def order_peak(instances: Instances, order: Sequence[int]) -> int:

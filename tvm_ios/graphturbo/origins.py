@@ -17,7 +17,7 @@ class Origin(NamedTuple):
     instance
         Which it belongs to; None for what joins the model's outputs.
     unit
-        Of which unit of the original graph it is a part; None for what cuts and joins pieces.
+        The unit of the original graph that it is a part of; None for what cuts and joins pieces.
     kept
         Whether it cuts what others read off what the instance has made.
     """
@@ -45,7 +45,7 @@ def unrolled_units(graph: OpGraph, origins: Sequence[Origin]) -> list[list[int]]
     Parameters
     ----------
     graph, origins
-        Of the operators.
+        The graph of operators, and where each of them comes from.
     """
     partition = Partition(graph)
     first: dict[tuple[int, int], int] = {}

@@ -31,11 +31,11 @@ def planned_schedule(
     Parameters
     ----------
     units
-        Of the graph; they are the layers of the instances.
+        The graph of units, which are the layers of the instances.
     instances
         What was split.
     order, places
-        Of the instances.
+        The order of the instances, and the place of each on a lane.
     device
         Written into the schedule.
     """
@@ -86,7 +86,7 @@ def _regions(
     masks = [subgraph.layers for subgraph in instances.subgraphs]
     reads = [mask_of(p for u in own for p in bits(units.predecessors[u])) for own in members]
     left, done = list(range(len(masks))), 0
-    found: list[list[int]] = []
+    subgraphs_of: list[list[int]] = []
     splitting = True
     while left:
         run: list[int] = []
@@ -97,9 +97,9 @@ def _regions(
                 done |= masks[number]
         left = [number for number in left if number not in run]
         if run:
-            found.append(run)
+            subgraphs_of.append(run)
         splitting = not splitting
-    return found
+    return subgraphs_of
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Planned:
     instances
         Units outside of its sub-graphs are sub-graphs of one instance.
     order
-        Of all instances.
+        The order of all instances.
     lanes
         For each instance the lane that its own units run on, or None.
     regions
@@ -152,7 +152,7 @@ def planned_instances(graph: OpGraph, units: OpGraph, schedule: Schedule) -> Pla
     layers = unit_layers(graph, units)
     owner = {unit: n for n, subgraph in enumerate(plan.subgraphs) for unit in subgraph.units}
     subgraphs: list[SubGraph] = []
-    found: list[tuple[tuple[int, ...], list[tuple[int, int]]]] = []
+    placed: list[tuple[tuple[int, ...], list[tuple[int, int]]]] = []
     lane_of: dict[tuple[int, int], int | None] = {}
     names: dict[tuple[int, int], str] = {}
     for stages in regions(plan, schedule.stages):
@@ -174,13 +174,13 @@ def planned_instances(graph: OpGraph, units: OpGraph, schedule: Schedule) -> Pla
                     here.append((new[p.subgraph], p.part))
                     lane_of[here[-1]] = p.lane
                     names[here[-1]] = f"instance {p.part} of sub-graph {p.subgraph}"
-        found.append((tuple(stages), here))
+        placed.append((tuple(stages), here))
     _require_parts(layers, subgraphs, names)
     instances = split_into_instances(layers, subgraphs)
     keys = [(instance.subgraph, instance.part) for instance in instances.instances]
     number_of = {key: number for number, key in enumerate(keys)}
-    made = tuple((s, tuple(number_of[key] for key in here)) for s, here in found)
-    order = tuple(number for _, here in made for number in here)
+    numbered = tuple((s, tuple(number_of[key] for key in here)) for s, here in placed)
+    order = tuple(number for _, here in numbered for number in here)
     done = 0
     for number in order:
         for source in bits(instances.predecessors[number] & ~done):
@@ -188,7 +188,7 @@ def planned_instances(graph: OpGraph, units: OpGraph, schedule: Schedule) -> Pla
                 f"{names[keys[number]]} runs before {names[keys[source]]}, which it reads from"
             )
         done |= 1 << number
-    return Planned(instances, order, tuple(lane_of[key] for key in keys), made)
+    return Planned(instances, order, tuple(lane_of[key] for key in keys), numbered)
 
 
 def _subgraph(layers: Layers, split: SplitSubGraph) -> SubGraph:

@@ -40,7 +40,7 @@ def choose_instances(
     capacity
         Bytes that an instance may live in; None for what is predicted to be best on the device.
     axes
-        That may be cut: 0 is the batch, 2 the rows of images.
+        The axes that may be cut: 0 is the batch, 2 the rows of images.
     least_factor
         As many as lanes, say, so that each has an instance.
     device
@@ -68,7 +68,7 @@ def lane_splitters(
     Parameters
     ----------
     layers
-        Of the graph.
+        The layers of the graph.
     capacities, lanes, axes, least_factor
         As of :class:`Splitter`; bytes.
     """

@@ -24,7 +24,7 @@ def cuts_rows(dimensions: Dimensions, dimension: int, op: int) -> bool:
     Parameters
     ----------
     dimensions
-        Of a graph.
+        The dimensions of the graph's tensors.
     dimension
         One of its loop dimensions.
     op

@@ -25,7 +25,7 @@ class Split:
     operators
         How many of the sub-graph's operators it cuts (n_d).
     axis
-        Of the output, from 0 (d).
+        The axis of the output that is cut, from 0 (d).
     axes
         For each output of the sub-graph the axis that is cut.
     peak
@@ -57,8 +57,8 @@ class Splitter:
     capacity
         Bytes of the local buffer that a part may take.
     cores
-        Of a cluster: so many parts can run side by side, so that smaller factors are tried as
-        powers of two, for balance.
+        The cores of a cluster: so many parts can run side by side, so that smaller factors are
+        tried as powers of two, for balance.
     recomputation
         The largest share of a sub-graph's work that its parts may do again where they overlap.
     axes
@@ -95,8 +95,8 @@ class Splitter:
         fit before any that spills.
         """
         if subgraph not in self._best:
-            found = self.split_info(subgraph, only_the_best=True)
-            self._best[subgraph] = max(found, key=self._preference, default=None)
+            splits = self.split_info(subgraph, only_the_best=True)
+            self._best[subgraph] = max(splits, key=self._preference, default=None)
         return self._best[subgraph]
 
     def split_info(self, subgraph: int, only_the_best: bool = False) -> list[Split]:
@@ -120,19 +120,19 @@ class Splitter:
             for output in exits(self.layers, subgraph)
             for axis, dimension in enumerate(self.dimensions.of(output))
         ]
-        found: list[Split] = []
+        splits: list[Split] = []
         for operators, minus_axis, _, dimension in sorted(candidates, reverse=True):
             axes = self._axes(subgraph, dimension)
             if axes is None:
                 continue
-            if only_the_best and any(map(self.fits, found)):
-                best = max(found, key=self._preference)
+            if only_the_best and any(map(self.fits, splits)):
+                best = max(splits, key=self._preference)
                 if operators < best.operators or best.factor <= self._first_from(least):
                     break
             split = self._least(subgraph, complete, operators, -minus_axis, axes)
             if split is not None:
-                found.append(split)
-        return found
+                splits.append(split)
+        return splits
 
     def fits(self, split: Split) -> bool:
         """Whether its parts fit the local buffer."""

@@ -24,9 +24,9 @@ def unrolled_schedule(
     Parameters
     ----------
     schedule, planned
-        Of the original graph, and what it says of its operators.
+        The schedule of the original graph, and what it says of its operators.
     units, origins
-        Of the unrolled graph.
+        The unrolled graph of units, and where each of them comes from.
     """
     writer = _Writer(schedule, planned, origins)
     for stages, instances in planned.regions:
@@ -48,9 +48,9 @@ def unrolled_schedule(
         },
         placements=writer.placements,
         unit_latencies={
-            number: tuple(seconds / factor[instance] for seconds in known)
+            number: tuple(seconds / factor[instance] for seconds in latency)
             for (instance, unit), number in copies.items()
-            if (known := schedule.unit_latencies.get(unit)) is not None and unit not in merged
+            if (latency := schedule.unit_latencies.get(unit)) is not None and unit not in merged
         },
         instances=None,
         described={},
@@ -131,9 +131,9 @@ class _Writer:
 
     def _phases(self, instances: Sequence[int]) -> dict[int, int]:
         """Even phases of lanes of their own, odd ones of all lanes, one after another."""
-        found: dict[int, LanePlace] = {}
+        places: dict[int, LanePlace] = {}
         for instance in instances:
             mask = self._planned.instances.predecessors[instance]
-            sources = [place for source, place in found.items() if mask >> source & 1]
-            found[instance] = place_after(sources, self._planned.lanes[instance])
-        return {instance: place.phase for instance, place in found.items()}
+            sources = [place for source, place in places.items() if mask >> source & 1]
+            places[instance] = place_after(sources, self._planned.lanes[instance])
+        return {instance: place.phase for instance, place in places.items()}

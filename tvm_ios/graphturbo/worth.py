@@ -39,7 +39,7 @@ class Worth:
     Attributes
     ----------
     layers
-        Of the graph.
+        The layers of the graph.
     device
         The CPU; its cores are the lanes.
     """
@@ -91,10 +91,10 @@ class Worth:
     ) -> Iterator[tuple[int, float, Mapping[int, Box]]]:
         """The layers, their FLOPs, and the boxes that they read and make."""
         for layer in bits(subgraph):
-            made = {t: work.boxes[t] for t in self.layers.outputs[layer] if t in work.boxes}
-            if made:
-                read, flops = self.layers.needs(layer, made)
-                yield layer, flops, {**read, **made}
+            written = {t: work.boxes[t] for t in self.layers.outputs[layer] if t in work.boxes}
+            if written:
+                read, flops = self.layers.needs(layer, written)
+                yield layer, flops, {**read, **written}
 
     def _footprint(self, boxes: Mapping[int, Box]) -> int:
         return sum(nbytes(self.layers, tensor, box) for tensor, box in boxes.items())
@@ -108,9 +108,9 @@ class Worth:
         fraction: int,
     ) -> float:
         """Of a layer on one of so many parts of the lanes."""
-        made = self.layers.outputs[layer]
+        outputs = self.layers.outputs[layer]
         traffic = sum(
-            nbytes(self.layers, t, box) * (_WRITES if t in made else 1) / rates[t]
+            nbytes(self.layers, t, box) * (_WRITES if t in outputs else 1) / rates[t]
             for t, box in boxes.items()
         )
         weights = self.layers.weight_bytes[layer] * self.device.cores / self._weights_rate
@@ -137,7 +137,7 @@ class Choice:
     Attributes
     ----------
     subgraphs
-        In topological order.
+        The sub-graphs in topological order.
     layer_by_layer, seconds
         Predicted, of all layers without and with the splits.
     """
@@ -161,8 +161,8 @@ def choose_subgraphs(splitters: Iterable[Splitter], device: MemoryHierarchy) -> 
     Parameters
     ----------
     splitters
-        Of one graph, with different capacities: a small instance lives in faster memory, a large
-        one reads weights and the rows at its borders less often.
+        Splitters of one graph with different capacities: a small instance lives in faster memory,
+        a large one reads weights and the rows at its borders less often.
     device
         The CPU.
     """

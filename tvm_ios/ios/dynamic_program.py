@@ -43,7 +43,7 @@ class Solution:
     cost
         Seconds, the sum over the stages.
     stages
-        In the order of execution, with the units' numbers in the block, or in its graph.
+        The stages in the order of execution, with the units' numbers in the block, or in its graph.
     latencies
         Seconds a stage.
     states, transitions
@@ -104,7 +104,7 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
     Parameters
     ----------
     space
-        From :func:`enumerate_endings`.
+        The states and endings that :func:`enumerate_endings` gave.
     latency
         Seconds for each distinct ending.
     strategies

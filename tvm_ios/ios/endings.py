@@ -151,11 +151,11 @@ def enumerate_endings(predecessors: Sequence[int], pruning: Pruning = UNPRUNED) 
     states = down_sets(predecessors)
     pieces = None if pruning.r is None else connected_pieces(predecessors, pruning.r)
     if pieces is None:
-        found, of_state = _from_nested_states(predecessors, states, pruning)
+        all_endings, of_state = _from_nested_states(predecessors, states, pruning)
     else:
-        found, of_state = _from_pieces(predecessors, states, pieces, pruning)
-    endings, ending = np.unique(found, return_inverse=True)
-    del found
+        all_endings, of_state = _from_pieces(predecessors, states, pieces, pruning)
+    endings, ending = np.unique(all_endings, return_inverse=True)
+    del all_endings
     remaining = states[of_state] ^ endings[ending]
     starts = np.searchsorted(of_state, np.arange(len(states) + 1)).astype(np.int64)
     first, without_first, count, _ = _groups(predecessors, endings)
@@ -183,7 +183,7 @@ def _from_pieces(
     successors = successors_of(predecessors)
     closures = [p | mask_of(i for u in bits(p) for i in bits(successors[u])) for p in pieces]
     most = len(predecessors) if pruning.s is None else pruning.s
-    found: list[Masks] = []
+    endings: list[Masks] = []
     of_state: list[Integers] = []
     total = 0
     for begin in range(0, len(states), _CHUNK):
@@ -200,17 +200,17 @@ def _from_pieces(
             union = np.concatenate([union, union[fits] | piece])
             count = np.concatenate([count, count[fits] + 1])
         order = len(chunk) + np.argsort(owner[len(chunk) :], kind="stable")
-        found.append(union[order])
+        endings.append(union[order])
         of_state.append(owner[order] + begin)
         total = _counted(total + len(order))
-    return np.concatenate(found), np.concatenate(of_state)
+    return np.concatenate(endings), np.concatenate(of_state)
 
 
 def _from_nested_states(
     predecessors: Sequence[int], states: Masks, pruning: Pruning
 ) -> tuple[Masks, Integers]:
     """Take the difference of every two nested states; needed when groups may be large."""
-    found: list[Masks] = []
+    all_endings: list[Masks] = []
     of_state: list[Integers] = []
     total = 0
     for begin in range(0, len(states), _CHUNK):
@@ -225,10 +225,10 @@ def _from_nested_states(
             legal &= count <= (pruning.s or len(predecessors))
             legal &= largest <= (pruning.r or len(predecessors))
             endings, owner = endings[legal[index]], owner[legal[index]]
-        found.append(endings)
+        all_endings.append(endings)
         of_state.append(owner)
         total = _counted(total + len(endings))
-    return np.concatenate(found), np.concatenate(of_state)
+    return np.concatenate(all_endings), np.concatenate(of_state)
 
 
 def _below(states: Masks, state: Any) -> Masks:

@@ -121,11 +121,11 @@ def lazy_search(
     }
 
     measuring = _Measuring(measure, budget, begin, progress)
-    for known in costs.values():
-        measuring.settle(known, known.single_units(), always=True)
+    for block_costs in costs.values():
+        measuring.settle(block_costs, block_costs.single_units(), always=True)
     if budget.everything:
-        for known in costs.values():
-            measuring.settle(known, known.unknown())
+        for block_costs in costs.values():
+            measuring.settle(block_costs, block_costs.unknown())
 
     rounds = 0
     # A block with much to gain and many twins first: the budget may end the search.
@@ -150,12 +150,12 @@ def lazy_search(
     schedule = schedule_of_blocks(graph, stages, latencies, keep_order=memory_budget is not None)
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,
-        states=sum(len(known.space.states) for known in costs.values()),
-        transitions=sum(known.space.transitions for known in costs.values()),
-        candidates=sum(known.candidates for known in costs.values()),
+        states=sum(len(block_costs.space.states) for block_costs in costs.values()),
+        transitions=sum(block_costs.space.transitions for block_costs in costs.values()),
+        candidates=sum(block_costs.candidates for block_costs in costs.values()),
         stages_measured=len(measuring.seconds),
         rounds=rounds,
-        complete=all(not known.unknown_of_optimum() for known in costs.values()),
+        complete=all(not block_costs.unknown_of_optimum() for block_costs in costs.values()),
         lower_bound=sum(costs[key].lower_bound() for key in keys),
         blocks=len(parts),
         blocks_searched=len(costs),
@@ -186,19 +186,19 @@ class _Measuring:
             return True
         return limit is not None and time.perf_counter() - self._begin >= limit
 
-    def settle(self, known: KnownCosts, which: Sequence[int], *, always: bool = False) -> int:
+    def settle(self, block_costs: KnownCosts, which: Sequence[int], *, always: bool = False) -> int:
         """Put true costs in place of optimistic ones; gives how many the budget allowed."""
         settled = 0
         for done, candidate in enumerate(which):
-            if not known.is_unknown(candidate):
+            if not block_costs.is_unknown(candidate):
                 continue
-            key = known.key(candidate)
+            key = block_costs.key(candidate)
             if key not in self.seconds:
                 if self.exhausted and not always:
                     continue
-                self.seconds[key] = self._measure(known.stage(candidate))
+                self.seconds[key] = self._measure(block_costs.stage(candidate))
                 if self._progress is not None:
                     self._progress(len(self.seconds), len(which) - done - 1)
-            known.set_measured(key, self.seconds[key])
+            block_costs.set_measured(key, self.seconds[key])
             settled += 1
         return settled

@@ -85,10 +85,10 @@ def pareto_front(
         stages: list[Stage] = []
         latencies: list[float] = []
         for key, block, around in zip(keys, parts, memory, strict=True):
-            found = solution(key, budget - around.outside)
+            block_solution = solution(key, budget - around.outside)
             twin = dict(zip(priced[key].block.units, block.units, strict=True))
-            stages += [renumbered(stage, twin) for stage in found.stages]
-            latencies += found.latencies
+            stages += [renumbered(stage, twin) for stage in block_solution.stages]
+            latencies += block_solution.latencies
         return Schedule(
             graph.fingerprint,
             tuple(stages),
@@ -114,13 +114,13 @@ def descend(graph: OpGraph, schedule: Callable[[int], Schedule]) -> tuple[FrontP
     budget = sum(tensor.nbytes for tensor in graph.tensors)
     while True:
         try:
-            made = schedule(budget)
+            fastest = schedule(budget)
         except MemoryBudgetError:
             if not points:
                 raise
             return tuple(points)
-        if points and made.latency <= points[-1].schedule.latency * (1 + _TIE):
+        if points and fastest.latency <= points[-1].schedule.latency * (1 + _TIE):
             # As fast, and smaller.
             points.pop()
-        points.append(FrontPoint(made, stages_peak(graph, made.stages)))
+        points.append(FrontPoint(fastest, stages_peak(graph, fastest.stages)))
         budget = points[-1].peak - 1

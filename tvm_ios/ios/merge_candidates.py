@@ -20,11 +20,11 @@ def merge_candidates(
     Parameters
     ----------
     graph
-        Of units.
+        The graph of units.
     blocks
         Bit sets of units in the order of execution.
     pruning
-        Of the search's endings.
+        Which endings the search considers.
 
     Returns
     -------

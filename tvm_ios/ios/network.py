@@ -64,7 +64,7 @@ def search_graph(
         If no schedule fits into the memory budget.
     """
     begin = time.perf_counter()
-    found: dict[str, tuple[Block, Solution]] = {}
+    solved: dict[str, tuple[Block, Solution]] = {}
     stages: list[Stage] = []
     latencies: list[float] = []
     searched: list[Solution] = []
@@ -74,11 +74,11 @@ def search_graph(
         key = block_key(graph, block) if reuse else str(done)
         if around is not None:
             key += f"{around.key} {left}"
-        if key not in found:
+        if key not in solved:
             priced = PricedBlock.of(graph, block, cost, strategies, pruning, mergeable, around)
-            found[key] = block, priced.solve(left)
-            searched.append(found[key][1])
-        original, solution = found[key]
+            solved[key] = block, priced.solve(left)
+            searched.append(solved[key][1])
+        original, solution = solved[key]
         twin = dict(zip(original.units, block.units, strict=True))
         stages += [renumbered(stage, twin) for stage in solution.stages]
         latencies += solution.latencies

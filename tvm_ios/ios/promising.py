@@ -70,11 +70,11 @@ def promising_stages(
             side_by_side, together = (cost.stage_latency(graph, stage) for stage in stages)
             if together <= side_by_side:
                 places = (dict(zip(block.units, twin.units, strict=True)) for twin in same)
-                found = PromisingStage(
+                candidate = PromisingStage(
                     tuple(renumbered(stages[-1], place) for place in places),
                     (side_by_side - together) * len(same),
                 )
-                (first if stages[-1] in optimum else others).append(found)
+                (first if stages[-1] in optimum else others).append(candidate)
     return (*_greatest(first), *_greatest(others))
 
 

@@ -101,12 +101,12 @@ class BlockMemory:
     def needs(self, space: EndingSpace) -> Integers:
         """For each transition of a space the bytes that its stage needs, without ``outside``."""
         live = np.zeros(len(space.states), np.int64)
-        made = np.zeros(len(space.endings), np.int64)
+        written = np.zeros(len(space.endings), np.int64)
         for tensor in self.tensors:
             live += tensor.nbytes * self._is_live(tensor, space.states)
             if tensor.producer is not None:
-                made += tensor.nbytes * _holds(space.endings, 1 << tensor.producer)
-        return live[space.rest] + made[space.ending]
+                written += tensor.nbytes * _holds(space.endings, 1 << tensor.producer)
+        return live[space.rest] + written[space.ending]
 
     @staticmethod
     def _is_live(tensor: _Tensor, states: Masks) -> npt.NDArray[np.bool_]:
@@ -127,7 +127,7 @@ def stages_peak(graph: OpGraph, stages: Sequence[Stage]) -> int:
     graph
         The graph of units.
     stages
-        In the order of execution.
+        The stages in the order of execution.
     """
     last = [-1] * len(graph.tensors)
     for place, stage in enumerate(stages):
@@ -137,13 +137,13 @@ def stages_peak(graph: OpGraph, stages: Sequence[Stage]) -> int:
     ports = {*graph.inputs, *graph.outputs}
     largest = live = 0
     for place, stage in enumerate(stages):
-        made = {t for u in stage.units for t in graph.operators[u].outputs} - ports
-        live += sum(graph.tensors[t].nbytes for t in made)
+        written = {t for u in stage.units for t in graph.operators[u].outputs} - ports
+        live += sum(graph.tensors[t].nbytes for t in written)
         largest = max(largest, live)
         read = {t for u in stage.units for t in graph.operators[u].inputs} - ports
         live -= sum(
             graph.tensors[t].nbytes
-            for t in read | made
+            for t in read | written
             if last[t] == place and graph.producer[t] is not None
         )
     return largest
@@ -199,12 +199,12 @@ def _holds(masks: Masks, unit: int) -> npt.NDArray[np.bool_]:
 
 def blocks_memory(graph: OpGraph, blocks: Sequence[Block]) -> tuple[BlockMemory, ...]:
     """The memory of all blocks of a graph, in the order of execution."""
-    found: list[BlockMemory] = []
+    memories: list[BlockMemory] = []
     done = 0
     for block in blocks:
-        found.append(BlockMemory.of(graph, block, done))
+        memories.append(BlockMemory.of(graph, block, done))
         done |= mask_of(block.units)
-    return tuple(found)
+    return tuple(memories)
 
 
 def budgeted_blocks(

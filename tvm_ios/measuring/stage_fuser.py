@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Part, UnitCode
@@ -16,10 +15,6 @@ from tvm_ios.rammer.wavefront import RKernels
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Stage
-
-
-class UnfusedError(UserError):
-    """A stage that cannot be one kernel here, with one sentence that says why."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from tvm_ios.costs.log import MeasurementLog, quietest
 from tvm_ios.costs.stage_key import stage_key
+from tvm_ios.errors import UnfusedError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.chosen_forms import ChosenForms
 from tvm_ios.measuring.device import NO_CONSTANTS
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.rkernel_profile import ProfiledRKernels
-from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.lower import lower_stages
 from tvm_ios.program.program import Program, UnitCode

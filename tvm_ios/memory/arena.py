@@ -33,12 +33,12 @@ def plan_order(problem: MemoryProblem, order: Sequence[int]) -> PlannedMemory:
     first = [0 if b.at_start else min(at[w] for w in bits(b.writers)) for b in buffers]
     last = [steps - 1 if b.at_end else max(at[u] for u in bits(b.users)) for b in buffers]
     home = list(range(len(buffers)))
-    made = {next(bits(b.writers)): n for n, b in enumerate(buffers) if b.writers}
+    writer = {next(bits(b.writers)): n for n, b in enumerate(buffers) if b.writers}
     for step, operator in enumerate(order):
         over = next((b for b in problem.memory.takes[operator] if last[b] == step), None)
         if over is not None:
-            home[made[operator]] = home[over]
-            last[home[over]] = last[made[operator]]
+            home[writer[operator]] = home[over]
+            last[home[over]] = last[writer[operator]]
     sizes = [buffer.nbytes for buffer in buffers]
     for operator, nbytes in enumerate(problem.scratch):
         if nbytes:

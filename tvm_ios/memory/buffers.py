@@ -59,7 +59,7 @@ def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buf
     Parameters
     ----------
     graph
-        Of operators or units.
+        A graph of operators or units.
     in_place
         Whether an element-wise operator may write over an input of its result's shape, if the
         buffer holds nothing else; the order decides whether someone reads that input later.
@@ -73,9 +73,9 @@ def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buf
     writers, users, sharing = Counter[int](), Counter[int](), Counter(home)
     for tensor, where in enumerate(home):
         maker = graph.producer[tensor]
-        made = 0 if maker is None else 1 << maker
-        writers[where] |= made
-        users[where] |= made | mask_of(graph.consumers[tensor])
+        maker_mask = 0 if maker is None else 1 << maker
+        writers[where] |= maker_mask
+        users[where] |= maker_mask | mask_of(graph.consumers[tensor])
     number: dict[int, int] = {}
     buffers: list[Buffer] = []
     for tensor, described in enumerate(graph.tensors):

@@ -22,7 +22,7 @@ class ScheduledMemory:
     Attributes
     ----------
     name
-        Of the scheduler, in :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
+        The name of the scheduler, in :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
     found
         The order.
     footprints
@@ -49,11 +49,11 @@ def compare_schedulers(
     Parameters
     ----------
     graph
-        Of operators or units.
+        A graph of operators or units.
     counting
         The same for all.
     names
-        Of schedulers.
+        The names of the schedulers.
     time_limit
         Seconds of each.
     progress
@@ -62,9 +62,9 @@ def compare_schedulers(
     problem = memory_problem(graph, counting)
     rows: list[ScheduledMemory] = []
     for done, name in enumerate(names, start=1):
-        found = MEMORY_SCHEDULERS[name](problem, time_limit)
-        footprints = problem.footprints(found.order)
-        rows.append(ScheduledMemory(name, found, footprints, plan_order(problem, found.order)))
+        ordered = MEMORY_SCHEDULERS[name](problem, time_limit)
+        footprints = problem.footprints(ordered.order)
+        rows.append(ScheduledMemory(name, ordered, footprints, plan_order(problem, ordered.order)))
         if progress is not None:
             progress("memory schedulers", done, len(names))
     return tuple(rows)

@@ -13,9 +13,9 @@ def require_fit(name: str, arena: PlannedMemory, bound: int, budget: int | None)
     Parameters
     ----------
     name
-        Of the model.
+        The name of the model.
     arena
-        Of the best order that was found.
+        The arena of the best order that was found.
     bound
         Bytes that no order is below.
     budget

@@ -69,11 +69,11 @@ def footprints(
     Parameters
     ----------
     graph
-        Of operators or units.
+        A graph of operators or units.
     order
         All operators, each after those that it reads from.
     counting
-        By default every tensor has memory of its own.
+        Who shares memory; by default every tensor has memory of its own.
     scratch
         Bytes that an operator needs beside its tensors while it runs; none by default.
 

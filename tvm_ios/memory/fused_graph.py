@@ -22,7 +22,7 @@ class FusedGraph(StateGraph):
     Attributes
     ----------
     problem
-        Of the operators.
+        The problem of ordering the operators.
     sequences
         For each node its operators in order; nodes are in topological order, and each operator
         is in one of them.
@@ -62,7 +62,7 @@ class FusedGraph(StateGraph):
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         """What may be live between nodes, with nodes as writers and users."""
-        made = (
+        buffers = (
             Buffer(
                 b.nbytes,
                 self.nodes_of((b.writers,)),
@@ -72,7 +72,7 @@ class FusedGraph(StateGraph):
             )
             for b in self.problem.memory.buffers
         )
-        return tuple(b for b in made if b.at_start or b.at_end or b.users.bit_count() > 1)
+        return tuple(b for b in buffers if b.at_start or b.at_end or b.users.bit_count() > 1)
 
     @cached_property
     def touched(self) -> tuple[tuple[int, ...], ...]:
@@ -138,7 +138,7 @@ class FusedGraph(StateGraph):
         state
             As for :meth:`step`; what the node depends on may be left out.
         node
-            Not among them.
+            A node that is not among them.
         """
         problem = self.problem
         done = 0
@@ -163,11 +163,11 @@ def operator_step(problem: MemoryProblem, state: int, operator: int) -> tuple[in
     Parameters
     ----------
     problem
-        Of which it is an operator.
+        The problem that has the operator.
     state
         The operators executed before.
     operator
-        Not among them.
+        An operator that is not among them.
     """
     buffers, after = problem.memory.buffers, state | 1 << operator
     taken = freed = 0
@@ -196,7 +196,7 @@ def fused(
     Parameters
     ----------
     problem
-        Of the operators.
+        The problem of ordering the operators.
     sequences
         Each operator in one of them; no two may wait for each other.
     waits

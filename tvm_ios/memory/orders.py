@@ -24,7 +24,7 @@ class MemoryOrder:
     proven
         Whether no order has a smaller peak.
     seconds
-        That the search took.
+        How long the search took.
     operators, fused_operators
         How many nodes the graph has, and how many were left to order after fusion.
     """

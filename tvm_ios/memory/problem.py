@@ -67,9 +67,9 @@ def memory_problem(
     Parameters
     ----------
     graph
-        Of operators or units.
+        A graph of operators or units.
     counting
-        By default every tensor has memory of its own.
+        Who shares memory; by default every tensor has memory of its own.
     scratch
         Bytes that an operator needs beside its tensors while it runs; none by default.
     """

@@ -24,16 +24,16 @@ def stage_problem(graph: OpGraph, stages: Sequence[Stage]) -> tuple[MemoryProble
     graph
         The graph of units.
     stages
-        Of all units, each once.
+        The stages, in which each unit stands once.
     """
     staged = form_units(graph, lambda _: [stage.units for stage in stages])
     place = {unit: number for number, stage in enumerate(stages) for unit in stage.units}
     scratch: dict[int, int] = {}
     for number, stage in enumerate(staged.operators):
-        made = [t for unit in stage.members for t in graph.operators[unit].outputs]
+        outputs = [t for unit in stage.members for t in graph.operators[unit].outputs]
         seen = {staged.tensors[t].name for t in stage.outputs}
         scratch[number] = sum(
-            graph.tensors[t].nbytes for t in made if graph.tensors[t].name not in seen
+            graph.tensors[t].nbytes for t in outputs if graph.tensors[t].name not in seen
         )
     problem = memory_problem(staged, scratch=scratch)
     buffers = tuple(
@@ -64,13 +64,13 @@ def order_stages(
     Returns
     -------
     MemoryOrder
-        Of places in ``stages``. It is the order that they have if no better one is found.
+        An order of places in ``stages``. It is the order that they have if no better one is found.
     """
     problem, place = stage_problem(graph, stages)
-    found = MEMORY_SCHEDULERS[scheduler](problem, time_limit)
+    best = MEMORY_SCHEDULERS[scheduler](problem, time_limit)
     number = {where: operator for operator, where in enumerate(place)}
     present = problem.footprints([number[where] for where in range(len(stages))]).peak
-    if present <= found.peak:
+    if present <= best.peak:
         order = tuple(range(len(stages)))
-        return replace(found, order=order, peak=present, proven=present == found.bound)
-    return replace(found, order=tuple(place[operator] for operator in found.order))
+        return replace(best, order=order, peak=present, proven=present == best.bound)
+    return replace(best, order=tuple(place[operator] for operator in best.order))

@@ -27,7 +27,7 @@ class StateGraph(Precedence, ABC):
         state
             The nodes executed before, which hold what the node depends on.
         node
-            Not among them.
+            A node that is not among them.
 
         Returns
         -------
@@ -45,7 +45,7 @@ class StateGraph(Precedence, ABC):
         low
             The nodes executed before.
         nodes
-            In order.
+            The nodes in the order in which they run.
         """
         live, peak = self.live(low), 0
         for node in nodes:

@@ -99,8 +99,8 @@ def _roles(node: Any) -> tuple[str, ...]:
 
 
 def _is_constant(node: Any) -> bool:
-    known = [v is None or v.const_value is not None for v in node.inputs]
-    return node.op_type in ("Constant", "ConstantOfShape") or (bool(known) and all(known))
+    constants = [v is None or v.const_value is not None for v in node.inputs]
+    return node.op_type in ("Constant", "ConstantOfShape") or (bool(constants) and all(constants))
 
 
 def _source(value: Any) -> tuple[Any, bool]:

@@ -223,10 +223,10 @@ class _Reader:
 
     def _require_containers(self, spec: dict[str, Any]) -> None:
         kind, context = spec["type"], spec["context"]
-        found = None if context is None else json.loads(context)
-        plain = found is None or (
-            isinstance(found, list)
-            and all(isinstance(key, str | int) for key in cast(list[Any], found))
+        containers = None if context is None else json.loads(context)
+        plain = containers is None or (
+            isinstance(containers, list)
+            and all(isinstance(key, str | int) for key in cast(list[Any], containers))
         )
         if (kind is not None and kind not in _CONTAINERS) or not plain:
             raise ModelError(
@@ -247,12 +247,12 @@ def _entries(data: Any) -> Iterator[tuple[str, Any]]:
     """Every key of every object, with its value."""
     waiting = [data]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict):
-            yield from cast(dict[str, Any], found).items()
-            waiting += cast(dict[str, Any], found).values()
-        elif isinstance(found, list):
-            waiting += cast(list[Any], found)
+        entry = waiting.pop()
+        if isinstance(entry, dict):
+            yield from cast(dict[str, Any], entry).items()
+            waiting += cast(dict[str, Any], entry).values()
+        elif isinstance(entry, list):
+            waiting += cast(list[Any], entry)
 
 
 def _names(spec: dict[str, Any], path: str) -> Iterator[str]:

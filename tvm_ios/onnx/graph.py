@@ -97,8 +97,8 @@ class _Reader:
             if position == len(steps) - 1:
                 outputs = tuple(self.data(value) for value in node.outputs)
             else:
-                made = node.outputs[0]
-                tensor = Tensor(f"{made.name}.{step.kind}", _shape(made), _dtype(made))
+                output = node.outputs[0]
+                tensor = Tensor(f"{output.name}.{step.kind}", _shape(output), _dtype(output))
                 outputs = (self._append(tensor),)
             self._operator(node.name, step, position, inputs, outputs)
             sources = outputs
@@ -113,7 +113,7 @@ class _Reader:
     ) -> None:
         attrs: Mapping[str, AttrValue] = MappingProxyType(dict(step.attrs))
         read = [self.tensors[i] for i in inputs]
-        made = [self.tensors[i] for i in outputs]
+        results = [self.tensors[i] for i in outputs]
         self.operators.append(
             Operator(
                 name=self._unique(base if position == 0 else f"{base}.{step.kind}"),
@@ -121,7 +121,7 @@ class _Reader:
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
                 attrs=attrs,
-                flops=operator_flops(step.kind, attrs, read, made),
+                flops=operator_flops(step.kind, attrs, read, results),
             )
         )
 

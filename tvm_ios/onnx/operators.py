@@ -37,10 +37,10 @@ def canonical(node: Any, opset: int) -> list[Canonical]:
     if node.domain in ("", "ai.onnx"):
         if node.op_type in _SAME_NAME:
             return [Canonical(_SAME_NAME[node.op_type], node.inputs)]
-        known = _HANDLERS.get(node.op_type)
-        found = None if known is None else known(node, opset)
-        if found is not None:
-            return [found] if isinstance(found, Canonical) else found
+        handler = _HANDLERS.get(node.op_type)
+        translated = None if handler is None else handler(node, opset)
+        if translated is not None:
+            return [translated] if isinstance(translated, Canonical) else translated
     return [_generic(node)]
 
 
@@ -89,8 +89,8 @@ def _add(node: Any, _: int) -> Canonical:
 
 def _clip(node: Any, _: int) -> Canonical | None:
     dtype = node.outputs[0].dtype.numpy()
-    known = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-    limits = {"min": float(known.min), "max": float(known.max)}
+    representable = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    limits = {"min": float(representable.min), "max": float(representable.max)}
     for position, name in enumerate(limits, 1):
         limits[name] = node.attributes.get_float(name, limits[name])
         if len(node.inputs) > position and node.inputs[position] is not None:

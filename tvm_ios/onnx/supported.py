@@ -26,7 +26,7 @@ def require_supported(name: str, model: Any) -> None:
         Naming the operator, its node, and what to do.
     """
     graph = model.graph
-    known = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
+    values = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
     for node in graph.node:
         what = f"{node_text(node)} of {name}"
         if node.op_type in _CONTROL_FLOW:
@@ -35,7 +35,7 @@ def require_supported(name: str, model: Any) -> None:
                 "with the branch taken or the loop unrolled"
             )
         for output in node.output:
-            if output and not _is_static(known.get(output)):
+            if output and not _is_static(values.get(output)):
                 raise GraphError(
                     f"{what} makes {output!r}, whose shape depends on the data or is unknown: "
                     "export the model with fixed shapes and without this operator"

@@ -88,7 +88,8 @@ def packing(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTran
     Returns
     -------
     ParamTransform
-        To ``(blocks, H, W, I, block)``; each part of the output channels fills whole blocks.
+        The change to ``(blocks, H, W, I, block)``; each part of the output channels fills
+        whole blocks.
     """
     steps: list[tuple[Any, ...]] = []
     if len(shape) == 2:

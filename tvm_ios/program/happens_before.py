@@ -26,7 +26,7 @@ class _Access:
     #: How many launches its lane has finished when this one has.
     finished: int
     #: For each lane the launches that have surely finished when this one begins.
-    known: tuple[int, ...]
+    finished_before: tuple[int, ...]
     launch: Launch
     writes: bool
 
@@ -57,11 +57,11 @@ def check_races(program: Program) -> None:
         for region in own
     }
     accesses: dict[int, list[_Access]] = {}
-    for lane, finished, known, launch in ordered_launches(program):
+    for lane, finished, finished_before, launch in ordered_launches(program):
         writes = program.uses[launch.kernel].writes
         written_here = {b for p, b in enumerate(launch.buffers) if p in writes}
         for buffer in dict.fromkeys(launch.buffers):
-            access = _Access(lane, finished, known, launch, buffer in written_here)
+            access = _Access(lane, finished, finished_before, launch, buffer in written_here)
             for region in regions[buffer]:
                 earlier = accesses.setdefault(region, [])
                 for other in earlier:
@@ -86,13 +86,13 @@ def ordered_launches(
 
     Yields
     ------
-    lane, finished, known, launch
-        ``finished`` is the launch's place in its lane, from 1; ``known[l]`` is how many
-        launches of lane ``l`` have finished in every run when this launch begins.
+    lane, finished, finished_before, launch
+        ``finished`` is the launch's place in its lane, from 1; ``finished_before[l]`` is
+        how many launches of lane ``l`` have finished in every run when this launch begins.
     """
     lanes = program.lanes
     position = [0] * len(lanes)
-    known = [[0] * len(lanes) for _ in lanes]
+    finished_launches = [[0] * len(lanes) for _ in lanes]
     #: For each lane what was known when its k-th launch had finished.
     history: list[list[tuple[int, ...]]] = [[(0,) * len(lanes)] for _ in lanes]
     moved = True
@@ -105,11 +105,13 @@ def ordered_launches(
                     if item.launches >= len(history[item.lane]):
                         break
                     then = history[item.lane][item.launches]
-                    known[number] = [max(pair) for pair in zip(known[number], then, strict=True)]
+                    finished_launches[number] = [
+                        max(pair) for pair in zip(finished_launches[number], then, strict=True)
+                    ]
                 else:
-                    yield number, len(history[number]), tuple(known[number]), item
-                    known[number][number] += 1
-                    history[number].append(tuple(known[number]))
+                    yield number, len(history[number]), tuple(finished_launches[number]), item
+                    finished_launches[number][number] += 1
+                    history[number].append(tuple(finished_launches[number]))
                 position[number] += 1
                 moved = True
 
@@ -127,7 +129,7 @@ def _conflict(one: _Access, other: _Access) -> bool:
 
 def _before(earlier: _Access, later: _Access) -> bool:
     # The launches come in an order that the waits allow, so never the other way round.
-    return later.known[earlier.lane] >= earlier.finished
+    return later.finished_before[earlier.lane] >= earlier.finished
 
 
 def _describe(program: Program, access: _Access) -> str:

@@ -33,7 +33,7 @@ class Join:
     output
         Its result.
     axis
-        Of the result.
+        The axis of the result along which the inputs lie side by side.
     fields
         What it joins (None for a constant), and how much of the axis that is.
     priority
@@ -61,8 +61,8 @@ class Join:
         """
         whole = places.get(self.output, self.alone)
         copied = {tensor for tensor, _ in self.fields} - self.in_place(places)
-        found = (places[t] for t in copied if t is not None and t in places)
-        return any(p.of == whole.of and p.begin < whole.end and whole.begin < p.end for p in found)
+        owners = (places[t] for t in copied if t is not None and t in places)
+        return any(p.of == whole.of and p.begin < whole.end and whole.begin < p.end for p in owners)
 
     def wanted(self, whole: Place) -> Iterator[tuple[int | None, Place]]:
         """The fields and where they should lie if the result, or its beginning, lies there."""
@@ -100,7 +100,7 @@ def place_joined(
     Parameters
     ----------
     joins
-        Of one graph.
+        All joins of one graph.
     may_lie
         Whether a tensor may be memory of the program's that lies as the result of the join does.
     works
@@ -127,9 +127,9 @@ def _place(join: Join, may_lie: Callable[[int, Join], bool], places: dict[int, P
     """Place the fields of a concatenation, as far as they can lie in its result."""
     if join.output not in places and may_lie(join.output, join):
         # The fields may lie side by side already, in what a later concatenation joins them to.
-        found = _side_by_side(join, places)
-        if found is not None:
-            places[join.output] = found
+        side_by_side = _side_by_side(join, places)
+        if side_by_side is not None:
+            places[join.output] = side_by_side
             return
     whole = places.get(join.output, join.alone)
     if whole.axis != join.axis:

@@ -90,11 +90,11 @@ class LaneWriter:
         return tuple(map(tuple, self._items))
 
     def _wait(self, lane: int, required: Mapping[int, int]) -> None:
-        known = self._known[lane]
+        finished = self._known[lane]
         news = {
             other: launches
             for other, launches in required.items()
-            if other != lane and known[other] < launches
+            if other != lane and finished[other] < launches
         }
         for other, launches in sorted(news.items()):
             implied = any(
@@ -104,7 +104,7 @@ class LaneWriter:
             if not implied:
                 self._items[lane].append(Wait(other, launches))
                 then = self._history[other][launches]
-                known[:] = map(max, known, then)
+                finished[:] = map(max, finished, then)
 
 
 def _raise_to(clock: dict[int, int], other: Mapping[int, int]) -> None:

@@ -160,15 +160,15 @@ def recorded_latency(
     UnitLatency or None
         None if that does not say how the groups of some stage are to share the lanes.
     """
-    known = {unit: seconds for unit, seconds in recorded.items() if len(seconds) >= lanes}
+    complete = {unit: seconds for unit, seconds in recorded.items() if len(seconds) >= lanes}
     # As many groups as lanes have one each, whatever they take.
     shared = (stage for stage in stages if len(stage.groups) not in (1, lanes))
-    if not known or any(unit not in known for stage in shared for unit in stage.units):
+    if not complete or any(unit not in complete for stage in shared for unit in stage.units):
         return None
 
     def latency(unit: int, count: int) -> float:
         # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.
-        return known[unit][count - 1] if unit in known else 1 / count
+        return complete[unit][count - 1] if unit in complete else 1 / count
 
     return latency
 

@@ -57,8 +57,8 @@ class PersistentProgram:
     lanes
         For each vEU its steps, in order.
     operators
-        In the order of Append: an operator waits for earlier ones only, and a vEU runs operators
-        in ascending order. So some vEU can always go on.
+        The operators in the order of Append: an operator waits for earlier ones only, and a vEU
+        runs operators in ascending order. So some vEU can always go on.
     kernels, buffers, units, uses
         As of a :class:`tvm_ios.program.program.Program`.
     """
@@ -79,27 +79,27 @@ class PersistentProgram:
         """
         before = self._before
         places = [{*steps} for steps in self.finished]
-        found: list[tuple[tuple[int, ...], ...]] = []
+        barriers: list[tuple[tuple[int, ...], ...]] = []
         for number, lane in enumerate(self.lanes):
-            known, waits = 0, list[tuple[int, ...]]()
+            awaited, waits = 0, list[tuple[int, ...]]()
             for step in lane:
-                needed = mask_of(self.operators[step.operator].waits) & ~known
+                needed = mask_of(self.operators[step.operator].waits) & ~awaited
                 waits.append(tuple(bits(needed)))
                 for other in bits(needed):
-                    known |= before[other] | 1 << other
+                    awaited |= before[other] | 1 << other
                 if places[step.operator] == {number}:
-                    known |= 1 << step.operator
-            found.append(tuple(waits))
-        return tuple(found)
+                    awaited |= 1 << step.operator
+            barriers.append(tuple(waits))
+        return tuple(barriers)
 
     @cached_property
     def finished(self) -> tuple[Steps, ...]:
         """For each operator the steps that the vEUs which run it have made when it is complete."""
-        found: list[dict[int, int]] = [{} for _ in self.operators]
+        steps: list[dict[int, int]] = [{} for _ in self.operators]
         for number, lane in enumerate(self.lanes):
             for place, step in enumerate(lane, 1):
-                found[step.operator][number] = place
-        return tuple(found)
+                steps[step.operator][number] = place
+        return tuple(steps)
 
     @cached_property
     def _before(self) -> tuple[int, ...]:
@@ -121,9 +121,9 @@ class PersistentProgram:
 
 
 def _closures(waits: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    found: list[int] = []
+    closures: list[int] = []
     for direct in waits:
-        found.append(mask_of(direct))
+        closures.append(mask_of(direct))
         for other in direct:
-            found[-1] |= found[other]
-    return tuple(found)
+            closures[-1] |= closures[other]
+    return tuple(closures)

@@ -141,12 +141,12 @@ class ProgramBuilder:
         )
 
     def _note_use(self, call: PhaseCall, written: set[int]) -> None:
-        known = self._uses.get(call.symbol)
-        if known is not None:
-            if (known.tiles, known.arguments) != (call.tiles, len(call.arguments)):
+        use = self._uses.get(call.symbol)
+        if use is not None:
+            if (use.tiles, use.arguments) != (call.tiles, len(call.arguments)):
                 raise LoweringError(f"two units launch kernel {call.symbol!r} differently")
             # What is some unit's input is not written, whatever it is to other units.
-            written = written & set(known.writes)
+            written = written & set(use.writes)
         self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), tuple(sorted(written)))
 
     def program(self, lanes: Sequence[tuple[Launch | Wait, ...]]) -> Program:
@@ -220,18 +220,18 @@ class ProgramBuilder:
         for index in range(len(data), len(code.parameters) - len(outputs)):
             name = self._constant_name(units, index)
             kind = code.parameters[index]
-            known = self._number.get(name)
-            if known is None:
+            number = self._number.get(name)
+            if number is None:
                 constants.append(self._late_buffer(name, kind, Role.CONSTANT))
                 continue
-            other = self._buffers[known]
+            other = self._buffers[number]
             if other.role is not Role.CONSTANT or other.type != kind:
                 raise LoweringError(
                     f"constant {name!r} of unit {work_name(self._graph, units)!r} is "
                     f"{_type_text(kind)}, but that name stands for a {other.role.value} of "
                     f"{_type_text(other.type)}"
                 )
-            constants.append(known)
+            constants.append(number)
         return (
             *(self._tensors[t] for t in data),
             *constants,
@@ -281,8 +281,8 @@ def tensors_of(graph: OpGraph, units: Sequence[int]) -> tuple[tuple[int, ...], t
     """Distinct data inputs from elsewhere in the order of first use, and outputs."""
     outputs = tuple(t for u in units for t in graph.operators[u].outputs)
     inputs = dict.fromkeys(t for u in units for t in graph.operators[u].inputs)
-    made = set(outputs)
-    data = (t for t in inputs if not graph.tensors[t].constant and t not in made)
+    written = set(outputs)
+    data = (t for t in inputs if not graph.tensors[t].constant and t not in written)
     return tuple(data), outputs
 
 

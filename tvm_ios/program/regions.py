@@ -19,7 +19,7 @@ def regions_of(buffers: Sequence[Buffer]) -> tuple[range, ...]:
     Parameters
     ----------
     buffers
-        Of one program; all parts of a buffer are ranges of the same axis.
+        All buffers of a program; the parts of one buffer are ranges of the same axis.
     """
     borders = _borders(buffers)
     first: dict[int, int] = {}

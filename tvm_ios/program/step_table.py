@@ -41,7 +41,7 @@ class StepTable:
     first
         For each vEU, and after the last, the number of its first step.
     steps
-        Of all vEUs, one vEU after another.
+        The steps of all vEUs, one vEU after another.
     waits
         What a barrier polls: lists that steps refer to.
     """
@@ -69,13 +69,13 @@ class StepTable:
 def tabulate(program: PersistentProgram) -> StepTable:
     """The tables of a persistent program."""
     first, steps, waits = [0], list[Step](), list[StepWait]()
-    known: dict[Sequence[int], tuple[int, int]] = {(): (0, 0)}
+    spans: dict[Sequence[int], tuple[int, int]] = {(): (0, 0)}
     for lane, barriers in zip(program.lanes, program.barriers, strict=True):
         for step, operators in zip(lane, barriers, strict=True):
-            if operators not in known:
+            if operators not in spans:
                 begin = len(waits)
                 waits += [StepWait(*needed) for needed in program.steps_of(operators).items()]
-                known[operators] = begin, len(waits)
-            steps.append(Step(step.operator, step.begin, step.end, *known[operators]))
+                spans[operators] = begin, len(waits)
+            steps.append(Step(step.operator, step.begin, step.end, *spans[operators]))
         first.append(len(steps))
     return StepTable(tuple(first), tuple(steps), tuple(waits))

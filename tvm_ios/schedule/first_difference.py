@@ -71,8 +71,8 @@ def _of_unit(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 def _type(graph: OpGraph, tensor: int) -> str:
-    made = graph.tensors[tensor]
-    return f"{made.dtype}{list(made.shape)}"
+    described = graph.tensors[tensor]
+    return f"{described.dtype}{list(described.shape)}"
 
 
 def _list(value: Any) -> list[Any]:

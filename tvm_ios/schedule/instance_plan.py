@@ -17,7 +17,7 @@ class SplitSubGraph:
     Attributes
     ----------
     units
-        Of the sub-graph, by number, ascending.
+        The units of the sub-graph, by number, ascending.
     factor
         Into how many parts its outputs are split: equal ones, but the last may have fewer rows.
     axes
@@ -39,7 +39,7 @@ class PlacedInstance:
     subgraph, part
         Which one.
     lane
-        That runs the whole instance; None where all lanes share it, stage by stage.
+        The lane that runs the whole instance; None where all lanes share it, stage by stage.
     """
 
     subgraph: int
@@ -113,15 +113,15 @@ class StageLike(Protocol):
 def regions(plan: InstancePlan, stages: Sequence[StageLike]) -> list[list[int]]:
     """Runs of stages, by number: each a stage without instances, or a region."""
     owned = {unit for subgraph in plan.subgraphs for unit in subgraph.units}
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     inside = False
     for number, stage in enumerate(stages):
         was_inside, inside = inside, stage.groups[0][0] in owned
         if inside and was_inside:
-            found[-1].append(number)
+            runs[-1].append(number)
         else:
-            found.append([number])
-    return found
+            runs.append([number])
+    return runs
 
 
 def subgraph_outputs(graph: OpGraph, units: Sequence[int]) -> tuple[int, ...]:
@@ -149,11 +149,11 @@ def fault_of(
     Parameters
     ----------
     graph
-        Of units.
+        The graph of units.
     stages, kernels
-        Of a schedule of it that is right so far.
+        What a schedule of it has, right so far.
     plan
-        To be checked.
+        The plan to be checked.
     """
     owner: dict[int, int] = {}
     for number, subgraph in enumerate(plan.subgraphs):
@@ -191,14 +191,14 @@ def _fault_of_split(graph: OpGraph, subgraph: SplitSubGraph) -> str | None:
     if len(outputs) != len(subgraph.axes):
         return f"names {len(subgraph.axes)} axes for its {len(outputs)} outputs"
     for tensor, axis in zip(outputs, subgraph.axes, strict=True):
-        made = graph.tensors[tensor]
-        if axis >= len(made.shape):
-            return f"splits axis {axis} of {made.name!r}, which has {len(made.shape)}"
-        extent, factor = made.shape[axis], subgraph.factor
+        output = graph.tensors[tensor]
+        if axis >= len(output.shape):
+            return f"splits axis {axis} of {output.name!r}, which has {len(output.shape)}"
+        extent, factor = output.shape[axis], subgraph.factor
         if axis == 0 and extent % factor:
             return f"is split by {factor}, which does not divide the batch of {extent}"
         if -(-extent // factor) * (factor - 1) >= extent:
-            return f"is split by {factor} along axis {axis} of {made.name!r}, which has {extent}"
+            return f"is split by {factor} along axis {axis} of {output.name!r}, which has {extent}"
     return None
 
 

@@ -42,7 +42,7 @@ def fault_of(graph: OpGraph, units: Sequence[int], placement: Placement) -> str 
     units
         Those of a stage, in the order of Append. One of no code has no share.
     placement
-        Of them.
+        Where their rTasks run.
 
     Returns
     -------

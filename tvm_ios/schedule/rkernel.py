@@ -22,7 +22,7 @@ class RKernel:
     task_seconds
         For each phase the seconds of one rTask on one execution unit.
     seconds
-        Of the whole unit alone on all execution units.
+        The latency of the whole unit, alone on all execution units.
     """
 
     name: str

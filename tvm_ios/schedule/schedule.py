@@ -75,7 +75,7 @@ class Schedule:
     fingerprint
         :attr:`OpGraph.fingerprint` of the graph of units.
     stages
-        In the order of execution; each unit stands in exactly one.
+        The stages in the order of execution; each unit stands in exactly one.
     policy
         Who made it, e.g. ``"ios-both"``.
     device

@@ -41,9 +41,9 @@ def in_graph_order(
     graph
         The graph of units.
     stages
-        In an order that can run.
+        The stages in an order that can run.
     latencies
-        Of the stages.
+        The seconds of each stage.
 
     Returns
     -------

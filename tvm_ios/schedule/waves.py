@@ -26,13 +26,13 @@ def waves(predecessors: Sequence[int], units: Iterable[int]) -> tuple[tuple[int,
     ordered = sorted(units)
     inside = mask_of(ordered)
     depth: dict[int, int] = {}
-    found: list[list[int]] = []
+    by_depth: list[list[int]] = []
     for unit in ordered:
         depth[unit] = 1 + max((depth[p] for p in bits(predecessors[unit] & inside)), default=-1)
-        if depth[unit] == len(found):
-            found.append([])
-        found[depth[unit]].append(unit)
-    return tuple(map(tuple, found))
+        if depth[unit] == len(by_depth):
+            by_depth.append([])
+        by_depth[depth[unit]].append(unit)
+    return tuple(map(tuple, by_depth))
 
 
 def stage_of(
@@ -45,7 +45,7 @@ def stage_of(
     strategy
         One that is legal for the ending.
     groups
-        Of the ending.
+        The groups of the ending.
     predecessors
         As for :func:`waves`.
     """

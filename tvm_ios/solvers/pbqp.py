@@ -55,7 +55,7 @@ class Choices:
     values
         The choice of each variable.
     cost
-        Of all; infinite if none is allowed, or none that is allowed was found.
+        The cost of all; infinite if none is allowed, or none that is allowed was found.
     proven
         Whether no others cost less.
     """

@@ -22,9 +22,9 @@ from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.native_library import native_library_path
 from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.errors import UnfusedError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.ios.promising import promising_stages
-from tvm_ios.measuring.stage_fuser import UnfusedError
 from tvm_ios.program.program import UnitCode
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.wavefront import co_schedule

@@ -9,10 +9,10 @@ from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
 from runtime_ext.execution.buffers import content_key
 from tvm_ios.devices.device import DeviceDescription
-from tvm_ios.errors import UserError
+from tvm_ios.errors import UnfusedError, UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.measuring.stage_fuser import FusedStages, UnfusedError
+from tvm_ios.measuring.stage_fuser import FusedStages
 from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Part, PhaseCall, Role, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName, tensor_names, tensors_of

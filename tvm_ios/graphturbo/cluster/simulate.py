@@ -67,7 +67,7 @@ def simulate(
     Parameters
     ----------
     tasks
-        In the order in which they run.
+        The tasks in the order in which they run.
     device
         Its figures; a cluster has its share of the peak and of the memory's bandwidth.
     rules

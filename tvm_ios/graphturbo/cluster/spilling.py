@@ -22,7 +22,7 @@ class Live:
     Attributes
     ----------
     nbytes
-        Of it.
+        The size of the tensor.
     first, last
         Tasks: the one that makes it, the last one that needs it.
     scope
@@ -50,7 +50,7 @@ def place_tensors(tensors: Sequence[Live], capacities: Mapping[Scope, int]) -> t
     Parameters
     ----------
     tensors
-        Of the program.
+        All tensors of the program.
     capacities
         Bytes of the local and the global buffer.
     """

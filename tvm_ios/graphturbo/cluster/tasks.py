@@ -51,7 +51,7 @@ def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[La
     instances, order
         All instances, and how they run.
     cores
-        Of a cluster.
+        How many cores a cluster has.
     """
     layers = instances.layers
     tasks: list[LayerTask] = []
@@ -59,10 +59,10 @@ def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[La
         instance = instances.instances[number]
         boxes = instance.work.boxes
         for layer in bits(instances.subgraphs[instance.subgraph].layers):
-            made = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
-            if not made:
+            written = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
+            if not written:
                 continue
-            read, flops = layers.needs(layer, made)
+            read, flops = layers.needs(layer, written)
             reads: dict[Piece, int] = {}
             for tensor, box in read.items():
                 reads |= _pieces(instances, number, tensor, box)
@@ -72,9 +72,9 @@ def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[La
                     layer,
                     flops,
                     reads,
-                    {(number, t): nbytes(layers, t, box) for t, box in made.items()},
+                    {(number, t): nbytes(layers, t, box) for t, box in written.items()},
                     layers.weight_bytes[layer],
-                    math.prod(plain_binding(made[layers.outputs[layer][-1]], cores)),
+                    math.prod(plain_binding(written[layers.outputs[layer][-1]], cores)),
                 )
             )
     return tuple(tasks)

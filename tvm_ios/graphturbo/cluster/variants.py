@@ -53,13 +53,13 @@ def simulate_variants(graph: OpGraph, device: MemoryHierarchy) -> Variants:
     Parameters
     ----------
     graph
-        Of operators, with the batch of a cluster.
+        The graph of operators, with the batch of a cluster.
     device
-        To simulate.
+        The device to simulate.
     """
     layers = form_layers(graph)
     alone = _tasks(_unsplit(layers), device)
-    found = {
+    simulations = {
         "layers": simulate(alone, device, Optimisations(Scope.MEMORY, kernel_a_layer=True)),
         "global": simulate(alone, device, Optimisations(Scope.GLOBAL)),
         "local": simulate(alone, device, Optimisations(Scope.LOCAL)),
@@ -71,9 +71,9 @@ def simulate_variants(graph: OpGraph, device: MemoryHierarchy) -> Variants:
         if best is None or seconds < best[0]:
             best = (seconds, level, tasks)
     assert best is not None
-    found["instances"] = simulate(best[2], device, Optimisations(Scope.LOCAL))
-    found["prefetch"] = simulate(best[2], device, Optimisations(Scope.LOCAL, prefetch=True))
-    return Variants(graph.batch, found, best[1])
+    simulations["instances"] = simulate(best[2], device, Optimisations(Scope.LOCAL))
+    simulations["prefetch"] = simulate(best[2], device, Optimisations(Scope.LOCAL, prefetch=True))
+    return Variants(graph.batch, simulations, best[1])
 
 
 def partition(
@@ -87,7 +87,7 @@ def partition(
     Parameters
     ----------
     graph
-        Of operators.
+        The graph of operators.
     device
         Whose buffers and cores.
     level

@@ -19,7 +19,7 @@ def with_batch(graph: OpGraph, batch: int) -> OpGraph:
     Parameters
     ----------
     graph
-        Of operators, with a batch of one: the first axis of all its inputs.
+        A graph of operators with a batch of one: the first axis of all its inputs.
     batch
         Images.
 

@@ -32,9 +32,9 @@ def close_gap(
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     order
-        Of operators.
+        An order of its operators.
     bound
         Bytes that no order is below.
     until
@@ -43,22 +43,22 @@ def close_gap(
     Returns
     -------
     order, bound
-        Of operators; and bytes. If the bound is the order's peak, no order is better.
+        An order of operators, and bytes. If the bound is the order's peak, no order is better.
     """
     problem = graph.problem
     grain, order = _grain(problem), tuple(order)
     peak, bound = problem.footprints(order).peak, -(-bound // grain) * grain
     patience, too_slow = _PATIENCE, peak
     # Relations by the threshold that they hold for; those of a higher one hold for lower ones.
-    known = {peak: ForcedOrder(graph)}
+    forced = {peak: ForcedOrder(graph)}
     while bound < peak and time.perf_counter() < until:
         threshold = bound + (too_slow - grain - bound) // grain // 2 * grain
         end = min(until, time.perf_counter() + patience)
-        relations = known[min(above for above in known if above >= threshold)].copy()
+        relations = forced[min(above for above in forced if above >= threshold)].copy()
         if not relations.within(threshold, time.perf_counter() + (end - time.perf_counter()) / 2):
             bound = threshold + grain
         else:
-            known[threshold] = relations
+            forced[threshold] = relations
             tighter = fuse_further(relations.apply(), end)
             nodes, refuted = order_within(tighter, threshold, end)
             if nodes is not None:

@@ -35,7 +35,7 @@ class ForcedOrder:
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     """
 
     def __init__(self, graph: FusedGraph) -> None:
@@ -52,7 +52,7 @@ class ForcedOrder:
         new.graph, new._rise = self.graph, self._rise
         new._ancestors, new._descendants = [*self._ancestors], [*self._descendants]
         new._relations = [*self._relations]
-        new._witnesses = [[*known] for known in self._witnesses]
+        new._witnesses = [[*witnesses] for witnesses in self._witnesses]
         return new
 
     def within(self, threshold: int, until: float) -> bool:
@@ -76,9 +76,9 @@ class ForcedOrder:
         everyone = range(len(self.graph))
         if not all(self._can_run(cuts, node, threshold) for node in everyone):
             return False
-        known = -1
-        while known < len(self._relations):
-            known = len(self._relations)
+        forced = -1
+        while forced < len(self._relations):
+            forced = len(self._relations)
             for node in everyone:
                 if time.perf_counter() > until:
                     return True
@@ -99,9 +99,9 @@ class ForcedOrder:
         """Whether some set of executed nodes leaves room for a node."""
         limit = threshold - self._rise[node]
         self._witnesses[node] = [
-            known
-            for known in self._witnesses[node]
-            if known.live <= limit and self._is_state(known.state, node)
+            witness
+            for witness in self._witnesses[node]
+            if witness.live <= limit and self._is_state(witness.state, node)
         ]
         return bool(self._witnesses[node]) or self._look(cuts, node, limit, largest=True)
 
@@ -138,10 +138,10 @@ class ForcedOrder:
             if not inside & ~state and not outside & state and (inside or outside):
                 return True
         inside, outside = inside | self._ancestors[node], outside | 1 << node
-        found = cuts.fewest(inside, outside, largest=largest)
-        live = self.graph.live(found)
+        fewest = cuts.fewest(inside, outside, largest=largest)
+        live = self.graph.live(fewest)
         if live <= limit:
-            self._witnesses[node].append(_Witness(found, live))
+            self._witnesses[node].append(_Witness(fewest, live))
         return live <= limit
 
     def _add(self, cuts: LiveCuts, before: int, node: int) -> None:

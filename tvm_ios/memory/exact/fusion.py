@@ -15,11 +15,11 @@ from tvm_ios.memory.exact.isolated import isolated_sequences
 from tvm_ios.memory.fused_graph import FusedGraph, fused, unfused
 from tvm_ios.memory.problem import MemoryProblem
 
-#: Nodes of an isolated sub-graph, the M of Algorithm 1.
-MOST_NODES = 24
+#: How many nodes an isolated sub-graph may have, the M of Algorithm 1.
+_MOST_NODES = 24
 
 
-def fuse(problem: MemoryProblem, until: float, most: int = MOST_NODES) -> FusedGraph:
+def fuse(problem: MemoryProblem, until: float) -> FusedGraph:
     """Fuse to a fixed point (Algorithm 1).
 
     Parameters
@@ -28,20 +28,18 @@ def fuse(problem: MemoryProblem, until: float, most: int = MOST_NODES) -> FusedG
         Its least peak stays the same.
     until
         When to stop at the latest, by :func:`time.perf_counter`.
-    most
-        How many nodes an isolated sub-graph may have.
     """
-    return fuse_further(unfused(problem), until, most)
+    return fuse_further(unfused(problem), until)
 
 
-def fuse_further(graph: FusedGraph, until: float, most: int = MOST_NODES) -> FusedGraph:
+def fuse_further(graph: FusedGraph, until: float) -> FusedGraph:
     """The same for nodes that are sequences already."""
     size = len(graph) + 1
     while len(graph) < size and time.perf_counter() < until:
         size = len(graph)
         graph = fuse_neighbours(graph)
         if len(graph) == size:
-            graph = _with(graph, isolated_sequences(graph, most, until))
+            graph = _with(graph, isolated_sequences(graph, _MOST_NODES, until))
     return graph
 
 

@@ -25,7 +25,7 @@ def isolated_sequences(graph: FusedGraph, most: int, until: float) -> Iterator[t
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     most
         How many nodes a sub-graph may have.
     until
@@ -44,10 +44,10 @@ def isolated_sequences(graph: FusedGraph, most: int, until: float) -> Iterator[t
             before &= ~inside
             if not _peaks_inside(graph, before, inside):
                 continue
-            found = _best_order(graph, before, inside, until)
-            if found.peak == found.bound:
+            best = _best_order(graph, before, inside, until)
+            if best.peak == best.bound:
                 taken |= inside
-                yield graph.unfold(found.nodes)
+                yield graph.unfold(best.nodes)
                 break
 
 

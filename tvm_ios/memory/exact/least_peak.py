@@ -20,7 +20,7 @@ def least_peak(graph: FusedGraph, start: Sequence[int], bound: int, until: float
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     start
         Any order.
     bound
@@ -45,7 +45,7 @@ def least_peak_between(
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     low, high
         The states where orders begin and end: bit sets of executed nodes.
     start, bound, until
@@ -54,10 +54,10 @@ def least_peak_between(
     peak = graph.peak_from(low, start)
     nodes: list[int] = []
     for begin, end in _halves(graph, low, high):
-        found, bound = _search(graph, begin, end, bound, peak, until)
-        if found is None:
+        half, bound = _search(graph, begin, end, bound, peak, until)
+        if half is None:
             return Answer(tuple(start), peak, min(bound, peak))
-        nodes += found
+        nodes += half
     return Answer(tuple(nodes), graph.peak_from(low, nodes), bound)
 
 
@@ -69,7 +69,7 @@ def order_within(
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     threshold
         Bytes that no footprint may exceed.
     until
@@ -82,10 +82,10 @@ def order_within(
     """
     nodes: list[int] = []
     for begin, end in _halves(graph, 0, graph.all_nodes):
-        found, reached = _search(graph, begin, end, threshold, threshold + 1, until)
-        if found is None:
+        half, reached = _search(graph, begin, end, threshold, threshold + 1, until)
+        if half is None:
             return None, reached > threshold
-        nodes += found
+        nodes += half
     return tuple(nodes), False
 
 

@@ -17,7 +17,7 @@ def fewest_live(graph: FusedGraph, low: int, high: int, *, largest: bool) -> int
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     low, high
         Bit sets of executed nodes, one within the other.
     largest
@@ -38,7 +38,7 @@ class LiveCuts:
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     low, high
         Bit sets of executed nodes, one within the other.
     """

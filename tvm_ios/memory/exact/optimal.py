@@ -20,7 +20,7 @@ def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     Parameters
     ----------
     problem
-        Of any size.
+        The problem, of any size.
     time_limit
         Seconds. If the exact search takes too long, the rest of the time goes into bisection,
         which states a bound however early it is stopped.
@@ -31,13 +31,13 @@ def schedule_optimal(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
         (reverse_post_order(graph), tuple(range(len(graph)))),
         key=lambda nodes: graph.peak_from(0, nodes),
     )
-    found = least_peak(
+    answer = least_peak(
         graph, start, largest_need(problem), time.perf_counter() + _EXACT * time_limit
     )
-    plain, order = reverse_post_order(problem), graph.unfold(found.nodes)
-    if problem.footprints(plain).peak < found.peak:
+    plain, order = reverse_post_order(problem), graph.unfold(answer.nodes)
+    if problem.footprints(plain).peak < answer.peak:
         order = plain
-    order, bound = close_gap(graph, order, found.bound, begin + time_limit)
+    order, bound = close_gap(graph, order, answer.bound, begin + time_limit)
     peak = problem.footprints(order).peak
     seconds = time.perf_counter() - begin
     return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), len(graph))

@@ -31,7 +31,7 @@ class _Reached:
     ready
         The nodes that can be run (backwards: that can have been run last).
     origin, moves
-        From which state it was reached, and by which nodes.
+        The state from which it was reached, and the nodes that lead from there.
     """
 
     live: int
@@ -59,7 +59,7 @@ class StateSearch:
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     low, high
         Where orders begin and end: bit sets of executed nodes.
     backward
@@ -153,8 +153,8 @@ class StateSearch:
         return None
 
     def _expand(self, state: int, threshold: int) -> None:
-        known = self._reached[state]
-        at = self._close(_Found((), state, known.live, known.ready), threshold)
+        reached = self._reached[state]
+        at = self._close(_Found((), state, reached.live, reached.ready), threshold)
         if at.moves:
             self._reach(state, at)
             return
@@ -169,15 +169,15 @@ class StateSearch:
             if self._reach(state, child):
                 return
 
-    def _reach(self, origin: int, found: _Found) -> bool:
+    def _reach(self, origin: int, arrival: _Found) -> bool:
         """Note a state; whether the search began anew from it or a better one."""
-        if found.state in self._reached:
+        if arrival.state in self._reached:
             return False
-        self._reached[found.state] = _Reached(found.live, found.ready, origin, found.moves)
-        if found.live > self._reached[self._root].live:
-            self._open(found.state)
+        self._reached[arrival.state] = _Reached(arrival.live, arrival.ready, origin, arrival.moves)
+        if arrival.live > self._reached[self._root].live:
+            self._open(arrival.state)
             return False
-        self._begin(self._fewest_between(self._root, self._way(found.state), found))
+        self._begin(self._fewest_between(self._root, self._way(arrival.state), arrival))
         return True
 
     def _children(self, at: _Found, threshold: int) -> tuple[list[_Found], int | None]:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import time
 
-from tvm_ios.memory.exact.fusion import MOST_NODES, fuse
+from tvm_ios.memory.exact.fusion import fuse
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.published.ilp import solve_order
 from tvm_ios.memory.published.partition import partition
 
-#: Nodes that a part of the partition has at most, unless the number of parts is given.
+#: Nodes that a part of the partition has at most; of one part the result is proven.
 _PART = 40
 
 
-def schedule_fusion_ilp(
-    problem: MemoryProblem,
-    time_limit: float,
-    *,
-    parts: int | None = None,
-    most: int = MOST_NODES,
-    solver: str = "cp-sat",
-) -> MemoryOrder:
+def schedule_fusion_ilp(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     """Fuse, divide, and order by integer programming where the peak lies.
 
     The other parts keep reverse post-order. When a part has been ordered and the peak then lies
@@ -30,23 +23,15 @@ def schedule_fusion_ilp(
     Parameters
     ----------
     problem
-        Of any size.
+        The problem, of any size.
     time_limit
         Seconds, after which the best order so far is returned.
-    parts
-        Of the partition. With one the result is proven if the solver finishes; by default as many
-        as make parts of 40 fused nodes.
-    most
-        How many nodes an isolated sub-graph that is fused may have.
-    solver
-        As :func:`tvm_ios.memory.published.ilp.solve_order` knows.
     """
     begin = time.perf_counter()
     until = begin + time_limit
-    graph = fuse(problem, until, most)
+    graph = fuse(problem, until)
     start = reverse_post_order(graph)
-    count = max(1, -(-len(graph) // _PART)) if parts is None else parts
-    ends = partition(graph, count, start)
+    ends = partition(graph, max(1, -(-len(graph) // _PART)), start)
     lows = [0, *ends][: len(ends)]
     pieces = [
         tuple(n for n in start if (high & ~low) >> n & 1)
@@ -59,13 +44,11 @@ def schedule_fusion_ilp(
         worst = max(range(len(peaks)), key=peaks.__getitem__)
         if worst in solved or peaks[worst] <= bound:
             break
-        found = solve_order(
-            graph, lows[worst], ends[worst], pieces[worst], until, bound=bound, solver=solver
-        )
+        answer = solve_order(graph, lows[worst], ends[worst], pieces[worst], until, bound)
         solved.add(worst)
-        pieces[worst], peaks[worst] = found.nodes, found.peak
+        pieces[worst], peaks[worst] = answer.nodes, answer.peak
         if len(pieces) == 1:
-            bound = max(bound, found.bound)
+            bound = max(bound, answer.bound)
     order = graph.unfold(node for piece in pieces for node in piece)
     peak = problem.footprints(order).peak
     seconds = time.perf_counter() - begin

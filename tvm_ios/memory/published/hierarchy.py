@@ -20,7 +20,7 @@ class Hierarchy(StateGraph):
     Attributes
     ----------
     graph
-        Of sequences.
+        The graph of sequences.
     groups
         Bit sets of sequences in topological order; a sequence that is in no group is one alone.
     until
@@ -63,10 +63,10 @@ class Hierarchy(StateGraph):
             low = (done & near | above) & ~group
             for sequence in bits(low):
                 low |= self.graph.ancestors[sequence] & ~group
-            found = soft_budget(self.graph, low, tuple(bits(group)), self.until)
+            answer = soft_budget(self.graph, low, tuple(bits(group)), self.until)
             live = self.graph.live(low)
             change = self.graph.live(low | group) - live
-            self._orders[key] = (found.nodes, change, found.peak - live)
+            self._orders[key] = (answer.nodes, change, answer.peak - live)
         return self._orders[key]
 
     def _sequences(self, state: int) -> int:
@@ -79,9 +79,9 @@ class Hierarchy(StateGraph):
         """The same with one group's sequences alone."""
         groups = (g for i, g in enumerate(self.groups) if i != node)
         alone = (1 << sequence for sequence in bits(self.groups[node]))
-        made = _topological(self.graph, [*groups, *alone])
-        assert made is not None
-        return Hierarchy(self.graph, made, self.until)
+        ordered = _topological(self.graph, [*groups, *alone])
+        assert ordered is not None
+        return Hierarchy(self.graph, ordered, self.until)
 
 
 def hierarchy(problem: MemoryProblem, until: float) -> Hierarchy:
@@ -95,7 +95,7 @@ def hierarchy(problem: MemoryProblem, until: float) -> Hierarchy:
     Parameters
     ----------
     problem
-        Of the operators.
+        The problem of ordering the operators.
     until
         When to stop ordering groups, by :func:`time.perf_counter`.
     """
@@ -103,8 +103,8 @@ def hierarchy(problem: MemoryProblem, until: float) -> Hierarchy:
     groups = tuple(1 << node for node in range(len(graph)))
     for cell in _cells(graph):
         rest = [group for group in groups if not group & cell]
-        if cell.bit_count() > 1 and (made := _topological(graph, [*rest, cell])) is not None:
-            groups = made
+        if cell.bit_count() > 1 and (ordered := _topological(graph, [*rest, cell])) is not None:
+            groups = ordered
     return Hierarchy(graph, groups, until)
 
 
@@ -156,14 +156,14 @@ def _cells(graph: FusedGraph) -> Iterator[int]:
 def _quotient(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...]:
     """For each group the bit set of the groups that it reads from."""
     place = {node: i for i, group in enumerate(groups) for node in bits(group)}
-    found: list[int] = []
+    predecessors: list[int] = []
     for i, group in enumerate(groups):
         before = 0
         for node in bits(group):
             for source in bits(graph.predecessors[node] & ~group):
                 before |= 1 << place[source]
-        found.append(before & ~(1 << i))
-    return tuple(found)
+        predecessors.append(before & ~(1 << i))
+    return tuple(predecessors)
 
 
 def _topological(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...] | None:

@@ -20,7 +20,7 @@ def schedule_hmcos(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     Parameters
     ----------
     problem
-        Of any size.
+        The problem, of any size.
     time_limit
         Seconds, after which the best order so far is returned.
     """
@@ -31,21 +31,21 @@ def schedule_hmcos(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     level: Hierarchy | None = hierarchy(problem, begin + time_limit)
     last: int | None = None
     while level is not None and time.perf_counter() < level.until:
-        found = soft_budget(level, 0, tuple(range(len(level.groups))), level.until)
-        if last is not None and found.peak >= last:
+        answer = soft_budget(level, 0, tuple(range(len(level.groups))), level.until)
+        if last is not None and answer.peak >= last:
             break
-        last = found.peak
+        last = answer.peak
         state, sequences = 0, list[int]()
         begins: list[tuple[int, int]] = []
-        for node in found.nodes:
+        for node in answer.nodes:
             begins.append((len(level.graph.unfold(sequences)), node))
             sequences += level.order(state, node)
             state |= 1 << node
-        made = level.graph.unfold(sequences)
-        steps = problem.footprints(made)
+        operators = level.graph.unfold(sequences)
+        steps = problem.footprints(operators)
         if steps.peak <= peak:
-            order, peak, nodes = made, steps.peak, len(level.groups)
-        where = steps.stable.index(steps.peak) if made else 0
+            order, peak, nodes = operators, steps.peak, len(level.groups)
+        where = steps.stable.index(steps.peak) if operators else 0
         at = next((n for b, n in reversed(begins) if b <= where), None)
         grouped = at is not None and level.groups[at].bit_count() > 1
         level = level.ungrouped(at) if at is not None and grouped else None

@@ -26,7 +26,7 @@ def rewrite_concatenations(graph: OpGraph) -> OpGraph:
     Parameters
     ----------
     graph
-        Of operators; units are left as they are.
+        A graph of operators; units are left as they are.
     """
     while (place := _first_place(graph)) is not None:
         graph = _rewritten(graph, *place)
@@ -42,10 +42,10 @@ def _first_place(graph: OpGraph) -> tuple[int, int] | None:
         join = graph.producer[whole]
         if join is None or whole in graph.outputs or graph.consumers[whole] != (number,):
             continue
-        made = graph.operators[join]
-        if made.kind != "concat" or made.attrs["axis"] != 1 or made.members:
+        concat = graph.operators[join]
+        if concat.kind != "concat" or concat.attrs["axis"] != 1 or concat.members:
             continue
-        parts = [graph.tensors[t] for t in made.inputs]
+        parts = [graph.tensors[t] for t in concat.inputs]
         if len(parts) < 2 or any(len(p.shape) != 4 for p in parts):
             continue
         alone = op.attrs["group"] == 1 and graph.tensors[weight].constant
@@ -56,7 +56,7 @@ def _first_place(graph: OpGraph) -> tuple[int, int] | None:
 
 def _rewritten(graph: OpGraph, join: int, number: int) -> OpGraph:
     tensors = list(graph.tensors)
-    made, op = graph.operators[join], graph.operators[number]
+    concat, op = graph.operators[join], graph.operators[number]
     (result,), (_, weight) = op.outputs, op.inputs
     depthwise = is_depthwise(graph, op)
 
@@ -69,7 +69,7 @@ def _rewritten(graph: OpGraph, join: int, number: int) -> OpGraph:
         if kind == "conv2d" and depthwise:
             attrs["group"] = tensors[inputs[0]].shape[1]
         if kind == "concat":
-            attrs = dict(made.attrs)
+            attrs = dict(concat.attrs)
         read = [tensors[t] for t in inputs]
         flops = operator_flops(kind, attrs, read, [tensors[output]])
         return Operator(name, kind, inputs, (output,), MappingProxyType(attrs), flops)
@@ -77,7 +77,7 @@ def _rewritten(graph: OpGraph, join: int, number: int) -> OpGraph:
     fresh: list[Operator] = []
     values: list[int] = []
     shape, weights = tensors[result].shape, tensors[weight].shape
-    for i, part in enumerate(made.inputs):
+    for i, part in enumerate(concat.inputs):
         channels = tensors[part].shape[1]
         if depthwise:
             share = (channels, *weights[1:])
@@ -88,7 +88,7 @@ def _rewritten(graph: OpGraph, join: int, number: int) -> OpGraph:
         values.append(tensor(f"{tensors[result].name}.part{i}", out))
         fresh.append(operator(f"{op.name}.part{i}", "conv2d", (part, piece), values[-1]))
         if not depthwise and i:
-            last = i + 1 == len(made.inputs)
+            last = i + 1 == len(concat.inputs)
             total = result if last else tensor(f"{tensors[result].name}.sum{i}", shape)
             fresh.append(operator(f"{op.name}.sum{i}", "add", (values[-2], values[-1]), total))
             values[-1] = total

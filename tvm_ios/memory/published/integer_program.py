@@ -40,7 +40,7 @@ class IntegerProgram:
     unit
         Bytes.
     lowest, highest
-        Of the peak, in units.
+        Bounds of the peak, in units.
     variables
         How many there are.
     """
@@ -75,7 +75,7 @@ def integer_program(
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     low, high
         The states where orders begin and end: bit sets of executed nodes.
     bound, peak
@@ -110,7 +110,7 @@ class _Writer:
         levels = {u: list(self._levels(u)) for u in self.nodes}
         sizes = [b.nbytes for b in self.graph.buffers]
         needs = [need for u in self.nodes for need, _ in levels[u]]
-        saved = [s.nbytes for u in self.nodes for _, found in levels[u] for s in found]
+        saved = [s.nbytes for u in self.nodes for _, savings in levels[u] for s in savings]
         unit = max(1, math.gcd(*sizes, *needs, *saved))
         program = IntegerProgram(unit, -(-bound // unit), -(-peak // unit))
         self.program = program
@@ -210,19 +210,19 @@ class _Writer:
     ) -> list[list[tuple[int, list[int]]]]:
         """For each footprint of a node in a step the terms of what is saved."""
         program = self.program
-        made: dict[_Saving, int] = {}
+        variables: dict[_Saving, int] = {}
         for saving in dict.fromkeys(s for level in levels for s in level):
-            made[saving] = program.new()
-            program.at_most(0, (1, [made[saving]]), (-1, [program.x[u, t]]))
+            variables[saving] = program.new()
+            program.at_most(0, (1, [variables[saving]]), (-1, [program.x[u, t]]))
             for need in saving.needs:
                 if not need & self.low:
                     ran = [x for n in bits(need & self.within) for x in self._x(n, 0, t - 1)]
-                    program.at_most(0, (1, [made[saving]]), (-1, ran))
-        for key in {saving.key for saving in made}:
-            alike = [variable for saving, variable in made.items() if saving.key == key]
+                    program.at_most(0, (1, [variables[saving]]), (-1, ran))
+        for key in {saving.key for saving in variables}:
+            alike = [variable for saving, variable in variables.items() if saving.key == key]
             if len(alike) > 1:
                 program.at_most(1, (1, alike))
-        return [[(-s.nbytes // program.unit, [made[s]]) for s in level] for level in levels]
+        return [[(-s.nbytes // program.unit, [variables[s]]) for s in level] for level in levels]
 
     def _levels(self, u: int) -> Iterator[tuple[int, tuple[_Saving, ...]]]:
         """The footprints of a node above the live bytes before it that may be its largest.
@@ -230,12 +230,12 @@ class _Writer:
         Each as bytes when nothing parallel has run, and what is saved when something has.
         """
         inner = self.graph.inner_steps(0, u)
-        found = [(inner[k][1], tuple(self._savings(u, k))) for k in range(len(inner))]
-        least = [need - sum(s.nbytes for s in saved) for need, saved in found]
-        for k, (need, saved) in enumerate(found):
+        levels = [(inner[k][1], tuple(self._savings(u, k))) for k in range(len(inner))]
+        least = [need - sum(s.nbytes for s in saved) for need, saved in levels]
+        for k, (need, saved) in enumerate(levels):
             better = (
                 other
-                for other in range(len(found))
+                for other in range(len(levels))
                 if least[other] > need or (least[other] == need and other < k)
             )
             if next(better, None) is None:

@@ -18,11 +18,11 @@ def partition(graph: FusedGraph, parts: int, order: Sequence[int]) -> list[int]:
     Parameters
     ----------
     graph
-        Of nodes.
+        The graph of fused nodes.
     parts
         How many parts to make at most.
     order
-        Of all nodes.
+        An order of all nodes.
 
     Returns
     -------

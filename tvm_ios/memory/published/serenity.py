@@ -22,7 +22,7 @@ def schedule_serenity(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     Parameters
     ----------
     problem
-        Of any size; without cuts, little more than 30 parallel operators take too long.
+        The problem, of any size; without cuts, some 30 parallel operators already take too long.
     time_limit
         Seconds. What is not ordered by then keeps the order of Kahn's algorithm, whose peak is
         the first budget.
@@ -34,9 +34,9 @@ def schedule_serenity(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     low, bound = 0, largest_need(problem)
     for state in single_tensor_cuts(problem):
         part = [operator for operator in kahn if (state & ~low) >> operator & 1]
-        found = soft_budget(graph, low, part, until)
-        order += found.nodes
-        bound = max(bound, found.bound)
+        answer = soft_budget(graph, low, part, until)
+        order += answer.nodes
+        bound = max(bound, answer.bound)
         low = state
     peak = problem.footprints(order).peak
     seconds = time.perf_counter() - begin

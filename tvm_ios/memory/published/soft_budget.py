@@ -31,7 +31,7 @@ def soft_budget(graph: StateGraph, low: int, start: Sequence[int], until: float)
     Parameters
     ----------
     graph
-        Of which these are nodes.
+        The graph that has these nodes.
     low
         The nodes executed before.
     start
@@ -44,11 +44,11 @@ def soft_budget(graph: StateGraph, low: int, start: Sequence[int], until: float)
     # A budget of `bound - 1` has no solution, one of `peak` has one.
     budget, too_slow = peak, peak + 1
     while bound < peak and time.perf_counter() < until:
-        found = _dynamic_program(graph, low, mask_of(start), budget, limit, until)
-        if isinstance(found, tuple):
-            peak = graph.peak_from(low, found)
-            return Answer(found, peak, peak)
-        if found is _Flag.NO_SOLUTION:
+        outcome = _dynamic_program(graph, low, mask_of(start), budget, limit, until)
+        if isinstance(outcome, tuple):
+            peak = graph.peak_from(low, outcome)
+            return Answer(outcome, peak, peak)
+        if outcome is _Flag.NO_SOLUTION:
             bound = budget + 1
         else:
             too_slow = budget
@@ -80,8 +80,8 @@ def _dynamic_program(
                 change, rise = graph.step(state, node)
                 reached = max(peak, live + rise)
                 after = state | 1 << node
-                known = following.get(after)
-                if reached > budget or (known is not None and known[0] <= reached):
+                best = following.get(after)
+                if reached > budget or (best is not None and best[0] <= reached):
                     continue
                 opened = ready ^ 1 << node
                 for reader in bits(graph.successors[node] & within):

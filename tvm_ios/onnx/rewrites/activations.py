@@ -34,25 +34,25 @@ def activations(steps: Steps, names: Sequence[str], most: float) -> list[Activat
     steps
         Puts operators before the layer, whose attributes have the activations' parameters.
     names
-        Of all directions, in order.
+        The names that the layer states for all directions, in order.
     most
         What they read is at most so far from zero, unless this is 0.
     """
-    known = {name.lower(): name for name in _PARAMETERS}
-    if not {name.lower() for name in names} <= known.keys():
+    spelling = {name.lower(): name for name in _PARAMETERS}
+    if not {name.lower() for name in names} <= spelling.keys():
         return None
     # Only the activations that have parameters take some from these lists, in order.
     get = steps.node.attributes.get_floats
     alphas, betas = (list(get(f"activation_{which}", [])) for which in ("alpha", "beta"))
-    found: list[Activation] = []
-    for name in (known[name.lower()] for name in names):
+    chosen: list[Activation] = []
+    for name in (spelling[name.lower()] for name in names):
         alpha, beta = _PARAMETERS[name]
         if alpha is not None and alphas:
             alpha = alphas.pop(0)
         if beta is not None and betas:
             beta = betas.pop(0)
-        found.append(_activation(steps, name, alpha, beta, most))
-    return found
+        chosen.append(_activation(steps, name, alpha, beta, most))
+    return chosen
 
 
 def _activation(

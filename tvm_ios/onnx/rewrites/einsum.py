@@ -23,10 +23,10 @@ def expand_einsum(graph: Any, node: Any, opset: int) -> None:
     if node.op_type != "Einsum" or any(not _is_static(value) for value in node.inputs):
         return
     equation = node.attributes.get_string("equation", "").replace(" ", "")
-    found = _terms(equation, [tuple(value.shape) for value in node.inputs])
-    if found is None:
+    parsed = _terms(equation, [tuple(value.shape) for value in node.inputs])
+    if parsed is None:
         return
-    terms, result = found
+    terms, result = parsed
     extents: dict[str, int] = {}
     for letters, value in zip(terms, node.inputs, strict=True):
         if len(set(letters)) < len(letters):
@@ -35,11 +35,11 @@ def expand_einsum(graph: Any, node: Any, opset: int) -> None:
             if extents.setdefault(letter, extent) != extent:
                 return
     writer = _Writer(Steps(graph, node, opset), extents)
-    made: _Term = (node.inputs[0], terms[0])
+    product: _Term = (node.inputs[0], terms[0])
     for place in range(1, len(terms)):
         wanted = set(result).union(*terms[place + 1 :])
-        made = writer.product(made, (node.inputs[place], terms[place]), wanted)
-    value, letters = writer.summed(made, set(result))
+        product = writer.product(product, (node.inputs[place], terms[place]), wanted)
+    value, letters = writer.summed(product, set(result))
     value = writer.steps.transposed(value, [letters.index(letter) for letter in result])
     if value in node.inputs:
         value = writer.steps.op("Identity", value)
@@ -77,8 +77,8 @@ def _terms(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str
     else:
         written = left.replace(",", "").replace(".", "")
         result = dots + "".join(sorted(letter for letter in written if written.count(letter) == 1))
-    known, made = set("".join(terms)), set(result)
-    sound = len(made) == len(result) and made <= known <= set(ascii_letters)
+    indices, kept = set("".join(terms)), set(result)
+    sound = len(kept) == len(result) and kept <= indices <= set(ascii_letters)
     return (terms, result) if sound else None
 
 
@@ -108,10 +108,10 @@ class _Writer:
         left = self._matrix(a, [*([x] for x in batch), *merged, inner])
         right = self._matrix(b, [*([x] for x in batch), inner, columns])
         letters = "".join([*batch, *rows, *columns])
-        made = [*(self.extents[x] for x in batch), *map(self._extent, merged)]
+        extents = [*(self.extents[x] for x in batch), *map(self._extent, merged)]
         value = self.steps.op("MatMul", left, right)
         whole = [self.extents[x] for x in letters]
-        return self.steps.reshaped(value, [*made, self._extent(columns)], whole), letters
+        return self.steps.reshaped(value, [*extents, self._extent(columns)], whole), letters
 
     def _matrix(self, term: _Term, axes: list[list[str]]) -> Any:
         """A term with its letters in this order, each list of them one axis."""

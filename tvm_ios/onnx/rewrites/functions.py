@@ -35,28 +35,28 @@ def write_functions_out(model: Any) -> Any:
     GraphError
         If there are such operators and this ``onnx``, before 1.19, cannot write them out.
     """
-    while found := _found(model):
+    while functions := _found(model):
         # TVM with Relay needs an older one.
         if len(inspect.signature(inliner.inline_selected_functions).parameters) < 4:
             raise GraphError(
-                f"the model has {', '.join(kind for _, kind in found)}, which onnx "
+                f"the model has {', '.join(kind for _, kind in functions)}, which onnx "
                 f"{onnx.__version__} cannot write out in other operators as 1.19 can: export it "
                 "with these decomposed"
             )
         # What an operator is can depend on the types of what it reads, also of weights.
         typed = onnx.ModelProto()
         typed.CopyFrom(model)
-        known = {value.name for value in typed.graph.input}
+        inputs = {value.name for value in typed.graph.input}
         for weight in typed.graph.initializer:
-            if weight.name not in known:
+            if weight.name not in inputs:
                 kind = helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims)
                 typed.graph.value_info.append(kind)
         _give_defaults(typed)
         typed = shape_inference.infer_shapes(typed)
-        made = inliner.inline_selected_functions(typed, found, False, True)
-        if _found(made) == found:
-            return made
-        model = made
+        inlined = inliner.inline_selected_functions(typed, functions, False, True)
+        if _found(inlined) == functions:
+            return inlined
+        model = inlined
     return model
 
 

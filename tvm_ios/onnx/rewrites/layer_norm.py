@@ -57,10 +57,14 @@ def _fuse(graph: Any, centre: Any) -> bool:
         {"axis": axes[0] - len(source.shape), "epsilon": float(epsilon.item())},
         name=last.name,
     )
-    made, result = norm.outputs[0], last.outputs[0]
-    made.name, made.dtype, made.shape = f"{result.name}.norm", result.dtype, result.shape
+    normalised, result = norm.outputs[0], last.outputs[0]
+    normalised.name, normalised.dtype, normalised.shape = (
+        f"{result.name}.norm",
+        result.dtype,
+        result.shape,
+    )
     graph.insert_before(last, norm)
-    bypass(graph, last, made)
+    bypass(graph, last, normalised)
     return True
 
 
@@ -76,8 +80,8 @@ def _mean_axes(value: Any, source: Any) -> tuple[int, ...] | None:
         axes = None if array is None else array.reshape(-1).tolist()
     if not axes or not node.attributes.get_int("keepdims", 1) or not source.shape.is_static():
         return None
-    found = tuple(sorted(int(axis) % rank for axis in axes))
-    return found if found == tuple(range(found[0], rank)) else None
+    positive = tuple(sorted(int(axis) % rank for axis in axes))
+    return positive if positive == tuple(range(positive[0], rank)) else None
 
 
 def _is_square(node: Any, value: Any) -> bool:

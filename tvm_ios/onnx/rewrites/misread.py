@@ -35,8 +35,8 @@ def _eye_like(steps: Steps) -> None:
     if source.shape is None or not source.shape.is_static() or node.outputs[0].dtype is None:
         return
     rows, columns = source.shape
-    made = np.eye(rows, columns, node.attributes.get_int("k", 0), node.outputs[0].dtype.numpy())
-    steps.stand_for(steps.op("Identity", steps.number(made)))
+    diagonal = np.eye(rows, columns, node.attributes.get_int("k", 0), node.outputs[0].dtype.numpy())
+    steps.stand_for(steps.op("Identity", steps.number(diagonal)))
 
 
 def _one_hot(steps: Steps) -> None:

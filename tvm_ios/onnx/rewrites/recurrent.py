@@ -79,8 +79,10 @@ class _Unroller:
             extents = (extents[1], extents[0], extents[2])
         self.length, self.batch, self.features = extents
         lengths = self._input(4)
-        known = None if lengths is None else constant(lengths)
-        if lengths is not None and (known is None or np.any(known != self.length)):
+        constant_lengths = None if lengths is None else constant(lengths)
+        if lengths is not None and (
+            constant_lengths is None or np.any(constant_lengths != self.length)
+        ):
             raise self._refusal("has sequences of several lengths: pad them, and leave these out")
         self.w, self.r = (self._weights(place) for place in (1, 2))
         self.directions, _, self.hidden = self.r.shape
@@ -93,8 +95,8 @@ class _Unroller:
             source = steps.transposed(source, (1, 0, 2))
         rows = (self.length * self.batch, self.features)
         source = steps.reshaped(source, (self.length, self.batch, self.features), rows)
-        made = [self._run(source, self._direction(d)) for d in range(self.directions)]
-        sequences, states, memories = ([m[i] for m in made] for i in range(3))
+        directions = [self._run(source, self._direction(d)) for d in range(self.directions)]
+        sequences, states, memories = ([m[i] for m in directions] for i in range(3))
         together = [list(step) for step in zip(*sequences, strict=True)]
         # (length, directions, batch, hidden), or with the batch first.
         shape = [self.length, self.directions, self.batch, self.hidden]
@@ -124,11 +126,11 @@ class _Unroller:
         read = steps.split(product, [self.batch] * self.length, 0)
         weight = steps.number(of.r)
         cell = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[self.kind](of, weight)
-        state, memory, found = of.state, of.memory, list[Any]()
+        state, memory, states = of.state, of.memory, list[Any]()
         for gates in reversed(read) if of.reverse else read:
             state, memory = cell(gates, state, memory)
-            found.append(state)
-        return found[::-1] if of.reverse else found, state, memory
+            states.append(state)
+        return states[::-1] if of.reverse else states, state, memory
 
     def _lstm(self, of: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
         """Gates in the order input, output, forget, candidate."""
@@ -242,11 +244,11 @@ class _Unroller:
         names = self.node.attributes.get_strings(
             "activations", _DEFAULTS[self.kind] * self.directions
         )
-        found = activations(self.steps, names, self.clip)
-        if found is None:
+        functions = activations(self.steps, names, self.clip)
+        if functions is None:
             raise self._refusal(f"has activations that ONNX does not define ({', '.join(names)})")
         count = len(_DEFAULTS[self.kind])
-        return found[d * count : (d + 1) * count]
+        return functions[d * count : (d + 1) * count]
 
     def _input(self, place: int) -> Any:
         return self.node.inputs[place] if len(self.node.inputs) > place else None

@@ -26,7 +26,7 @@ class Steps:
     graph, node
         Where to; names begin with the node's.
     opset
-        Of the model: older ones have attributes where newer ones have inputs.
+        The opset of the model: older ones have attributes where newer ones have inputs.
     """
 
     graph: Any
@@ -48,14 +48,14 @@ class Steps:
         are inferred.
         """
         name = f"{self.name}.{kind.lower()}{len(self._made)}"
-        made: Any = ir.node(kind, inputs, attributes, num_outputs=outputs, name=name)
-        for number, value in enumerate(made.outputs):
+        node: Any = ir.node(kind, inputs, attributes, num_outputs=outputs, name=name)
+        for number, value in enumerate(node.outputs):
             value.name = name if outputs == 1 else f"{name}.{number}"
             if like is not None:
                 value.shape, value.dtype = like.shape, like.dtype
-        self._made.append(made)
-        self.graph.insert_before(self.node, made)
-        return made.outputs[0] if outputs == 1 else list(made.outputs)
+        self._made.append(node)
+        self.graph.insert_before(self.node, node)
+        return node.outputs[0] if outputs == 1 else list(node.outputs)
 
     def number(self, value: float | Sequence[int] | Array) -> Any:
         """A constant: integers as int64, an array as it is, a number of the node's type."""

@@ -63,14 +63,14 @@ def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:
     """For each chosen buffer those that are dead before it, as bits."""
     count = len(chosen)
     before = [(1 << count) - 1] * count
-    for last, known in zip(times.last[:, chosen], times.known[:, chosen], strict=True):
+    for last, finished in zip(times.last[:, chosen], times.known[:, chosen], strict=True):
         order = np.argsort(last)
         # For each k the set of the k buffers that this lane has done with first.
         prefixes = [0]
         for buffer in map(int, order):
             prefixes.append(prefixes[-1] | 1 << buffer)
         ends: list[int] = last[order].tolist()
-        done = (bisect_right(ends, int(launches)) for launches in known)
+        done = (bisect_right(ends, int(launches)) for launches in finished)
         before = [own & prefixes[k] for own, k in zip(before, done, strict=True)]
     return before
 

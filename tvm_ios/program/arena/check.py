@@ -37,7 +37,7 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
     finished_before = np.zeros((len(sizes), len(program.lanes)), np.int64)
     #: What each buffer's accesses so far are, as launches finished a lane.
     finished = {b: np.zeros(len(program.lanes), np.int64) for b in plan.offsets}
-    for lane, count, known, launch in ordered_launches(program):
+    for lane, count, surely, launch in ordered_launches(program):
         for buffer in dict.fromkeys(map(program.whole_of, launch.buffers)):
             here = bytes_of.get(buffer)
             if here is None:
@@ -52,13 +52,13 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
                     mask = owner[here] == former
                     rows[mask] = np.maximum(rows[mask], finished[former])
                 owner[here] = buffer
-            if (finished_before[here] > known).any():
+            if (finished_before[here] > surely).any():
                 # The one that this launch may run beside.
                 other = next(
                     b
                     for b, clock in finished.items()
                     if b != buffer
-                    and (clock > known).any()
+                    and (clock > surely).any()
                     and bytes_of[b].start < here.stop
                     and here.start < bytes_of[b].stop
                 )

@@ -42,7 +42,7 @@ def plan_lane_regions(times: Lifetimes) -> LaneRegions:
     Parameters
     ----------
     times
-        Of the buffers of a program that is free of races.
+        When the buffers of a program that is free of races are in use.
     """
     conflicts = times.conflicts()
     lane_of = buffer_lanes(times)
@@ -75,8 +75,8 @@ def _best(times: Lifetimes, conflicts: Sequence[Array], own: Array) -> Array:
     near = [others[others >= 0] for others in near]
     by_size = np.argsort(-sizes, kind="stable")
     by_time = np.argsort(times.first_step[own], kind="stable")
-    found = [place(sizes, near, order) for order in (by_size, by_time)]
-    return min(found, key=lambda offsets: int((offsets + sizes).max(initial=0)))
+    placed = [place(sizes, near, order) for order in (by_size, by_time)]
+    return min(placed, key=lambda offsets: int((offsets + sizes).max(initial=0)))
 
 
 def _large_first(times: Lifetimes, chosen: Array) -> Array:

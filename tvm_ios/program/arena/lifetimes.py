@@ -54,19 +54,19 @@ class Lifetimes:
         """For each buffer those that it may share no byte with, ascending."""
         count, empty = len(self.sizes), self.sizes == 0
         step = max(1, _BLOCK // max(1, count))
-        found: list[Array] = []
+        conflicts: list[Array] = []
         for first in range(0, count, step):
             here = slice(first, first + step)
             before = np.ones((min(step, count - first), count), bool)
             after = before.copy()
-            for last, known in zip(self.last, self.known, strict=True):
-                before &= last[here, None] <= known[None, :]
-                after &= last[None, :] <= known[here, None]
+            for last, finished in zip(self.last, self.known, strict=True):
+                before &= last[here, None] <= finished[None, :]
+                after &= last[None, :] <= finished[here, None]
             before |= after
             before |= empty[here, None] | empty[None, :]
             np.fill_diagonal(before[:, first:], True)
-            found += [np.flatnonzero(~row) for row in before]
-        return found
+            conflicts += [np.flatnonzero(~row) for row in before]
+        return conflicts
 
 
 def lifetimes(program: Program) -> Lifetimes:
@@ -81,8 +81,8 @@ def lifetimes(program: Program) -> Lifetimes:
     lanes: list[int] = []
     finished: list[int] = []
     clocks: list[tuple[int, ...]] = []
-    for step, (lane, done, known, launch) in enumerate(ordered_launches(program)):
-        clocks.append(known)
+    for step, (lane, done, finished_before, launch) in enumerate(ordered_launches(program)):
+        clocks.append(finished_before)
         lanes.append(lane)
         finished.append(done)
         for buffer in {place[b] for b in launch.buffers if b in place}:
@@ -92,11 +92,11 @@ def lifetimes(program: Program) -> Lifetimes:
     owner = np.asarray(touched, np.int64)
     last = np.zeros((len(program.lanes), count), np.int64)
     # Before a buffer that nothing touches everything has finished.
-    known = np.full((len(program.lanes), count), len(clocks), np.int64)
+    finished_before = np.full((len(program.lanes), count), len(clocks), np.int64)
     np.maximum.at(last, (np.asarray(lanes, np.int64)[access], owner), np.asarray(finished)[access])
     clock = np.asarray(clocks, np.int64).reshape(len(clocks), len(program.lanes))
     for lane in range(len(program.lanes)):
-        np.minimum.at(known[lane], owner, clock[access, lane])
+        np.minimum.at(finished_before[lane], owner, clock[access, lane])
     first_step = np.full(count, len(clocks), np.int64)
     last_step = np.full(count, -1, np.int64)
     np.minimum.at(first_step, owner, access)
@@ -106,7 +106,7 @@ def lifetimes(program: Program) -> Lifetimes:
         np.asarray(buffers, np.int64),
         np.asarray(sizes, np.int64),
         last,
-        known,
+        finished_before,
         first_step,
         last_step,
     )

@@ -74,12 +74,12 @@ def plan_lane_memory(program: Program) -> PlannedMemory:
         Free of races, with lanes that work by themselves for long.
     """
     times = lifetimes(program)
-    found = plan_lane_regions(times)
-    offsets = found.offsets
+    placed = plan_lane_regions(times)
+    offsets = placed.offsets
     bound = int(times.sizes[list(heaviest_antichain(times))].sum())
     proven = _nbytes(times.sizes, offsets) == bound
     plan = _plan(times, offsets)
-    return PlannedMemory(plan, bound, proven, int(times.sizes.sum()), found.regions)
+    return PlannedMemory(plan, bound, proven, int(times.sizes.sum()), placed.regions)
 
 
 def plan_lifetimes(times: Lifetimes) -> PlannedMemory:

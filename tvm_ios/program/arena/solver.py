@@ -34,8 +34,8 @@ def solve(
     bound
         Bytes that no arena is smaller than.
     limit
-        Of the solver's deterministic time, which is about seconds; so that the same program
-        gives the same plan on every machine.
+        How much of its deterministic time the solver may take, about seconds; so that the same
+        program gives the same plan on every machine.
 
     Returns
     -------
@@ -75,8 +75,8 @@ def solve(
     if solved is None:
         return start, False
     solver, proven = solved
-    found = [solver.value(offset) * ALIGNMENT for offset in offsets]
-    return np.asarray(found, np.int64), proven
+    solution = [solver.value(offset) * ALIGNMENT for offset in offsets]
+    return np.asarray(solution, np.int64), proven
 
 
 def _cliques(conflicts: Sequence[Array]) -> Iterator[list[int]]:

@@ -21,8 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from typer.testing import CliRunner
+
+from runtime_ext.machine.this_machine import processor
+from tests.cuda.stand_in.build import build_stand_in
+from tests.fuzz.models import write_sound_files
+from tvm_ios.cli import app
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 
 @dataclass(frozen=True)
@@ -59,16 +65,20 @@ class Row:
 
 def make_sound_files(sound: Path) -> None:
     """What a row's folder holds at first."""
-    from tests.fuzz.models import write_sound_files
-
     sound.mkdir()
     write_sound_files(sound)
     (sound / "model.onnx").rename(sound / "m.onnx")
     (sound / "executable").rename(sound / "out")
 
 
-def run(row: Row, sound: Path, place: Path) -> tuple[str, str]:
-    """Exit code and sentence of one row."""
+def line_of(row: Row, sound: Path, place: Path) -> str:
+    """Run a row in a folder that is not there yet: its line of the page."""
+    code, sentence = _run(row, sound, place)
+    shown = sentence.replace("|", "\\|")
+    return f"| {row.what} | `{row.command}` | {shown} | {code} |"
+
+
+def _run(row: Row, sound: Path, place: Path) -> tuple[str, str]:
     shutil.copytree(sound, place)
     before, environment = Path.cwd(), dict(os.environ)
     os.chdir(place)
@@ -92,10 +102,6 @@ def run(row: Row, sound: Path, place: Path) -> tuple[str, str]:
 
 
 def _run_command(command: str, *, gpu: bool = False) -> tuple[str, str]:
-    from typer.testing import CliRunner
-
-    from tvm_ios.cli import app
-
     words = shlex.split(command)[1:]
     if gpu:
         script = [sys.executable, "-m", "tvm_ios", *words, "--json"]
@@ -120,8 +126,6 @@ def _run_command(command: str, *, gpu: bool = False) -> tuple[str, str]:
 @functools.cache
 def _driver() -> Path:
     """The folder of the driver that stands in, without cuDNN."""
-    from tests.cuda.stand_in.build import build_stand_in
-
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     build_stand_in(folder)
@@ -157,8 +161,6 @@ def _full_disk() -> Iterator[None]:
 
 
 def _normalised(said: str, place: Path) -> str:
-    from runtime_ext.machine.this_machine import processor
-
     said = said.removeprefix("tvm-ios: ")
     for old, new in (
         (f"{place}/", ""),

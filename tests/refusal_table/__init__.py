@@ -1,0 +1,4 @@
+"""Every refusal of the command line, run for real: each row of one table is a test.
+
+``python -m tests.refusal_table`` writes ``docs/refusals.md`` from the same rows.
+"""

@@ -1,0 +1,348 @@
+"""All refusals: what is wrong, the command, and what makes the files that the command needs.
+
+Commands run in a fresh folder that holds sound files: ``m.onnx``, ``graph.json``,
+``schedule.json`` (of ``m.onnx``) and the executable ``out``.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.refusal_table.damage import (
+    array,
+    better_cpu,
+    buffer,
+    by_cudnn,
+    cache,
+    circle,
+    cut,
+    damage_log,
+    edit,
+    flip,
+    folder,
+    forget_buffer,
+    keep_weights_in,
+    launch,
+    log,
+    merge_unevenly,
+    model,
+    no_compiler,
+    no_toolkit,
+    noise,
+    overlap,
+    pack,
+    place,
+    rename,
+    seal,
+    split,
+    text,
+    tuning_log,
+    wait,
+    wider,
+    without_waits,
+)
+from tests.refusal_table.running import Row
+
+DYNAMIC = "(float[batch, 3, 8, 8] x) => (float[batch, 3, 8, 8] y) { y = Relu(x) }"
+NO_ELEMENTS = """(float[4] x) => (float[0] y) <int64[1] a = {2}> { y = Slice(x, a, a) }"""
+CONSTANT = """(float[4] x) => (float[4] y, float[1] c) <float[1] c = {2}> { y = Relu(x) }"""
+BFLOAT16 = "(bfloat16[4] x) => (bfloat16[4] y) { y = Relu(x) }"
+COMPUTED_WEIGHTS = """(float[2, 1, 3] x, float[1, 16, 3] w, float[1, 16, 4] r)
+    => (float[2, 1, 1, 4] y) { y = LSTM <hidden_size = 4> (x, w, r) }"""
+CONTROL_FLOW = """(bool c, float[4] x) => (float[4] y) {
+    y = If (c) <
+        then_branch = t () => (float[4] a) { a = Relu(x) },
+        else_branch = e () => (float[4] b) { b = Neg(x) }
+    >
+}"""
+
+OPTIMIZE = "tvm-ios optimize m.onnx --lanes 1"
+MEASURED = "tvm-ios schedule m.onnx --lanes 2 --cost log.jsonl"
+PROGRAM, MEMORY = "program.json", "memory.json"
+#: All refusals by section.
+SECTIONS: dict[str, list[Row]] = {
+    "Models": [
+        Row("no such model", "tvm-ios stats alexnet", library="of the zoo:"),
+        Row("no such file", "tvm-ios stats nothing.onnx"),
+        Row("a text file", "tvm-ios stats t.onnx", text("t.onnx"), library="ONNX model:"),
+        Row("an empty file", "tvm-ios stats e.onnx", text("e.onnx", ""), library="ONNX model:"),
+        Row("a cut file", "tvm-ios stats m.onnx", cut("m.onnx"), library="ONNX model:"),
+        Row("noise", "tvm-ios stats noise.onnx", noise("noise.onnx")),
+        Row(
+            "an operator of none",
+            "tvm-ios stats m.onnx",
+            model("(float[4] x) => (float[4] y) { y = Frobnicate(x) }"),
+        ),
+        Row(
+            "an operator that TVM does not import",
+            "tvm-ios optimize m.onnx",
+            model("(float[4, 4] x) => (float y) { y = Det(x) }"),
+        ),
+        Row(
+            "an operator of another library",
+            "tvm-ios stats m.onnx",
+            model("(float[4] x) => (float[4] y) { y = com.example.Relu(x) }"),
+        ),
+        Row("control flow", "tvm-ios optimize m.onnx", model(CONTROL_FLOW)),
+        Row("numbers that NumPy has not", "tvm-ios optimize m.onnx", model(BFLOAT16)),
+        Row("recurrent layers of inputs", "tvm-ios stats m.onnx", model(COMPUTED_WEIGHTS)),
+        Row("a tensor without elements", "tvm-ios optimize m.onnx", model(NO_ELEMENTS)),
+        Row("an output that nothing computes", "tvm-ios optimize m.onnx", model(CONSTANT)),
+        Row("a dialect that this TVM has not", "tvm-ios stats m.onnx --dialect relay"),
+        Row("a dynamic dimension", "tvm-ios stats m.onnx", model(DYNAMIC)),
+        Row(
+            "a shape of another rank",
+            "tvm-ios stats m.onnx --shape x:1,3,8",
+            model(DYNAMIC),
+        ),
+        Row(
+            "a shape for an input of none",
+            "tvm-ios stats m.onnx --shape image:1,3,8,8",
+            model(DYNAMIC),
+        ),
+        Row(
+            "a shape against the model",
+            "tvm-ios stats m.onnx --shape x:1,4,8,8",
+            model(DYNAMIC),
+        ),
+        Row("a shape that is none", "tvm-ios stats m.onnx --shape x:1,-3,8,8"),
+        Row(
+            "missing weights",
+            "tvm-ios stats m.onnx",
+            keep_weights_in("weights.bin"),
+        ),
+        Row(
+            "weights outside its folder",
+            "tvm-ios stats m.onnx",
+            keep_weights_in("../weights.bin"),
+        ),
+        Row("no program of torch", "tvm-ios stats m.pt2", text("m.pt2")),
+        Row("no Relax module", "tvm-ios stats r.json", text("r.json", '{"nodes": []}')),
+        Row(
+            "a module of Relay",
+            "tvm-ios stats r.json",
+            text("r.json", '{"nodes": [{"type_key": "relay.Function"}]}'),
+        ),
+        Row("JSON that is no graph", "tvm-ios stats graph.json", text("graph.json", "[]")),
+        Row(
+            "a graph that names a tensor of none",
+            "tvm-ios stats graph.json",
+            edit("graph.json", lambda d: d.update(outputs=[99])),
+        ),
+        Row(
+            "blocks with a cycle",
+            "tvm-ios stats b.json",
+            text("b.json", '{"blocks": [{"operators": 2, "edges": [[0, 1], [1, 0]]}]}'),
+        ),
+    ],
+    "Options": [
+        Row("no command of ours", "tvm-ios alchemy"),
+        Row("a number out of range", "tvm-ios optimize m.onnx --lanes 0"),
+        Row(
+            "many more lanes than CPUs",
+            "tvm-ios optimize m.onnx --lanes 100000",
+            library="of this process (",
+        ),
+        Row("an unknown policy", "tvm-ios schedule m.onnx --policy magic"),
+        Row("a policy to be measured", "tvm-ios schedule m.onnx --policy holistic"),
+        Row("an unknown device", "tvm-ios schedule m.onnx --cost abacus"),
+        Row("a picture of no known kind", "tvm-ios schedule m.onnx --plot s.jpeg"),
+        Row(
+            "a schedule and policies where nothing is measured",
+            f"{OPTIMIZE} --cost cpu --schedule schedule.json --policy greedy",
+        ),
+        Row(
+            "less memory than any order needs",
+            "tvm-ios memory m.onnx --scheduler optimal --budget 64",
+        ),
+        Row(
+            "less memory than any schedule needs",
+            "tvm-ios schedule m.onnx --cost cpu --memory-budget 64",
+        ),
+    ],
+    "Outputs": [
+        Row("a folder of yours in the way", f"{OPTIMIZE} -o mine", folder("mine/thesis.txt")),
+        Row("a file of yours in the way", f"{OPTIMIZE} -o notes", text("notes")),
+        Row(
+            "something of yours in an executable",
+            f"{OPTIMIZE} -o out",
+            lambda: Path("out/thesis.txt").write_text("years of work"),
+        ),
+        Row("a path below a file", f"{OPTIMIZE} -o notes/out", text("notes")),
+        Row("a folder that nobody can write", f"{OPTIMIZE} -o /proc/out"),
+        Row("the same of a schedule", "tvm-ios schedule m.onnx -o notes/s.json", text("notes")),
+        Row("a folder where the file should be", "tvm-ios schedule m.onnx -o ."),
+        Row("a full disk: a schedule", "tvm-ios schedule m.onnx -o s.json", full=True),
+        Row("a full disk: outputs", "tvm-ios run out --output y.npz", full=True),
+        Row("a full disk: stdout", "tvm-ios stats m.onnx --json > /dev/full"),
+    ],
+    "Executables": [
+        Row("a model", "tvm-ios run m.onnx"),
+        Row("none there", "tvm-ios run nothing"),
+        Row("a folder of something else", "tvm-ios run mine", folder("mine/thesis.txt")),
+        Row("a file of something else", "tvm-ios run notes", text("notes")),
+        *(
+            Row(f"a flipped bit in {name}", "tvm-ios run out", flip(f"out/{name}"))
+            for name in (PROGRAM, MEMORY, "kernels.so", "params.safetensors", "schedule.json")
+        ),
+        Row("damaged meta.json", "tvm-ios run out", cut("out/meta.json")),
+        Row("a missing file", "tvm-ios run out", lambda: Path("out/kernels.so").unlink()),
+        Row("a cut tar", "tvm-ios run out.tar", lambda: (pack(), cut("out.tar")())),
+        Row("`../` in a tar", "tvm-ios run out.tar", lambda: pack("../escaped")),
+        Row("a link in a tar", "tvm-ios run out.tar", lambda: pack("program.json", link=True)),
+        Row("another format", "tvm-ios run out", seal(lambda d: d.update(version=99))),
+        Row(
+            "another TVM",
+            "tvm-ios run out",
+            seal(lambda d: d["versions"].update({"apache-tvm": "0.99.1"})),
+        ),
+        Row("another architecture", "tvm-ios run out", seal(lambda d: d.update(machine="mips"))),
+        Row("a better CPU", "tvm-ios run out", better_cpu),
+    ],
+    "Programs (their checksums are right)": [
+        Row("waits in a circle", "tvm-ios run out", seal(circle, PROGRAM)),
+        Row("a wait for a lane of none", "tvm-ios run out", seal(wait(9, 1), PROGRAM)),
+        Row("a wait for a launch of none", "tvm-ios run out", seal(wait(1, 999), PROGRAM)),
+        Row("a kernel of none", "tvm-ios run out", seal(launch(1, 99), PROGRAM)),
+        Row("a kernel that the library lacks", "tvm-ios run out", seal(rename, PROGRAM)),
+        Row("a buffer of none", "tvm-ios run out", seal(launch(2, [99]), PROGRAM)),
+        Row("too few buffers", "tvm-ios run out", seal(launch(2, [0]), PROGRAM)),
+        Row("tiles of none", "tvm-ios run out", seal(launch(4, 999), PROGRAM)),
+        Row("a race", "tvm-ios run out", seal(without_waits, PROGRAM)),
+        Row("a type of none", "tvm-ios run out", seal(buffer(2, "quaternion"), PROGRAM)),
+        Row("a buffer beyond the arena", "tvm-ios run out", seal(buffer(1, [99999]), PROGRAM)),
+        Row("buffers that spoil each other", "tvm-ios run out", seal(overlap, MEMORY)),
+        Row("a plan of other buffers", "tvm-ios run out", seal(forget_buffer, MEMORY)),
+        Row(
+            "more memory than there is",
+            "tvm-ios run out",
+            seal(lambda d: d.update(nbytes=1 << 52), MEMORY),
+        ),
+    ],
+    "Inputs of a run": [
+        Row("another name", "tvm-ios run out --input x.npz", array(image=(1, 4, 6, 6))),
+        Row("another shape", "tvm-ios run out --input x.npz", array(x=(1, 4, 6, 7))),
+        Row("another type", "tvm-ios run out --input x.npz", array("float64", x=(1, 4, 6, 6))),
+        Row("none", "tvm-ios run out --input x.npz", array()),
+        Row("pickled objects", "tvm-ios run out --input x.npz", array("object", x=(1,))),
+        Row("no .npz", "tvm-ios run out --input notes", text("notes")),
+    ],
+    "Schedules": [
+        Row("of another graph", "tvm-ios optimize n.onnx --schedule schedule.json", wider),
+        Row("of another network", "tvm-ios optimize two_inputs --schedule schedule.json"),
+        Row("no schedule", f"{OPTIMIZE} --schedule graph.json"),
+        Row(
+            "a unit twice",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: d["stages"].append(d["stages"][0])),
+        ),
+        Row(
+            "a kernel that a unit has not",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: d.update(kernels={"0": "finest"})),
+        ),
+        Row(
+            "rTasks on a lane too many",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: place(d, lane=1)),
+        ),
+        Row(
+            "rTasks of other kernels",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: place(d, rtasks=999)),
+        ),
+        Row(
+            "instances of another batch",
+            f"{OPTIMIZE} --batch 2 --schedule schedule.json",
+            edit("schedule.json", split),
+        ),
+        Row(
+            "unequal parts of a batch",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: split(d, axis=0)),
+        ),
+        Row(
+            "more instances than rows",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: split(d, factor=99)),
+        ),
+        Row(
+            "instances along channels",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: split(d, axis=1)),
+        ),
+        Row(
+            "an instance before what it reads",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: split(d, backwards=True)),
+        ),
+        Row(
+            "an instance left out",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: (split(d), d["instances"]["order"].pop())),
+        ),
+        Row(
+            "instances on a lane too many",
+            f"{OPTIMIZE} --schedule schedule.json",
+            edit("schedule.json", lambda d: split(d, lane=1)),
+        ),
+        Row(
+            "a merge of different rows",
+            f"{OPTIMIZE} --schedule schedule.json",
+            merge_unevenly,
+        ),
+    ],
+    "Logs": [
+        Row("none there", MEASURED),
+        Row("no log", MEASURED, text("log.jsonl")),
+        Row("of another machine", MEASURED, log(device="an abacus, 2 lanes")),
+        Row("of another target", MEASURED, log(target="llvm -mcpu=z80")),
+        Row("of another TVM", MEASURED, log(tvm="0.99.1")),
+        Row("a damaged line", MEASURED, lambda: (log()(), damage_log())),
+        Row("without this model's units", MEASURED, log()),
+        Row("no tuning log", f"{OPTIMIZE} --log mine", folder("mine/thesis.txt")),
+        Row("a tuning log of another target", f"{OPTIMIZE} --log db", tuning_log),
+        Row(
+            "a CPU's tuning log for a GPU",
+            "tvm-ios bundle m.onnx --target cuda --log db",
+            tuning_log,
+        ),
+        Row("blocks to try without Relay", "tvm-ios tune m.onnx --log new --all-blocks"),
+        Row(
+            "tuning for a GPU that is not here",
+            "tvm-ios tune m.onnx --target cuda --log new",
+            library="and here is none (",
+        ),
+    ],
+    "GPUs": [
+        Row("no such architecture", "tvm-ios bundle m.onnx --target cuda --arch sm_10"),
+        Row("nothing to schedule by", "tvm-ios optimize m.onnx --target cuda --arch sm_10"),
+        Row(
+            "no tensor cores",
+            "tvm-ios bundle m.onnx --target cuda --arch sm_70 --precision float16",
+        ),
+        Row(
+            "TVM's own build in half precision",
+            "tvm-ios bundle m.onnx --target cuda --precision float16 --with-tvm",
+        ),
+        Row("half precision on a CPU", "tvm-ios bundle m.onnx --precision float16"),
+        Row(
+            "TVM's own build without CUDA's toolkit",
+            "tvm-ios bundle m.onnx --target cuda --with-tvm",
+            no_toolkit,
+        ),
+        Row("units by cuDNN, which is not here", "tvm-ios run out", by_cudnn, gpu=True),
+        Row("cuDNN on a CPU", "tvm-ios optimize m.onnx --lanes 1 --cudnn"),
+    ],
+    "The cache": [
+        Row("a file in its place", f"{OPTIMIZE} -o new", cache("notes", text("notes"))),
+        Row("nobody can write it", f"{OPTIMIZE} -o new", cache("/proc/cache")),
+        Row("a full disk", f"{OPTIMIZE} -o new", cache("empty"), full=True),
+        Row("no C++ compiler", f"{OPTIMIZE} -o new", no_compiler),
+    ],
+    "Signals": [
+        Row("Ctrl-C", "tvm-ios optimize m.onnx -o new", number=signal.SIGINT),
+        Row("SIGTERM", "tvm-ios optimize m.onnx -o new", number=signal.SIGTERM),
+    ],
+}
