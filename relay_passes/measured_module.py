@@ -136,9 +136,9 @@ class MeasuredModule(Generic[UnitsT]):
         """
         if not log.exists():
             raise LogError(f"there is no measurement log {log}")
-        header = self._header
+        header, found = self._header, read_header(log)
         if self.options.target is not None:
-            header = replace(header, device=read_header(log).device)
+            header = replace(header, device=found.device)
         costs = recorded_costs(
             self.timer,
             ReadOnlyLog(log, header),
