@@ -47,7 +47,7 @@ def check_environment() -> Iterator[Check]:
         lanes = available_lanes()
         if not text.isdigit() or int(text) < 1:
             remedy = f"unset it, or set it to a number such as {lanes}"
-            yield Check(name, Status.WARNING, f"is {text!r}, which is no number", remedy)
+            yield Check(name, Status.WARNING, f"is {text!r}, which is not a number", remedy)
         elif int(text) > lanes:
             remedy = f"unset it, or set it to {lanes}: more threads than CPUs wait for each other"
             yield Check(name, Status.WARNING, f"is {text}, more than the {lanes} lanes", remedy)

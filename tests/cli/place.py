@@ -50,7 +50,7 @@ class Place:
             command += ["--cost", "measured"]
         # Where the tests run in the background of a shell, Ctrl-C is ignored: not here.
         heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"
-        short = "from brief import shorten\nshorten()" if self.brief else ""
+        short = "from tests.brief import shorten\nshorten()" if self.brief else ""
         script = f"import os, signal, sys\n{heard}\n{short}\n{before}\n"
         script += "from tvm_ios.__main__ import main\nmain()"
         environment = os.environ | {

@@ -133,7 +133,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     ),
     "attribute": (
         _half_known_to_tvm,
-        *("operator TopK (node 'node', output 'v0_0') of m", f"TVM {tvm.__version__}"),
+        *("operator TopK (node 'TopK_0', output 'v0_0') of m", f"TVM {tvm.__version__}"),
         "(TopK sorted must be 1 for Relax frontend)",
     ),
     "constant": (
