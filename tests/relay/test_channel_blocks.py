@@ -14,8 +14,8 @@ from tvm import autotvm, relay
 
 from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.pipeline import prepare
-from relay_passes.relay import channel_blocks, layouts
 from relay_passes.relay.expressions import operator_name, post_order
+from relay_passes.relay.layouts import channel_blocks, choice
 from relay_passes.relay.layouts.blocked_convolutions import block_of, convolution_ways
 from relay_passes.relay.layouts.channel_blocks import choose_blocks, transform_seconds
 from relay_passes.relay.layouts.choice import LayoutChoice
@@ -103,7 +103,7 @@ class Trial:
                 kernels += way.seconds
             return found
 
-        self._put(layouts, "choose_blocks", noting)
+        self._put(choice, "choose_blocks", noting)
         units, _ = self._outliner.altered(self._units)
         return kernels + sum(_transform_seconds(unit.function) for unit in units)
 
