@@ -126,6 +126,8 @@ def _copy_code(suite: Path) -> None:
         folder.mkdir()
     copy_runner(packages)
     (checks / _TESTS).mkdir(parents=True)
+    # Or a package `tests` that comes later on the path would be taken for this one.
+    (checks / "tests" / "__init__.py").touch()
     for name in _NEEDED_TESTS:
         source = _ROOT / _TESTS / name
         shutil.copyfile(source, checks / _TESTS / name)
