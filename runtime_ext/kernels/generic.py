@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,12 @@ from tvm import relax, s_tir
 from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
 
+from runtime_ext.kernels.operator_function import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name
 from tvm_ios.errors import UserError
 
 _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
-#: Relax builds and legalises one function at a time: its builders share a stack.
-_LEGALISING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ def prim_func(function: Any, target: Any) -> Any:
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FuseTIR(),
     ]
-    with _LEGALISING, target:
+    with RELAX_BUILDERS, target:
         try:
             # FuseTIR wants a function that is called.
             with scanned_for:

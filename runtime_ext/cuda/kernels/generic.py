@@ -12,7 +12,7 @@ from tvm.s_tir import dlight
 from runtime_ext.cuda.kernels.launches import launches_at_root, rows_bound
 from runtime_ext.cuda.machine_code.source import cuda_target
 from runtime_ext.kernels.generic import Generic, prim_func
-from runtime_ext.kernels.operator_function import astype, replace_variables
+from runtime_ext.kernels.operator_function import RELAX_BUILDERS, astype, replace_variables
 from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
 from runtime_ext.kernels.tir_calls import with_tir
 from tvm_ios.errors import UserError
@@ -106,7 +106,7 @@ def _stored_as(function: Any, dtype: str) -> Any:
             return value
         return builder.emit(relax.op.astype(value, wanted))
 
-    with builder.function("kernel", params, private=True):
+    with RELAX_BUILDERS, builder.function("kernel", params, private=True):
         with builder.dataflow():
             known: dict[Any, Any] = {
                 old: cast(new, "float32") if str(old.ty.dtype) == "float32" else new
