@@ -4,8 +4,9 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
+from tests.fast_run import examples
 from tests.ios.brute_force import all_endings, all_schedules, groups_of
 from tests.random_dags import dags
 from tvm_ios.graph.op_graph import bits, mask_of
@@ -29,7 +30,7 @@ def rooted(predecessors: tuple[int, ...], state: int, ending: int) -> bool:
 
 
 @given(dags(7))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_connected_equals_brute_force(predecessors: tuple[int, ...]) -> None:
     counts = count_block(predecessors)
     assume(counts.schedules <= 20_000)
@@ -41,7 +42,7 @@ def test_connected_equals_brute_force(predecessors: tuple[int, ...]) -> None:
 
 
 @given(dags(7))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_rooted_equals_brute_force(predecessors: tuple[int, ...]) -> None:
     counts = count_block(predecessors, "rooted")
     assume(counts.schedules <= 20_000)
@@ -59,7 +60,7 @@ def test_rooted_equals_brute_force(predecessors: tuple[int, ...]) -> None:
 
 
 @given(dags(8))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_width_equals_the_largest_antichain(predecessors: tuple[int, ...]) -> None:
     units = range(len(predecessors))
     largest = max(
