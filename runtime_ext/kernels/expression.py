@@ -47,8 +47,6 @@ _EMIT: dict[str, Callable[..., Any]] = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
-    "max": tirx.max,
-    "min": tirx.min,
     "sqrt": tirx.sqrt,
     "log": tirx.log,
     "abs": tirx.abs,
@@ -95,6 +93,11 @@ def emit(
                     made[part] = constant(number)
                 case (operation, operand) if operation in functions:
                     made[part] = keep(functions[operation](value(operand), constant, keep))
+                case ("max" | "min" as operation, a, b):
+                    # NaN passes: no comparison with it holds, so that the right operand is taken.
+                    if b[0] == "const":
+                        a, b = b, a
+                    made[part] = keep(_extreme(operation, value(a), value(b), a[0] != "const"))
                 case (operation, *operands):
                     made[part] = keep(_EMIT[operation](*map(value, operands)))
                 case _:
@@ -102,6 +105,11 @@ def emit(
         return made[part]
 
     return value(expr)
+
+
+def _extreme(operation: str, a: Any, b: Any, may_be_nan: bool) -> Any:
+    extreme = tirx.Select(a > b if operation == "max" else a < b, a, b)
+    return tirx.Select(tirx.isnan(a), a, extreme) if may_be_nan else extreme
 
 
 def loads(expr: Expr) -> Iterator[Any]:
@@ -220,7 +228,6 @@ _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.square": lambda x: ("mul", x, x),
     "relax.negative": lambda x: ("sub", _ZERO, x),
     "relax.nn.relu": lambda x: ("max", x, _ZERO),
-    # In TVM's order, by which NaN becomes the upper bound.
     "relax.clip": lambda x, low, high: ("max", ("min", x, high), low),
     "relax.sigmoid": _unary("sigmoid"),
     "relax.erf": _unary("erf"),

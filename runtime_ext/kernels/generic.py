@@ -13,6 +13,7 @@ from tvm import relax, s_tir
 from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
 
+from runtime_ext.kernels.float_edges import with_float_edges
 from runtime_ext.kernels.operator_function import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name
@@ -64,7 +65,7 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
         return split_phases(spec.function)
     function = prim_func(spec.function, target)
     try:
-        return split_phases(default_schedule(function))
+        return split_phases(default_schedule(with_float_edges(function)))
     except Exception as error:
         # TIR that someone wrote need not be what schedules are made for.
         raise NoKernelError(_refusal(spec.function, _reason(error))) from error

@@ -12,6 +12,7 @@ from relay_passes.relax.bindings import first_field, operator_name, rebuild, sub
 from relay_passes.relax.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
 from relay_passes.relax.canonical.raise_clip import RaiseClip
+from relay_passes.relax.canonical.raise_extreme import RaiseExtreme
 from relay_passes.relax.canonical.raise_gather import RaiseGather
 from relay_passes.relax.canonical.raise_pad import RaisePad
 from relay_passes.relax.canonical.wrap_indices import WrapIndices
@@ -40,6 +41,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         RemoveDropout(),
         RaisePad(),
         RaiseClip(),
+        RaiseExtreme(),
         RaiseGather(),
         WrapIndices(),
         FoldSmallConstants(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import tirx
@@ -14,8 +15,6 @@ from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide, store_statement
 from runtime_ext.kernels.tile_work import channels_a_tile
-
-_LOWEST = -3.4028234663852886e38
 
 
 def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
@@ -67,7 +66,7 @@ class _Writer:
     def _pixels(self, x0: Index, run: TileRun, channel: Index, lanes: int) -> None:
         spec, code = self.spec, self.code
         accumulators = code.accumulators(run.pixels, lanes)
-        start = _LOWEST if spec.kind == "max" else 0.0
+        start = -math.inf if spec.kind == "max" else 0.0
         for acc in accumulators:
             code.store(acc, 0, constant(start, lanes), lanes)
         begin, end = self.rows

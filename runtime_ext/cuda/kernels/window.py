@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from math import ceil
 from typing import Any
 
@@ -23,7 +24,6 @@ from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import divide
 
-_LOWEST = -3.4028234663852886e38
 #: Kernel rows and columns that are written out; larger windows become loops.
 _WRITTEN_OUT = 49
 #: Neighbouring pixels of a row that a thread may have, and blocks below which it has fewer.
@@ -88,7 +88,7 @@ class _Writer:
         count = self.pixels * self.width
         acc = code.registers("acc", count)
         with code.unrolled("i", count) as i:
-            start = _LOWEST if spec.kind == "max" else 0.0
+            start = -math.inf if spec.kind == "max" else 0.0
             code.store(acc, i, constant(start, 1), 1)
         seen = code.registers("seen", self.pixels) if spec.kind == "mean" else None
         if seen is not None:
