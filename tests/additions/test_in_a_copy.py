@@ -14,6 +14,7 @@ from shutil import copy, copytree
 
 import pytest
 
+from tvm_ios.devices.device import device_text
 from tvm_ios.devices.memory_hierarchy import hierarchy_names
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,22 @@ def build_two_convolutions(seed: int = 0) -> Any:
     return net.finish(net.dense(net.global_avg_pool(net.relu(features)), 10), (1, 10))
 '''
 NETWORK_LINE = '_enter("two_convolutions", "two_convolutions", 16, (5, 2), "two, for tests")'
+
+POLICY = '''
+from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.schedule.schedule import Stage, Strategy
+
+
+def find(request: Request) -> Found:
+    """One unit a stage."""
+    units = range(len(request.problem.units))
+    stages = tuple(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in units)
+    return Found(request.problem.schedule(stages))
+
+
+ONE_BY_ONE = Policy("one-by-one", "one unit a stage", find)
+'''
+POLICY_LINE = '    "one-by-one": "one_by_one:ONE_BY_ONE",'
 
 COMMAND = '''
 from __future__ import annotations
@@ -120,10 +137,15 @@ class Copy:
 
 @pytest.fixture(scope="module")
 def added(tmp_path_factory: pytest.TempPathFactory) -> Copy:
-    """A network, a memory hierarchy, a command and a check of ``doctor``."""
+    """A network, a policy, a device, a memory hierarchy, a command and a check of ``doctor``."""
     whole = Copy(tmp_path_factory.mktemp("whole"))
     whole.add_file("tvm_ios/zoo/two_convolutions.py", NETWORK)
     whole.add_line("tvm_ios/zoo/__init__.py", '_enter("ports", "several_outputs"', NETWORK_LINE)
+    whole.add_file("tvm_ios/policies/one_by_one.py", POLICY)
+    whole.add_line("tvm_ios/policies/registry.py", '    "memory"', POLICY_LINE)
+    device = json.loads(device_text("v100"))
+    device["figures"]["launch_overhead"] |= {"value": 1, "source": "assumed: counted by hand"}
+    whole.add_file("tvm_ios/devices/device_data/abacus.json", json.dumps(device))
     hierarchy = json.loads((ROOT / "tvm_ios/devices/hierarchy_data/ipu.json").read_text())
     hierarchy["figures"]["cores"] |= {"value": 13, "source": "assumed: beads on a wire"}
     whole.add_file("tvm_ios/devices/hierarchy_data/abacus.json", json.dumps(hierarchy))
@@ -154,15 +176,19 @@ def test_the_tests_that_are_there_find_it(added: Copy) -> None:
         assert any(line.endswith(name) for line in passed), name
 
 
-def test_a_network_is_listed_and_taken(added: Copy) -> None:
-    (row,) = (
+def test_a_network_a_policy_and_a_device_are_taken_by_their_names(added: Copy) -> None:
+    (network,) = (
         row
         for row in json.loads(added.tvm_ios("models", "--json").stdout)["models"]
         if row["name"] == "two_convolutions"
     )
-    assert row["input"] == [1, 3, 16, 16]
-    counted = json.loads(added.tvm_ios("stats", "two_convolutions", "--json").stdout)
-    assert counted["total"]["operators"] == row["operators"]
+    assert network["input"] == [1, 3, 16, 16]
+    choice = ("--policy", "one-by-one", "--cost", "abacus")
+    done = added.tvm_ios("schedule", "two_convolutions", *choice, "--json")
+    schedule = json.loads(done.stdout)
+    assert (schedule["policy"], schedule["cost"]) == ("one-by-one", "abacus")
+    assert len(schedule["stages"]) == network["operators"]
+    assert schedule["latency_ms"] >= 1e3 * network["operators"], "a second to launch each"
 
 
 def test_a_memory_hierarchy_is_known_by_its_files_name(added: Copy) -> None:
