@@ -72,8 +72,8 @@ def main() -> None:
     parts = [INTRODUCTION]
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
         for name in commands():
-            known = {} if name in named else kept
-            outputs = [known.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]
+            earlier = {} if name in named else kept
+            outputs = [earlier.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]
             parts.append("\n".join([reference(name), *outputs]))
     PAGE.write_text("\n".join(parts))
 
@@ -125,7 +125,7 @@ def _run(line: str, folder: Path) -> str:
     """A command line and what it printed, as Markdown."""
     print(line, file=sys.stderr)
     program = [sys.executable, "-c", "from tvm_ios.__main__ import main; main()"]
-    found = subprocess.run(
+    completed = subprocess.run(
         [*program, *shlex.split(line)[1:]],
         cwd=folder,
         capture_output=True,
@@ -133,9 +133,9 @@ def _run(line: str, folder: Path) -> str:
         env={**os.environ, "COLUMNS": "110", "TERM": "dumb"},
     )
     # A doctor that finds a problem is worth showing, too, and so is what does not fit.
-    if found.returncode not in (0, 1):
-        raise SystemExit(f"{line} failed with exit code {found.returncode}: {found.stderr}")
-    text = found.stdout or found.stderr.splitlines()[-1]
+    if completed.returncode not in (0, 1):
+        raise SystemExit(f"{line} failed with exit code {completed.returncode}: {completed.stderr}")
+    text = completed.stdout or completed.stderr.splitlines()[-1]
     text = text.replace(str(folder), ".").replace(str(Path.home()), "~")
     shown = "\n".join(row.rstrip() for row in text.rstrip().splitlines())
     return f"```console\n$ {line}\n{shown}\n```\n"
