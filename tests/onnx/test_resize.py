@@ -44,9 +44,9 @@ def test_old_and_new_forms(kind: str, opset: int, mode: str, factor: float) -> N
     model = resized(kind, opset, factor, mode=mode)
     simple = simplify(model)
     assert relative_error(run(simple), run(model)) < 1e-5
-    (found,) = (o for o in graph_from_onnx(model).operators if o.kind == "resize2d")
-    assert found.attrs["size"] == (8 * factor, 6 * factor)
-    assert found.attrs["coordinates"] == ("asymmetric" if opset < 11 else "half_pixel")
+    (resize,) = (o for o in graph_from_onnx(model).operators if o.kind == "resize2d")
+    assert resize.attrs["size"] == (8 * factor, 6 * factor)
+    assert resize.attrs["coordinates"] == ("asymmetric" if opset < 11 else "half_pixel")
     assert kinds(simple) == ["Conv", "Resize"]
 
 
@@ -54,8 +54,8 @@ def test_sizes_beside_empty_scales() -> None:
     sketch = Sketch(1, 4, 8, 6, opset=11)
     empty = sketch.const(np.zeros(0))
     sizes = sketch.const(np.array([1, 4, 16, 9]))
-    made = sketch.op("Resize", "x", empty, empty, sizes, mode="linear")
-    simple = simplify(sketch.model(made))
+    output = sketch.op("Resize", "x", empty, empty, sizes, mode="linear")
+    simple = simplify(sketch.model(output))
     # Readers take an empty tensor of scales for scales.
     assert list(simple.graph.node[0].input[1:3]) == ["", ""]
     assert graph_from_onnx(simple).operators[0].attrs["size"] == (16, 9)
@@ -64,8 +64,8 @@ def test_sizes_beside_empty_scales() -> None:
 def test_some_axes_are_all_axes() -> None:
     sketch = Sketch(1, 4, 8, 6, opset=18)
     sizes = sketch.const(np.array([12, 16]))
-    made = sketch.op("Resize", "x", "", "", sizes, axes=[3, 2], mode="linear")
-    model = sketch.model(made)
+    resized = sketch.op("Resize", "x", "", "", sizes, axes=[3, 2], mode="linear")
+    model = sketch.model(resized)
     assert relative_error(run(simplify(model)), run(model)) < 1e-6
     assert graph_from_onnx(model).operators[0].attrs["size"] == (16, 12)
 

@@ -29,9 +29,9 @@ def _run(options: argparse.Namespace, results: Results) -> None:
     """Examine every case that has no verdict yet."""
     cases = all_cases(options.form)
     chosen = [name for name in cases if re.search(options.only, name)][:: options.every]
-    known = results.of(options.through, options.form)
+    outcomes = results.of(options.through, options.form)
     forgotten = VERDICTS if options.again == [] else options.again or ()
-    left = [n for n in chosen if n not in known or known[n].verdict in forgotten]
+    left = [n for n in chosen if n not in outcomes or outcomes[n].verdict in forgotten]
     print(f"{len(left)} of {len(chosen)} cases are left")
     verdicts = run_cases(options.through, options.form, left)
     for name, verdict in track(verdicts, "cases", total=len(left)):
@@ -39,8 +39,8 @@ def _run(options: argparse.Namespace, results: Results) -> None:
         unexpected = verdict.verdict not in ("pass", "refused", "outside")
         if options.through in OURS and unexpected:
             print(f"{verdict.verdict:8} {name}: {verdict.detail[:160]}", flush=True)
-    known = results.of(options.through, options.form)
-    counts = collections.Counter(known[name].verdict for name in chosen)
+    outcomes = results.of(options.through, options.form)
+    counts = collections.Counter(outcomes[name].verdict for name in chosen)
     print(", ".join(f"{verdict}: {counts[verdict]}" for verdict in VERDICTS))
 
 

@@ -68,8 +68,8 @@ def test_folds_constants_as_tvm_computes_them(case: str) -> None:
     assert operators(folded) == []
     result = folded["main"].body.body
     values = {b.var: b.value for b in folded["main"].body.blocks[0].bindings}
-    found = values.get(result, result).value.numpy()
-    assert relative_error([found], run(module, [])) <= 1e-6
+    value = values.get(result, result).value.numpy()
+    assert relative_error([value], run(module, [])) <= 1e-6
 
 
 def test_folding_leaves_variables_and_unknown_operators() -> None:

@@ -26,10 +26,10 @@ SHAPE = (1, 19, 4, 4)
 def numbers(seed: int) -> Array:
     """Normal numbers, with some that are none and infinities among them."""
     rng = np.random.default_rng(seed)
-    found = rng.standard_normal(SHAPE).astype(np.float32)
+    array = rng.standard_normal(SHAPE).astype(np.float32)
     for special in (NAN, NAN, INF, -INF):
-        found[rng.random(SHAPE) < 0.1] = special
-    return found
+        array[rng.random(SHAPE) < 0.1] = special
+    return array
 
 
 def require_same(module: tvm.IRModule, inputs: list[Array]) -> None:
@@ -37,12 +37,12 @@ def require_same(module: tvm.IRModule, inputs: list[Array]) -> None:
     scheduled = apply_schedule(prepared, sequential_schedule(prepared.units))
     session = build(scheduled, lanes=LANES).session()
     session.run(**dict(zip([port.name for port in session.inputs], inputs, strict=True)))
-    found = [session.get_output(i) for i in range(len(session.outputs))]
+    outputs = [session.get_output(i) for i in range(len(session.outputs))]
     session.close()
     expected = run(module, inputs)
     assert any(np.isnan(array).any() for array in expected)
     assert any(np.isfinite(array).any() for array in expected)
-    for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+    for place, (ours, theirs) in enumerate(zip(outputs, expected, strict=True)):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=f"output {place}")
     for ours, theirs in zip(run(scheduled, inputs), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
@@ -50,7 +50,7 @@ def require_same(module: tvm.IRModule, inputs: list[Array]) -> None:
 
 def _element_wise(s: RelaxSketch, x: Any, y: Any) -> Any:
     six, zero = relax.const(6.0), relax.const(0.0)
-    made = [
+    results = [
         op.nn.relu(x),
         op.clip(x, 0, 6),
         op.maximum(x, zero),
@@ -75,7 +75,7 @@ def _element_wise(s: RelaxSketch, x: Any, y: Any) -> Any:
         op.nn.softmax(x, axis=1),
         op.nn.softmax(y, axis=3),
     ]
-    return tuple(s.emit(call) for call in made)
+    return tuple(s.emit(call) for call in results)
 
 
 def test_operators() -> None:

@@ -54,8 +54,10 @@ def test_only_states_0_and_1_are_halved_in_a_reduction_cell() -> None:
 def test_operations_keep_the_extents(name: str, kernels: set[tuple[int, int]], stride: int) -> None:
     graph = cell_graph(genotype(f"{name} 0, {name} 1", (2,)), stride)
     assert graph.tensors[graph.outputs[0]].shape == (1, 8, 12 // stride, 12 // stride)
-    found = {graph.tensors[op.inputs[1]].shape[2:] for op in graph.operators if op.kind == "conv2d"}
-    assert found == kernels | {(1, 1)}
+    extents = {
+        graph.tensors[op.inputs[1]].shape[2:] for op in graph.operators if op.kind == "conv2d"
+    }
+    assert extents == kernels | {(1, 1)}
 
 
 def test_an_unknown_operation_is_named() -> None:

@@ -160,6 +160,6 @@ def test_same_padding_rounds_up_and_is_odd_at_the_end(extent: int, stride: int) 
     pads = next(a.ints for a in model.graph.node[0].attribute if a.name == "pads")
     assert all(0 <= end - begin <= 1 for begin, end in zip(pads[:2], pads[2:], strict=True))
     inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    made = next(v for v in inferred.graph.value_info if v.name == "conv.out")
-    extents = [d.dim_value for d in made.type.tensor_type.shape.dim]
+    value = next(v for v in inferred.graph.value_info if v.name == "conv.out")
+    extents = [d.dim_value for d in value.type.tensor_type.shape.dim]
     assert extents[2:] == [-(-extent // stride)] * 2

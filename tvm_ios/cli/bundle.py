@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -54,6 +55,15 @@ class Reference(StrEnum):
 
     tvm = "tvm"
     torch = "torch"
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios bundle squeezenet --arch x86-64-v3 --lanes 8 -o squeezenet.bundle",
+        "tvm-ios bundle inception_v3 --target cuda --arch sm_90 --weights drawn",
+    ),
+    "`python MODEL.bundle/run.py` searches and measures on the other machine.",
+)
 
 
 @reports_errors

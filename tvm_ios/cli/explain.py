@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 #: Median over fastest run, and times that the lanes are stopped a run, that deserve a warning.
 _DISTURBED, _PREEMPTED = 1.3, 0.5
+
+
+PAGE = HelpPage(
+    ("tvm-ios explain out/", "tvm-ios explain out/ --plot timeline.svg"),
+    "What helps is said below the tables: `tvm-ios tune` for faster kernels, "
+    "`tvm-ios optimize` with a wider search for idle lanes.",
+)
 
 
 @reports_errors

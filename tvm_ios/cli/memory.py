@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.completion import complete_memory_schedulers
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Debug,
     Json,
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
     from tvm_ios.memory.comparison import ScheduledMemory
 
 _BARS = " ▁▂▃▄▅▆▇█"
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios memory darts",
+        "tvm-ios memory hrnet_w32 --scheduler rpo,optimal --in-place --plot memory.svg",
+        "tvm-ios memory model.onnx --budget 4M",
+    ),
+    "`tvm-ios schedule --memory-budget` finds the fastest schedule that fits.",
+)
 
 
 @reports_errors

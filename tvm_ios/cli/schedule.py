@@ -9,6 +9,7 @@ import typer
 
 from tvm_ios.cli.completion import complete_cost, complete_policy
 from tvm_ios.cli.front import print_front
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -50,6 +51,16 @@ if TYPE_CHECKING:
     from tvm_ios.policies.policy import Found
     from tvm_ios.progress import Progress
     from tvm_ios.search import Search
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios schedule inception_v3 --cost v100 --plot schedule.svg",
+        "tvm-ios schedule squeezenet --cost measured -o schedule.json",
+        "tvm-ios schedule squeezenet --pareto",
+    ),
+    "`tvm-ios optimize` searches, builds and measures in one go.",
+)
 
 
 @reports_errors

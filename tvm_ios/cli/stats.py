@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -36,6 +37,16 @@ class Groups(StrEnum):
 
     connected = "connected"
     rooted = "rooted"
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios stats inception_v3",
+        "tvm-ios stats inception_v3 --groups rooted",
+        "tvm-ios stats mobilenet_v2 --batch 8 --policy graphturbo --capacity 8M",
+    ),
+    "`tvm-ios schedule` searches what is counted here.",
+)
 
 
 @reports_errors

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Bars,
     Debug,
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
 
 #: A line tells every fall of the model's latency by so much.
 _WORTH_TELLING = 0.01
+
+
+PAGE = HelpPage(
+    ("tvm-ios tune squeezenet --log log/ --time-limit 600",),
+    "`tvm-ios optimize --log` uses the log.",
+)
 
 
 @reports_errors

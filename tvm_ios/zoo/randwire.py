@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import networkx
@@ -60,6 +61,11 @@ def build_randwire_small(variant: int, seed: int = 0) -> Any:
             wiring = _watts_strogatz(32, 3 * variant + number)
             x = _stage(net, x, _SMALL_CHANNELS << number, wiring)
     return _classify(net, x)
+
+
+build_randwire_small_1 = partial(build_randwire_small, 1)
+build_randwire_small_2 = partial(build_randwire_small, 2)
+build_randwire_small_3 = partial(build_randwire_small, 3)
 
 
 def _classify(net: Network, x: Feature) -> Any:
