@@ -6,10 +6,11 @@ which vectors lie (the channels of an image in NHWC).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from runtime_ext.kernels.cut import ContractionCut
-from runtime_ext.kernels.expression import Access, Expr
+from runtime_ext.kernels.expression import Access, Expr, loads, map_accesses
 
 #: Physical shape of a float32 buffer.
 PhysicalShape = tuple[int, ...]
@@ -33,6 +34,15 @@ class Statement:
     target: Access
     begin: int
     count: int
+
+    def mapped(self, change: Callable[[Access], Access]) -> Statement:
+        """The statement with other accesses."""
+        return replace(self, value=map_accesses(self.value, change), target=change(self.target))
+
+
+def accesses(statements: Iterable[Statement]) -> list[Access]:
+    """What statements read and write."""
+    return [access for s in statements for access in (*loads(s.value), s.target)]
 
 
 @dataclass(frozen=True, slots=True)

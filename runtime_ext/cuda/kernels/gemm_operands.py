@@ -14,7 +14,15 @@ from typing import Any, Protocol
 from tvm import tirx
 
 from runtime_ext.cuda.kernels.gemm_tile import depth_of, has_borders, rows_of
-from runtime_ext.cuda.kernels.statements import WIDE, evaluate, fetch, fetch_wide, is_wide
+from runtime_ext.cuda.kernels.statements import (
+    WIDE,
+    Pixel,
+    evaluate,
+    fetch,
+    fetch_wide,
+    is_wide,
+    pixel_at,
+)
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import GemmTile
@@ -57,7 +65,7 @@ class _Share:
 
     @staticmethod
     def of(code: ThreadCode, lines: int, extent: int, width: int) -> _Share:
-        """Of ``lines`` of so many neighbouring elements."""
+        """The share of a slab of ``lines`` lines of ``extent`` neighbouring elements."""
         across = extent // width
         step = code.threads // across
         line, place = divide(code, "line", code.thread, across, step)
@@ -203,9 +211,6 @@ class Columns:
                 code.store(shared, place, load(self.held, p * self.width, self.width), self.width)
 
 
-def pixel_of(code: ThreadCode, spec: Contraction, row: Index) -> tuple[Index, Index, Index]:
+def pixel_of(code: ThreadCode, spec: Contraction, row: Index) -> Pixel:
     """Image, row and column of the result in a row of the product."""
-    height, width = spec.window.output
-    line, x = divide(code, "line", row, width, spec.batch * height)
-    image, y = divide(code, "image", line, height, spec.batch)
-    return image, y, x
+    return pixel_at(code, row, (spec.batch, *spec.window.output))
