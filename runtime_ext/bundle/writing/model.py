@@ -26,11 +26,11 @@ class ModelToBundle:
     Attributes
     ----------
     name
-        Of the model.
+        The name of the model.
     module
         Canonical and unscheduled; TVM's own build is made of it.
     graph
-        Of units.
+        The graph of units.
     source
         The function and layouts of a unit, or of merged ones.
     unit_constants
@@ -42,15 +42,15 @@ class ModelToBundle:
     operator_constant
         The value of a constant tensor of that graph.
     output_names
-        As the model calls its outputs.
+        The model's names of its outputs.
     backend
-        Of the target.
+        The backend of the target.
     precision
-        In which it computes: float32, tf32 or float16.
+        The precision of the programs: float32, tf32 or float16.
     pruning, max_block
         Limits of the searches that the bundle is for.
     drawn
-        By content the constants that are random, and how they are drawn again.
+        How random constants are drawn again, by content key.
     """
 
     name: str
