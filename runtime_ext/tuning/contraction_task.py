@@ -15,9 +15,9 @@ class ContractionTask:
     Attributes
     ----------
     name
-        Of the first unit, or merged units joined by ``+``, that has it.
+        The name of the first unit, or of merged units joined by ``+``, that has it.
     spec
-        With the default blocking.
+        The contraction with the default blocking.
     weight
         How many times a run of the model computes it.
     merged
