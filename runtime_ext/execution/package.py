@@ -221,7 +221,7 @@ def _exchange(first: Path, second: Path) -> bool:
 def digest(file: Path) -> str:
     """SHA-256 of a file's bytes."""
     with file.open("rb") as stream:
-        return hashlib.filedigest(stream, "sha256").hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _sync(file: Path) -> None:
