@@ -30,9 +30,9 @@ class ThreadCode(Code):
         self.block: Index = tirx.Var("block", "int32")
         self.thread: Index = tirx.Var("thread", "int32")
 
-    def shared(self, name: str, elements: int, dtype: str = "float32") -> Any:
+    def shared(self, name: str, elements: int) -> Any:
         """Memory of the whole block."""
-        return self._allocate(name, elements, dtype, "shared")
+        return self._allocate(name, elements, "float32", "shared")
 
     def registers(self, name: str, elements: int, dtype: str = "float32") -> Any:
         """Memory of the thread: registers where all its indices are known after unrolling."""
