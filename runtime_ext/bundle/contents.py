@@ -1,4 +1,4 @@
-"""What a bundle holds, read on the machine that runs it."""
+"""The contents of a bundle, read on the machine that runs it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Bundle:
     forms
         The code of the units.
     parts
-        For each tensor that lies in another one's memory, where.
+        For each tensor that lies in another one's memory, its part of that.
     constants
         For each unit the content keys of its function's parameters after the data.
     weights

@@ -48,8 +48,8 @@ class UnitForms:
         *,
         libraries: bool = True,
     ) -> tuple[str, ...]:
-        forms = [form for made in forms_by_units.values() for form in made]
-        forms += [form for made in self.rkernels.values() for form in made.values()]
+        forms = [form for of_unit in forms_by_units.values() for form in of_unit]
+        forms += [form for of_unit in self.rkernels.values() for form in of_unit.values()]
         counted = [form for form in forms if libraries or not form.library]
         return tuple(dict.fromkeys(call.symbol for form in counted for call in form.code.calls))
 
@@ -61,10 +61,12 @@ class UnitForms:
             codes.setdefault(form.key, _form_json(form))
             return form.key
 
-        forms = [[units, [key_of(form) for form in made]] for units, made in self.forms.items()]
+        forms = [
+            [units, [key_of(form) for form in of_unit]] for units, of_unit in self.forms.items()
+        ]
         rkernels = [
-            [unit, {name: key_of(form) for name, form in made.items()}]
-            for unit, made in self.rkernels.items()
+            [unit, {name: key_of(form) for name, form in of_unit.items()}]
+            for unit, of_unit in self.rkernels.items()
         ]
         return {"forms": forms, "rkernels": rkernels, "codes": codes}
 
@@ -81,8 +83,8 @@ class UnitForms:
         return UnitForms(
             {naturals(units): tuple(codes[key] for key in keys) for units, keys in data["forms"]},
             {
-                natural(unit): {str(name): codes[key] for name, key in made.items()}
-                for unit, made in data["rkernels"]
+                natural(unit): {str(name): codes[key] for name, key in of_unit.items()}
+                for unit, of_unit in data["rkernels"]
             },
         )
 

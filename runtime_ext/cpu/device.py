@@ -108,7 +108,7 @@ def profile_phases(program: Program, function: Function) -> list[list[float]]:
 def random_buffers(program: Program) -> list[Any]:
     """A tensor a buffer, of numbers that neither overflow nor become denormal.
 
-    That of a part is the whole's.
+    A part has the tensor of its whole.
     """
     rng = np.random.default_rng(0)
     wholes: dict[int, Any] = {}

@@ -98,7 +98,7 @@ class GemmSpace:
         return schedule
 
     def features(self, spec: Contraction, points: Sequence[GemmTile]) -> Array:
-        """What may tell fast tiles from slow ones, a row for each."""
+        """Features of tiles for a learned model of their speed, a row for each."""
         cycles = {tile: t for t, tile in estimates(spec, self.processors, self.precision)}
         return np.array([self._features(spec, p, cycles[p]) for p in points], np.float32)
 

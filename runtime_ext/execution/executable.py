@@ -56,12 +56,12 @@ class Executable:
     program
         What to run.
     plan
-        Where its intermediate buffers and scratch lie.
+        The memory plan of its intermediate buffers and scratch.
     kernels
         The shared library that has the program's kernels; for a GPU the file that
         :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote.
     constants
-        For each constant buffer, by name, its content as the kernels want it.
+        The content of each constant buffer, by name, in the kernels' layout.
     inputs, outputs
         The inputs and outputs that a user sets and reads.
     schedule

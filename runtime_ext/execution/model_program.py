@@ -39,7 +39,7 @@ class ModelProgram:
     constants
         Weights as the kernels want them, by content.
     memory
-        Where its intermediate buffers and scratch lie.
+        The memory plan of its intermediate buffers and scratch.
     inputs, outputs
         Inputs and outputs by the model's names.
     """
@@ -81,7 +81,7 @@ class ModelUnits:
     graph
         The graph of units.
     parts
-        For each tensor that lies in another one's memory, where.
+        For each tensor that lies in another one's memory, its part of that.
     source
         Gives the compiler's source of a unit, or of merged units.
     weights

@@ -27,7 +27,7 @@ class Port:
     buffer
         Name of the program's buffer.
     shape, dtype
-        As in the model; the buffer has the same.
+        Shape and type in the model, which the buffer has too.
     """
 
     name: str

@@ -88,7 +88,7 @@ class ArtefactCache:
             ) from error
 
     def code_file(self, key: str) -> Path:
-        """Where the machine code of a kernel lies."""
+        """The path of a kernel's machine code."""
         return self.folder / f"{key}.{self._suffix}"
 
     def find(self, key: str) -> Artefact | None:

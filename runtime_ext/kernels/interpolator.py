@@ -76,7 +76,7 @@ class Interpolator:
         value: Any,
         lanes: int,
     ) -> None:
-        """What a statement makes of some channels of a result."""
+        """Store some channels of a result by a statement."""
         store_statement(self.code, self.buffers, statement, grid, channel, value, lanes)
 
     def _between(self, values: dict[int, Any], tap: tuple[int, float], lanes: int) -> Any:

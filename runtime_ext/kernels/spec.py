@@ -25,7 +25,7 @@ class Statement:
     value
         What to store. Its loads, like ``target``, are relative to channel ``begin``.
     target
-        Where to.
+        Where to store it.
     begin, count
         Which of the kernel's channels.
     """
@@ -41,7 +41,7 @@ class Statement:
 
 
 def accesses(statements: Iterable[Statement]) -> list[Access]:
-    """What statements read and write."""
+    """All accesses that statements read and write."""
     return [access for s in statements for access in (*loads(s.value), s.target)]
 
 
@@ -169,7 +169,7 @@ class Normalisation:
     grid
         Extents of the other axes.
     epsilon
-        Of a layer norm.
+        The epsilon of a layer normalisation.
     """
 
     buffers: tuple[PhysicalShape, ...]
@@ -225,7 +225,7 @@ class Interleave:
     values
         One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
     target
-        Where to; contiguous along the channels.
+        Where to store them; contiguous along the channels.
     count
         Channels of a group.
     """

@@ -49,7 +49,7 @@ def evaluate(
 
 
 def element_offset(access: Access, grid: tuple[Index, Index, Index], channel: Index) -> Index:
-    """Where a channel of a pixel lies in the access's buffer."""
+    """The element of the access's buffer in which a channel of a pixel lies."""
     sn, sh, sw, sc = access.strides
     return access.offset + grid[0] * sn + grid[1] * sh + grid[2] * sw + channel * sc
 

@@ -19,7 +19,7 @@ class Cache:
     level
         1 is nearest to the core.
     size
-        Bytes of each.
+        Bytes of each cache.
     count
         How many the CPUs of this process have.
     """

@@ -72,7 +72,7 @@ class SlicedTensors:
     Attributes
     ----------
     cuts
-        For each tensor that lies in another one, which range of it.
+        For each tensor that lies in another one, its range there.
     parts
         The same for programs.
     silent
@@ -101,9 +101,9 @@ class InPlace:
     code
         The code of each unit, for tensors that lie in others.
     parts
-        For each tensor that lies in another one, where.
+        For each tensor that lies in another one, its part of that.
     sliced
-        For each new symbol in the code the one that it calls, and with which slices.
+        For each new symbol in the code the symbol that it calls, and the slices of its arguments.
     """
 
     code: tuple[UnitCode, ...]
@@ -164,9 +164,9 @@ def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> SlicedTen
     Parameters
     ----------
     graph
-        Of units, whose inputs are data; its tensors are of the shapes that kernels see.
+        A graph of units, whose inputs are data; tensors have the shapes that kernels see.
     joined
-        For each unit what it concatenates, if it does nothing else.
+        The concatenation of each unit that does nothing else.
     """
     candidates = (
         _join(graph, unit, concatenation)

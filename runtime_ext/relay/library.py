@@ -53,7 +53,7 @@ class ArgumentSlice:
     offset: int
 
 
-#: For each symbol the one that it calls, and with which slices.
+#: For each symbol the symbol that it calls, and the slices of its arguments.
 Sliced = dict[str, tuple[str, tuple[ArgumentSlice, ...]]]
 
 

@@ -36,7 +36,7 @@ class KernelLoops:
 
     @property
     def scratch(self) -> tuple[BufferType, ...]:
-        """What the loops share, as a buffer."""
+        """The workspace that the loops share, as a buffer."""
         return (BufferType((self.workspace,), "uint8"),) if self.workspace else ()
 
     def calls(self, symbol: str, buffers: int) -> tuple[PhaseCall, ...]:

@@ -1,4 +1,4 @@
-"""What is tuned: a contraction of a model, and how much it counts."""
+"""A tuning task: a contraction of a model, and how often a run computes it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ContractionTask:
 
     @property
     def text(self) -> str:
-        """What it computes, for people."""
+        """A description for people."""
         spec, window = self.spec, self.spec.window
         height, width = window.output
         size = f"{width}" if height == 1 else f"{height}x{width}"

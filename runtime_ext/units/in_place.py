@@ -33,11 +33,11 @@ class Arrangement:
     Attributes
     ----------
     layouts
-        For each tensor.
+        The layout of each tensor.
     parts
-        For each tensor that lies in another one, where.
+        For each tensor that lies in another one, its part of that.
     in_place
-        For each concatenation's result the tensors that lie where it wants them.
+        For each concatenation's result the operands that lie in it already.
     """
 
     layouts: tuple[Layout, ...]
@@ -62,7 +62,7 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
     Parameters
     ----------
     graph
-        Of units; merging units or reordering them changes nothing.
+        A graph of units; merging units or reordering them changes nothing.
     functions
         The Relax function of each unit.
     """
@@ -70,12 +70,12 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
     joins_by_unit = [_join(graph, *unit, orders) for unit in enumerate(functions)]
 
     def may_lie(tensor: int, join: Join) -> bool:
-        made = graph.tensors[tensor]
+        dtype, shape = graph.tensors[tensor].dtype, graph.tensors[tensor].shape
         return (
             graph.producer[tensor] is not None
             and tensor not in graph.outputs
-            and made.dtype == "float32"
-            and prod(made.shape) > 0
+            and dtype == "float32"
+            and prod(shape) > 0
             and orders[tensor] == orders[join.output]
         )
 

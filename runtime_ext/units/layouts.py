@@ -27,7 +27,7 @@ def tensor_layouts(graph: OpGraph, functions: Sequence[Any]) -> tuple[str, ...]:
     Parameters
     ----------
     graph
-        Of units.
+        A graph of units.
     functions
         The Relax function of each unit.
     """

@@ -75,9 +75,9 @@ class UnitCompiler(ABC):
         Parameters
         ----------
         units
-            By name; the result has the same names.
+            The units by name; the result has the same names.
         progress
-            Told (kernels done, kernels in all) after each.
+            Called with kernels done and all of them, after each.
         """
         forms = self.compile_forms(units, progress)
         return {name: self._kept[compiled_forms[-1].key] for name, compiled_forms in forms.items()}
@@ -171,7 +171,7 @@ class UnitCompiler(ABC):
     def _as_in_log(
         self, source: UnitSource, default: UnitPlan, space: Space
     ) -> dict[str, UnitPlan]:
-        """What the log has for a unit whose default plan is given, by form."""
+        """The plans that the log has for a unit, by form; ``default`` is its default plan."""
         if self.log is None or not default.kernels:
             return {}
         key = repr(default)

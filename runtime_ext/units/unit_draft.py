@@ -46,7 +46,7 @@ class UnitDraft:
     drafts
         Its kernels, in the order in which they run.
     outputs
-        Where its results have to be in the end.
+        The places in memory of its results.
 
     Raises
     ------
@@ -174,7 +174,7 @@ class UnitDraft:
         return not value.offset and storage.shape == value.shape and is_row_major(value)
 
     def home(self, var: Any) -> Stored | None:
-        """Where the unit's caller wants a variable, if it is an output."""
+        """The place in memory of a variable that is an output; None for others."""
         return self._homes.get((var, None))
 
     def only_reader(self, var: Any) -> tuple[Any, Any] | None:

@@ -1,4 +1,4 @@
-"""What is known about a value while a unit is cut into kernels."""
+"""The values of variables while a unit is cut into kernels: stored, pending, or expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bundle is made of."""
+"""The model that a bundle is made of."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ModelToBundle:
     unit_constants
         For a unit the values of its function's parameters after the data.
     parts
-        For each tensor of the graph that lies in another one's memory, where.
+        For each tensor of the graph that lies in another one's memory, its part of that.
     operators
         The graph of operators that the units are made of.
     operator_constant

@@ -74,7 +74,7 @@ def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tile stands: variables of the code."""
+    """The position of a tile, as variables of the code."""
 
     block: Index
     image: Index

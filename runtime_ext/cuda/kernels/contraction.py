@@ -29,7 +29,7 @@ from runtime_ext.kernels.statements import divide
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a block of threads stands: its columns, first row, and range of the reduction."""
+    """The position of a block of threads: its columns, first row, and range of the reduction."""
 
     block: Index
     row: Index
@@ -168,7 +168,7 @@ class _Writer:
         )
 
     def _width(self, statement: Statement) -> int:
-        """How many neighbours fit the statement, and also the groups."""
+        """How many neighbouring channels fit the statement and the groups."""
         whole = self.spec.groups == 1 or self.parts[0].count % WIDE == 0
         return statement_width(statement) if whole else 1
 

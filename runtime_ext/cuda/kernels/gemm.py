@@ -109,7 +109,7 @@ def multiply(
 def _fragment(
     code: ThreadCode, slab: tuple[Any, Index, int], k: Index, at: Index, extent: int, count: int
 ) -> Any:
-    """What a thread needs of one depth of a slab, in registers."""
+    """A thread's elements of one depth of a slab, in registers."""
     shared, origin, stride = slab
     fragment = code.registers("fragment", count)
     width = min(WIDE, count)

@@ -41,7 +41,7 @@ class Operand(Protocol):
     stride: int
 
     def prepare(self, code: ThreadCode) -> None:
-        """Compute what all slabs need."""
+        """Compute the values that all slabs need."""
         ...
 
     def fetch(self, code: ThreadCode, slab: Index) -> None:
@@ -92,7 +92,7 @@ class Pixels:
         self.bordered = has_borders(spec.window)
 
     def prepare(self, code: ThreadCode) -> None:
-        """Where each of this thread's rows begins to read."""
+        """Compute where each of this thread's rows begins to read."""
         spec, window = self.spec, self.spec.window
         self.share = share = _Share.of(code, self.tile.rows, self.tile.depth, self.width)
         self.held = code.registers("a_read", share.passes * self.width)
@@ -117,7 +117,7 @@ class Pixels:
                 code.store(self.left, p, left, 1)
 
     def fetch(self, code: ThreadCode, slab: Index) -> None:
-        """One tap of the window, and some of its channels, of each row; zero beyond borders."""
+        """Read some channels of one tap of the window for each row; zero beyond borders."""
         spec, window, share = self.spec, self.spec.window, self.share
         depth = depth_of(spec)
         k = code.bind("k", slab * self.tile.depth + share.place)
@@ -147,7 +147,7 @@ class Pixels:
                     code.store(self.held, p * self.width + j, value, 1)
 
     def keep(self, code: ThreadCode, shared: Any, origin: Index) -> None:
-        """Transposed: the rows are neighbours."""
+        """Write this thread's part transposed: the rows are neighbours."""
         share = self.share
         with code.unrolled("p", share.passes) as p:
             line = p * share.step + share.line
@@ -177,12 +177,12 @@ class Columns:
         self.width = WIDE if wide else 1
 
     def prepare(self, code: ThreadCode) -> None:
-        """Registers for this thread's part."""
+        """Allocate registers for this thread's part."""
         self.share = _Share.of(code, self.tile.depth, self.tile.columns, self.width)
         self.held = code.registers("b_read", self.share.passes * self.width)
 
     def fetch(self, code: ThreadCode, slab: Index) -> None:
-        """Some neighbouring columns of some rows; zero where there is nothing."""
+        """Read some neighbouring columns of some rows; zero beyond the matrix."""
         share = self.share
         with code.unrolled("p", share.passes) as p:
             line = p * share.step + share.line
@@ -202,7 +202,7 @@ class Columns:
                     code.store(self.held, p * self.width + j, fetch(read, j), 1)
 
     def keep(self, code: ThreadCode, shared: Any, origin: Index) -> None:
-        """As it lies in memory."""
+        """Write this thread's part as it lies in memory."""
         share = self.share
         with code.unrolled("p", share.passes) as p:
             line = p * share.step + share.line

@@ -1,4 +1,4 @@
-"""What is known of a compiled CUDA kernel, apart from its machine code."""
+"""The description of a compiled CUDA kernel, apart from its machine code."""
 
 from __future__ import annotations
 

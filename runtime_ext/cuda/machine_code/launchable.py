@@ -1,8 +1,8 @@
-"""What launching a CUDA kernel takes, and files of such kernels.
+"""CUDA kernels ready to launch, and files of them.
 
 A file is in the safetensors format: each cubin once, as bytes under its SHA-256, and in the
-metadata a JSON text of what is known of the kernels, and of the calls of a library that stand for
-some. It is read without that package, which a machine that only runs kernels need not have.
+metadata a JSON text that describes the kernels, and the calls of a library in the place of some. It
+is read without that package, which a machine that only runs kernels need not have.
 """
 
 from __future__ import annotations

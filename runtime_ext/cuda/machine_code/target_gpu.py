@@ -1,4 +1,4 @@
-"""Which GPU kernels for an architecture are cut for."""
+"""The GPU that kernels for an architecture are cut for."""
 
 from __future__ import annotations
 

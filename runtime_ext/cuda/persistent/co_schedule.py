@@ -79,21 +79,21 @@ def fused_stages(
         for stage, placement in placed.items()
     }
     unit_constant_name = constant_name or _own_name
-    fused_by_units = {stage.units: found for stage, found in fused_by_stage.items()}
+    fused_by_units = {stage.units: fused for stage, fused in fused_by_stage.items()}
 
     def name(units: tuple[int, ...], parameter: int) -> str:
-        found = fused_by_units.get(units)
-        if found is None:
+        fused = fused_by_units.get(units)
+        if fused is None:
             return unit_constant_name(units, parameter)
-        given = len(found.constants) + (found.table is not None)
-        place = parameter - (len(found.code.parameters) - found.code.outputs - given)
-        if found.table is not None and place == len(found.constants):
-            return content_key(found.table)
-        unit, own = found.constants[place]
-        return unit_constant_name((unit,), own)
+        constants = len(fused.constants) + (fused.table is not None)
+        place = parameter - (len(fused.code.parameters) - fused.code.outputs - constants)
+        if fused.table is not None and place == len(fused.constants):
+            return content_key(fused.table)
+        unit, unit_parameter = fused.constants[place]
+        return unit_constant_name((unit,), unit_parameter)
 
     return FusedStages(
-        {stage: found.code for stage, found in fused_by_stage.items()},
+        {stage: fused.code for stage, fused in fused_by_stage.items()},
         name,
         {content_key(f.table): f.table for f in fused_by_stage.values() if f.table is not None},
     )
