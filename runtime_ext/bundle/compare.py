@@ -49,18 +49,16 @@ def compare_policies(
     VerificationError
         If a schedule computes something else.
     """
-    timed_schedules = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
+    timed = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
 
     def open_session(policy: str) -> Session:
-        return backend.session(bundled_program(bundle, backend, timer, timed_schedules[policy]))
+        return backend.session(bundled_program(bundle, backend, timer, timed[policy]))
 
     def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
         command = [sys.executable, str(bundle.folder / "run.py"), "--contest", *options]
         return run_fresh_process(command, {policy: str(files[policy]) for policy in policies})
 
-    return hold_contest(
-        timed_schedules, open_session, reference_of(bundle), time_elsewhere, progress
-    )
+    return hold_contest(timed, open_session, reference_of(bundle), time_elsewhere, progress)
 
 
 def time_saved(

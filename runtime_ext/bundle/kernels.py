@@ -60,13 +60,9 @@ class BundledKernels:
         BundleError
             As :meth:`compile_forms`.
         """
-        forms = self.compile_forms(units, progress)
-        usable_by_name = {
-            name: [f for f in unit_forms if not f.library] for name, unit_forms in forms.items()
-        }
         return {
-            name: self._kept.get(forms[name][-1].key, usable_forms[0])
-            for name, usable_forms in usable_by_name.items()
+            name: self._kept.get(forms[-1].key) or next(form for form in forms if not form.library)
+            for name, forms in self.compile_forms(units, progress).items()
         }
 
     def compile_forms(

@@ -115,12 +115,10 @@ def _of_saved(options: argparse.Namespace) -> bool:
 def _results(
     bundle: Bundle,
     backend: Backend[BundledKernels],
-    results_by_policy: Mapping[str, Found],
+    found: Mapping[str, Found],
     verdict: Verdict,
 ) -> dict[str, Any]:
-    statistics = [
-        found.statistics for found in results_by_policy.values() if found.statistics is not None
-    ]
+    statistics = [r.statistics for r in found.values() if r.statistics is not None]
     about = bundle.about
     return {
         "model": about["model"],
@@ -133,9 +131,7 @@ def _results(
         "python": platform.python_version(),
         **machine_facts(bundle, backend),
         "policies": [result.to_json() for result in verdict.results],
-        "library_units": {
-            name: _library_units(found.schedule) for name, found in results_by_policy.items()
-        },
+        "library_units": {name: _library_units(r.schedule) for name, r in found.items()},
         "kept": verdict.kept,
         "confirmed": {name: asdict(ratio) for name, ratio in verdict.confirmed.items()},
         "search": {

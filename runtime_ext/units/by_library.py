@@ -122,13 +122,11 @@ def _packed(extents: Four, last: bool) -> Four:
 def _image(at: Access, extents: Four, last: bool) -> Image | None:
     """The image that an access reads or writes; None if it is broadcast."""
     n, h, w, c = at.strides
-    model_strides = (n, c, h, w)
-    if any(
-        stride <= 0 for stride, extent in zip(model_strides, extents, strict=True) if extent > 1
-    ):
+    strides = (n, c, h, w)
+    if any(stride <= 0 for stride, extent in zip(strides, extents, strict=True) if extent > 1):
         return None
     # The stride of an axis of one element is of no account, but libraries look at it.
-    axes = zip(model_strides, _packed(extents, last), extents, strict=True)
+    axes = zip(strides, _packed(extents, last), extents, strict=True)
     a, b, d, e = (stride if extent > 1 else packed for stride, packed, extent in axes)
     return Image(at.buffer, at.offset, extents, (a, b, d, e))
 
