@@ -135,17 +135,14 @@ class _State:
         """A task with the trials of it that the log holds."""
         workload = space.workload(task.spec)
         name = workload_name(workload)
-        earlier_trials = (
-            (space.point(notes), measured) for notes, measured in trials.get(name, [])
-        )
-        valid_trials = [trial for trial in earlier_trials if space.holds(task.spec, trial[0])]
+        earlier = ((space.point(notes), measured) for notes, measured in trials.get(name, []))
+        valid = [trial for trial in earlier if space.holds(task.spec, trial[0])]
         # With other rules of thumb another of two cuts of equal code would be listed.
-        points = tuple(
-            dict.fromkeys((*space.points(task.spec), *(point for point, _ in valid_trials)))
-        )
+        recorded_points = (point for point, _ in valid)
+        points = tuple(dict.fromkeys((*space.points(task.spec), *recorded_points)))
         index = {point: i for i, point in enumerate(points)}
         seconds: dict[int, float] = {}
-        for point, measured in valid_trials:
+        for point, measured in valid:
             i = index[point]
             seconds[i] = min(measured, seconds.get(i, measured))
         return _State(
@@ -154,7 +151,7 @@ class _State:
             log=log,
             workload=workload,
             points=points,
-            reference=valid_trials[0][0] if valid_trials else points[0],
+            reference=valid[0][0] if valid else points[0],
             forgotten=log.forgotten.get(name, 0),
             seconds=seconds,
             features=space.features(task.spec, points),
@@ -212,11 +209,9 @@ class _State:
         order = rng.permutation(remaining)
         speeds = model.predict(self.features[order])
         if speeds is not None:
-            random_count = min(_RANDOM, count - 1) if count > 1 else 0
+            drawn = min(_RANDOM, count - 1) if count > 1 else 0
             ranked = order[np.argsort(-speeds, kind="stable")]
-            order = np.concatenate(
-                [order[:random_count], ranked[~np.isin(ranked, order[:random_count])]]
-            )
+            order = np.concatenate([order[:drawn], ranked[~np.isin(ranked, order[:drawn])]])
         return [self.points[i] for i in order[:count]]
 
     def record(

@@ -123,18 +123,13 @@ def compact(log: OpenLog) -> int:
         trials_by_workload.setdefault(record.workload, []).append((number, record))
     kept: set[int] = set()
     forgotten = dict(log.forgotten)
-    for workload, workload_trials in trials_by_workload.items():
-        first = workload_trials[0][1].trace
-        default_trials = [pair for pair in workload_trials if pair[1].trace == first]
-        best = [
-            min(pairs, key=lambda pair: pair[1].seconds)[0]
-            for pairs in (default_trials, workload_trials)
-        ]
-        kept |= {workload_trials[0][0], *best}
-        trials = {json.dumps(record.trace) for _, record in workload_trials}
-        remaining = {
-            json.dumps(record.trace) for number, record in workload_trials if number in kept
-        }
+    for workload, records in trials_by_workload.items():
+        first = records[0][1].trace
+        defaults = [pair for pair in records if pair[1].trace == first]
+        best = [min(pairs, key=lambda pair: pair[1].seconds)[0] for pairs in (defaults, records)]
+        kept |= {records[0][0], *best}
+        trials = {json.dumps(record.trace) for _, record in records}
+        remaining = {json.dumps(record.trace) for number, record in records if number in kept}
         forgotten[workload] = forgotten.get(workload, 0) + len(trials - remaining)
     if len(kept) == len(lines):
         return 0
@@ -222,9 +217,8 @@ def _about(folder: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        complete = [
-            line for line in path.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"
-        ]
+        # An unfinished last line does not count.
+        *complete, _ = path.read_bytes().split(b"\n")
         lines = [json.loads(line) for line in complete]
         if lines and (lines[0]["format"], lines[0]["version"]) != (_FORMAT, 1):
             raise ValueError(f"it has the format {lines[0]['format']} {lines[0]['version']}")

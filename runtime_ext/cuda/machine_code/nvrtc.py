@@ -134,18 +134,9 @@ def _by_nvcc(nvcc: str, source: str, arch: str) -> tuple[bytes, str]:
     with temporary_folder() as folder:
         source_file, cubin_file = folder / "kernel.cu", folder / "kernel.cubin"
         source_file.write_text(source)
+        command = [nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, "-Xptxas", "-v"]
         process = subprocess.run(
-            [
-                nvcc,
-                "-cubin",
-                f"-arch={arch}",
-                *_OPTIONS,
-                "-Xptxas",
-                "-v",
-                "-o",
-                cubin_file,
-                source_file,
-            ],
+            [*command, "-o", cubin_file, source_file],
             capture_output=True,
             text=True,
             check=False,

@@ -87,16 +87,12 @@ class GpuStageFuser:
         code
             Gives the code of a unit's rKernel, by its name.
         """
-        rkernels_by_unit = {unit: rkernels(unit) for unit in units}
+        choices = {unit: rkernels(unit) for unit in units}
         if not self.compiles:
-            rkernels_by_unit = {
-                unit: candidates[:1] for unit, candidates in rkernels_by_unit.items()
-            }
-        veus = self.execution_units(
-            code(u, kernel.name) for u in units for kernel in rkernels_by_unit[u]
-        )
+            choices = {unit: candidates[:1] for unit, candidates in choices.items()}
+        veus = self.execution_units(code(u, kernel.name) for u in units for kernel in choices[u])
         while True:
-            program = co_schedule(graph, units, rkernels_by_unit.__getitem__, veus)
+            program = co_schedule(graph, units, choices.__getitem__, veus)
             chosen = {unit: (program.kernels[unit],) for unit in units}
             veus_of_chosen = self.execution_units(
                 code(u, kernel.name) for u, (kernel,) in chosen.items()
@@ -104,7 +100,7 @@ class GpuStageFuser:
             if veus_of_chosen <= veus:
                 return program
             # Kernels that were not chosen had taken more room; now only these may be.
-            rkernels_by_unit, veus = chosen, veus_of_chosen
+            choices, veus = chosen, veus_of_chosen
 
     def fused(
         self,
