@@ -8,7 +8,7 @@ namespace {
 
 template <typename T>
 T As(const ffi::Any& value, const char* what) {
-  if (std::optional<T> found = value.as<T>()) return *std::move(found);
+  if (std::optional<T> typed = value.as<T>()) return *std::move(typed);
   throw Misfit(std::string("something else where ") + what + " should be");
 }
 
@@ -61,7 +61,7 @@ JsonObject ParseObject(std::string_view text) {
 }
 
 ffi::Any Field(const JsonObject& object, const std::string& key) {
-  if (const auto found = object.Get(ffi::String(key))) return *found;
+  if (const auto value = object.Get(ffi::String(key))) return *value;
   throw Misfit("'" + key + "' is missing");
 }
 

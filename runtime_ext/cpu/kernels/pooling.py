@@ -121,11 +121,11 @@ class _Writer:
                 value = activate(code, spec.prologue, value, lanes)
             value = code.bind_vector("x", value, lanes)
             for p, kx in readers[j]:
-                old = load(accumulators[p], 0, lanes)
+                total = load(accumulators[p], 0, lanes)
                 if spec.kind == "max":
-                    new = tirx.max(old, value)
+                    updated = tirx.max(total, value)
                 elif spec.kind == "depthwise":
-                    new = old + value * weights[kx]
+                    updated = total + value * weights[kx]
                 else:
-                    new = old + value
-                code.store(accumulators[p], 0, new, lanes)
+                    updated = total + value
+                code.store(accumulators[p], 0, updated, lanes)

@@ -262,7 +262,7 @@ def test_another_thread_may_run_it_and_two_may_not() -> None:
     thread.join()
     assert results == [4]
     executor: Any = running.executor
-    with executor._inside, refused(BusyError, "thread"):
+    with executor._exclusive, refused(BusyError, "thread"):
         executor.run()
     executor.close()
     executor.close()
