@@ -119,7 +119,7 @@ def plot_placement(graph: OpGraph, program: RProgram, *, ax: Any = None) -> Any:
     lanes = len(program.clocks)
     ax.set_yticks(range(lanes), [f"unit {lane}" for lane in range(lanes)])
     ax.set_xlabel("milliseconds")
-    ax.set_title(f"{graph.name}: an rProgram on {lanes} execution units")
+    ax.set_title(f"{graph.name}: an rProgram on {lanes} lanes")
     return ax
 
 

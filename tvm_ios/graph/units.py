@@ -145,14 +145,14 @@ def _boundary(
     outputs = [t for i in members for t in graph.operators[i].outputs]
     inside = set(outputs)
     read = dict.fromkeys(t for i in members for t in graph.operators[i].inputs if t not in inside)
-    kept = [
+    written = [
         tensor
         for tensor in outputs
         if tensor in graph.outputs
         or any(owner[reader] != owner[members[0]] for reader in graph.consumers[tensor])
     ]
     data = [tensor for tensor in read if not graph.tensors[tensor].constant]
-    return data + [tensor for tensor in read if graph.tensors[tensor].constant], kept
+    return data + [tensor for tensor in read if graph.tensors[tensor].constant], written
 
 
 def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
@@ -161,8 +161,8 @@ def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
     order: dict[int, None] = {}
     exits = [op for op in group if not any(r in inside for r in bits(graph.successors[op]))]
     # The model's outputs have an order, which the numbers of their operators need not follow.
-    made_at = {graph.producer[t]: place for place, t in reversed([*enumerate(graph.outputs)])}
-    exits.sort(key=lambda op: made_at.get(op, len(made_at)))
+    output_place = {graph.producer[t]: place for place, t in reversed([*enumerate(graph.outputs)])}
+    exits.sort(key=lambda op: output_place.get(op, len(output_place)))
     stack = [(op, False) for op in reversed(exits)]
     while stack:
         op, ready = stack.pop()

@@ -30,13 +30,13 @@ class MeasuredRTasks:
     measuring: MeasuredRPrograms | None = None
 
     @property
-    def execution_units(self) -> int:
+    def lanes(self) -> int:
         """Lanes, or vEUs that any kernels leave."""
         timer, fuser = self.timer, self.timer.kernels.fuser
         if fuser is None:
             return timer.lanes
         units = range(len(timer.graph))
-        return fuser.execution_units(
+        return fuser.lanes(
             timer.rkernels.code(u, kernel.name) for u in units for kernel in timer.rkernels(u)
         )
 

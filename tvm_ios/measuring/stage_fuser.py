@@ -46,7 +46,7 @@ class StageFuser(Protocol):
         """Whether a stage of some units, in this form, may become a kernel here."""
         ...
 
-    def execution_units(self, codes: Iterable[UnitCode]) -> int:
+    def lanes(self, codes: Iterable[UnitCode]) -> int:
         """How many vEUs the device is for the kernels of some units."""
         ...
 

@@ -9,11 +9,11 @@ many.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph.op_graph import bits, mask_of
+from tvm_ios.graph.op_graph import bits, closures, mask_of
 from tvm_ios.program.program import Buffer, KernelUse
 
 #: For each lane how many of its steps must be finished.
@@ -104,7 +104,8 @@ class PersistentProgram:
     @cached_property
     def _before(self) -> tuple[int, ...]:
         """For each operator the bit set of those that are complete when it begins."""
-        return _closures(operator.waits for operator in self.operators)
+        waits = [mask_of(operator.waits) for operator in self.operators]
+        return closures(waits, range(len(waits)))
 
     @property
     def independent(self) -> bool:
@@ -118,12 +119,3 @@ class PersistentProgram:
             for lane, steps in self.finished[operator].items():
                 needed[lane] = max(steps, needed.get(lane, 0))
         return dict(sorted(needed.items()))
-
-
-def _closures(waits: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    closures: list[int] = []
-    for direct in waits:
-        closures.append(mask_of(direct))
-        for other in direct:
-            closures[-1] |= closures[other]
-    return tuple(closures)

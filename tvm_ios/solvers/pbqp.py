@@ -97,15 +97,15 @@ def cheapest(problem: ChoiceProblem) -> Choices:
         left.remove(variable)
         for other in beside[variable]:
             beside[other].remove(variable)
-        own = [table for table in tables if variable in table.variables]
+        involved = [table for table in tables if variable in table.variables]
         tables = [table for table in tables if variable not in table.variables]
         if exact:
-            decided.append(_sum(own, (*sorted(beside[variable]), variable), sizes))
+            decided.append(_sum(involved, (*sorted(beside[variable]), variable), sizes))
             tables.append(decided[-1].without_last())
         else:
-            alone = _with_best_neighbours(variable, own, tables, sizes)
+            alone = _with_best_neighbours(variable, involved, tables, sizes)
             decided.append(_Table((variable,), alone))
-            tables += [table.at(variable, int(np.argmin(alone))) for table in own]
+            tables += [table.at(variable, int(np.argmin(alone))) for table in involved]
     values = [0] * len(sizes)
     for table in reversed(decided):
         *others, variable = table.variables
@@ -137,12 +137,12 @@ class _Table:
 
 
 def _with_best_neighbours(
-    variable: int, own: Sequence[_Table], others: Sequence[_Table], sizes: Sequence[int]
+    variable: int, involved: Sequence[_Table], others: Sequence[_Table], sizes: Sequence[int]
 ) -> Costs:
     """What the choices of a variable cost if each neighbour had nothing else beside it."""
     alone = [table for table in others if len(table.variables) == 1]
     total = np.zeros(sizes[variable])
-    for table in own:
+    for table in involved:
         near = [one for one in alone if one.variables[0] in table.variables]
         total += _sum([table, *near], table.variables, sizes).least(variable)
     return total

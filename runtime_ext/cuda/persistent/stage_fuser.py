@@ -51,7 +51,7 @@ class GpuStageFuser:
         known = self._only is None or tuple(sorted(code)) in self._only
         return known and len(symbols) <= MOST_KERNELS
 
-    def execution_units(self, codes: Iterable[UnitCode]) -> int:
+    def lanes(self, codes: Iterable[UnitCode]) -> int:
         """How many vEUs the GPU is for the kernels of some units (Rammer, section 4.1.2)."""
         symbols = {call.symbol for code in codes for call in code.calls}
         if not symbols:
@@ -90,11 +90,11 @@ class GpuStageFuser:
         ways = {unit: rkernels(unit) for unit in units}
         if not self.compiles:
             ways = {unit: made[:1] for unit, made in ways.items()}
-        veus = self.execution_units(code(u, kernel.name) for u in units for kernel in ways[u])
+        veus = self.lanes(code(u, kernel.name) for u in units for kernel in ways[u])
         while True:
             program = co_schedule(graph, units, ways.__getitem__, veus)
             chosen = {unit: (program.kernels[unit],) for unit in units}
-            more = self.execution_units(code(u, kernel.name) for u, (kernel,) in chosen.items())
+            more = self.lanes(code(u, kernel.name) for u, (kernel,) in chosen.items())
             if more <= veus:
                 return program
             # Kernels that were not chosen had taken more room; now only these may be.

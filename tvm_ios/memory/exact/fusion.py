@@ -88,5 +88,5 @@ def _with(graph: FusedGraph, sequences: Iterator[tuple[int, ...]]) -> FusedGraph
     """The graph with some nodes replaced by longer ones."""
     longer = list(sequences)
     inside = {operator for sequence in longer for operator in sequence}
-    kept = [sequence for sequence in graph.sequences if sequence[0] not in inside]
-    return fused(graph.problem, kept + longer, graph.waits) if longer else graph
+    untouched = [sequence for sequence in graph.sequences if sequence[0] not in inside]
+    return fused(graph.problem, untouched + longer, graph.waits) if longer else graph

@@ -31,7 +31,7 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
     """
     check_plan(program, plan)
     ranges, sizes = pieces(program, plan)
-    bytes_of = {b: slice(own.start, own.stop) for b, own in ranges.items()}
+    bytes_of = {b: slice(piece_range.start, piece_range.stop) for b, piece_range in ranges.items()}
     #: Which buffer has a piece of the arena, and when all earlier ones had finished with it.
     owner = np.full(len(sizes), -1, np.int64)
     finished_before = np.zeros((len(sizes), len(program.lanes)), np.int64)
@@ -39,28 +39,28 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
     finished = {b: np.zeros(len(program.lanes), np.int64) for b in plan.offsets}
     for lane, count, surely, launch in ordered_launches(program):
         for buffer in dict.fromkeys(map(program.whole_of, launch.buffers)):
-            here = bytes_of.get(buffer)
-            if here is None:
+            span = bytes_of.get(buffer)
+            if span is None:
                 continue
-            others = owner[here] != buffer
+            others = owner[span] != buffer
             if others.any():
-                taken = int(owner[here][others][0])
+                taken = int(owner[span][others][0])
                 if finished[buffer].any():
                     raise RaceError(_sentence(program, taken, buffer, launch))
-                for former in set(owner[here].tolist()) - {-1}:
-                    rows = finished_before[here]
-                    mask = owner[here] == former
+                for former in set(owner[span].tolist()) - {-1}:
+                    rows = finished_before[span]
+                    mask = owner[span] == former
                     rows[mask] = np.maximum(rows[mask], finished[former])
-                owner[here] = buffer
-            if (finished_before[here] > surely).any():
+                owner[span] = buffer
+            if (finished_before[span] > surely).any():
                 # The one that this launch may run beside.
                 other = next(
                     b
                     for b, clock in finished.items()
                     if b != buffer
                     and (clock > surely).any()
-                    and bytes_of[b].start < here.stop
-                    and here.start < bytes_of[b].stop
+                    and bytes_of[b].start < span.stop
+                    and span.start < bytes_of[b].stop
                 )
                 raise RaceError(_sentence(program, other, buffer, launch))
             finished[buffer][lane] = count
@@ -92,8 +92,8 @@ def check_regions(program: Program, plan: MemoryPlan, regions: Sequence[range]) 
         begin = plan.offsets[buffer]
         end = begin + program.buffers[buffer].type.nbytes
         if len(lanes) == 1 and begin < end:
-            own = regions[min(lanes)]
-            if not own.start <= begin <= end <= own.stop:
+            region = regions[min(lanes)]
+            if not region.start <= begin <= end <= region.stop:
                 name = program.buffers[buffer].name
                 raise ProgramError(f"buffer {name!r} lies outside the region of its only lane")
 
