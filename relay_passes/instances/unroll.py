@@ -78,7 +78,7 @@ def unroll_instances(
                 elif layer not in others:
                     for op in layers.members[layer]:
                         emit_part(emitter, graph, op, made, boxes)
-            emitter.origin = Origin(number, kept=True)
+            emitter.origin = Origin(number, for_others=True)
             for tensor in instance.owned:
                 pieces.put(number, tensor, made[tensor], boxes[tensor])
         emitter.origin = Origin()

@@ -81,7 +81,7 @@ class Compiled:
     expected
         For each policy the seconds that the costs say.
     stages
-        And how many stages its schedule has.
+        For each policy the number of stages of its schedule.
     kept
         The policy of the executable: the fastest by these.
     cost

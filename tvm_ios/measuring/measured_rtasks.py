@@ -31,7 +31,7 @@ class MeasuredRTasks:
 
     @property
     def lanes(self) -> int:
-        """Lanes, or vEUs that any kernels leave."""
+        """The lanes of a CPU, or the vEUs that a GPU is for any of the kernels."""
         timer, fuser = self.timer, self.timer.kernels.fuser
         if fuser is None:
             return timer.lanes
@@ -77,7 +77,7 @@ class MeasuredRPrograms:
         )
 
     def seconds(self, program: RProgram) -> float:
-        """Of an rProgram."""
+        """Seconds of an rProgram, from the log or measured now."""
         return self.timer.rprogram_latency(program)
 
 
@@ -88,8 +88,10 @@ def can_co_schedule(timer: StageTimer, units: Sequence[int]) -> bool:
 
 
 def placed_unit(timer: StageTimer, unit: int) -> tuple[float, float]:
-    """Seconds that a unit takes of a co-scheduled stage on a GPU at least: see ``placed`` of
-    :class:`tvm_ios.costs.composed.ComposedCost`."""
+    """Seconds that a unit takes of a co-scheduled stage on a GPU at least.
+
+    They are what ``placed`` of :class:`tvm_ios.costs.composed.ComposedCost` gives.
+    """
     fuser, kernels = timer.kernels.fuser, timer.rkernels(unit)
     assert fuser is not None
     return (

@@ -35,7 +35,7 @@ class FusedStages:
 
 
 class StageFuser(Protocol):
-    """Places the rTasks of stages on virtual execution units (vEUs), and makes kernels of them."""
+    """Places the rTasks of stages on vEUs, blocks of threads that stay, as one kernel a stage."""
 
     @property
     def compiles(self) -> bool:

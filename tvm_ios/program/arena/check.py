@@ -9,14 +9,11 @@ every order; two that are not do not in any.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 import numpy as np
 
 from tvm_ios.program.happens_before import RaceError, ordered_launches
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan, pieces
-from tvm_ios.program.program import Launch, Program, ProgramError
+from tvm_ios.program.program import Launch, Program
 
 
 def check_arena(program: Program, plan: MemoryPlan) -> None:
@@ -64,38 +61,6 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
                 )
                 raise RaceError(_sentence(program, other, buffer, launch))
             finished[buffer][lane] = count
-
-
-def check_regions(program: Program, plan: MemoryPlan, regions: Sequence[range]) -> None:
-    """Check that what one lane alone uses lies in this lane's region of the arena.
-
-    Parameters
-    ----------
-    program, plan
-        As of :func:`check_arena`.
-    regions
-        For each lane its bytes.
-
-    Raises
-    ------
-    ProgramError
-        If two regions overlap, or naming the first buffer that lies outside.
-    """
-    borders = sorted((r.start, r.stop) for r in regions)
-    if any(end > begin for (_, end), (begin, _) in pairwise(borders)):
-        raise ProgramError("the regions of two lanes share bytes")
-    users: dict[int, set[int]] = {b: set() for b in plan.offsets}
-    for lane, _, _, launch in ordered_launches(program):
-        for buffer in {program.whole_of(b) for b in launch.buffers} & users.keys():
-            users[buffer].add(lane)
-    for buffer, lanes in users.items():
-        begin = plan.offsets[buffer]
-        end = begin + program.buffers[buffer].type.nbytes
-        if len(lanes) == 1 and begin < end:
-            region = regions[min(lanes)]
-            if not region.start <= begin <= end <= region.stop:
-                name = program.buffers[buffer].name
-                raise ProgramError(f"buffer {name!r} lies outside the region of its only lane")
 
 
 def _sentence(program: Program, other: int, buffer: int, launch: Launch) -> str:
