@@ -17,7 +17,7 @@ from tvm_ios.graph.op_graph import bits, closures, mask_of
 from tvm_ios.program.program import Buffer, KernelUse
 
 #: For each lane how many of its steps must be finished.
-Steps = Mapping[int, int]
+StepCounts = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class PersistentProgram:
         return tuple(barriers)
 
     @cached_property
-    def finished(self) -> tuple[Steps, ...]:
+    def finished(self) -> tuple[StepCounts, ...]:
         """For each operator the steps that the vEUs which run it have made when it is complete."""
         steps: list[dict[int, int]] = [{} for _ in self.operators]
         for number, lane in enumerate(self.lanes):
