@@ -123,12 +123,12 @@ def named_dialect(name: str) -> Dialect:
     try:
         return importlib.import_module(f"relay_passes.{name}.dialect").DIALECT
     except ImportError as error:
-        wanted, other = {
+        required, other = {
             "relax": ("apache-tvm 0.27", "relay"),
             "relay": ("TVM 0.11 to 0.19", "relax"),
         }[name]
         raise DialectError(
-            f"the {name.capitalize()} passes are written for {wanted}, and this is TVM "
+            f"the {name.capitalize()} passes are written for {required}, and this is TVM "
             f"{tvm.__version__}: bring that TVM, or choose the dialect {other}"
         ) from error
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from relay_passes.relax.bindings import Emit
+from relay_passes.relax.expressions import Emit
 from tvm_ios.graph.merge_rule import MergePlan
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -18,7 +18,7 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def emit_merged(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> relax.Function:
+def merged_function(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> relax.Function:
     """A private function of the data and the weights.
 
     Parameters

@@ -31,7 +31,7 @@ class LayoutChoice:
     Attributes
     ----------
     target
-        Of the kernels.
+        The target of the kernels.
     log
         Tuned kernels; without it those count that AutoTVM's current context knows.
     """
