@@ -38,7 +38,7 @@ class Emitter(Protocol):
         ----------
         op
             The operator's number in the extraction.
-        made
+        values
             Maps tensors of the extraction to values; gets the operator's results.
         shapes
             The shapes of the results, where the operator has them written down.

@@ -42,7 +42,7 @@ class IOSSchedule:
         ``"measured"`` (stages are measured on this machine), one of
         :func:`tvm_ios.costs.named.cost_names` (``"v100"``), or a cost model of your own.
     options
-        For what machine, with which kernels, and how far to search.
+        The machine, the tuned kernels, and how far to search.
     unit_rule
         How operators form units, instead of the default rule.
     schedule

@@ -73,7 +73,7 @@ class UnitOutliner(Generic[FunctionT]):
     Parameters
     ----------
     extraction
-        Of the canonical module.
+        What was extracted from the canonical module.
     units
         The graph of units formed from it; its tensors are those of the extraction, by name.
     """
@@ -87,7 +87,7 @@ class UnitOutliner(Generic[FunctionT]):
         self._functions: dict[tuple[int, ...], FunctionT] = {}
 
     def of(self, extraction: Any, units: OpGraph) -> Self:
-        """The same choices for another module."""
+        """An outliner that makes the same choices for another module."""
         return type(self)(extraction, units)
 
     def value(self, tensor: int) -> Any:

@@ -37,7 +37,7 @@ def load_extension(group: str, name: str, *kinds: type) -> Any:
     Parameters
     ----------
     group, name
-        Of the entry point, which is there.
+        The group and the name of the entry point, which exists.
     kinds
         What it has to be one of.
 

@@ -49,7 +49,7 @@ def plot_schedule(
     schedule
         A schedule of it; stages are as wide as their latencies, if it has them.
     first, last
-        Which stages, like a slice.
+        The stages to draw, as in a slice.
     ax
         Matplotlib axes to draw into; a new figure otherwise.
 
@@ -104,7 +104,7 @@ def plot_placement(graph: OpGraph, program: RProgram, *, ax: Any = None) -> Any:
     graph
         The graph of units.
     program
-        With its placement.
+        An rProgram with its placement.
     ax
         Matplotlib axes to draw into; a new figure otherwise.
     """

@@ -84,7 +84,7 @@ class Search:
         Parameters
         ----------
         policy
-            Its name, or one of your own.
+            The policy's name, or a policy of your own.
         memory_budget
             Instead of that of the limits.
         priced

@@ -24,7 +24,7 @@ class MergedUnits:
     Attributes
     ----------
     plan
-        Of the units.
+        The plan of the units.
     data, outputs
         Tensors of the extraction: what all read, and what each makes.
     weights
@@ -91,10 +91,10 @@ def emit_merged_part(
 
     Parameters
     ----------
-    emitter, made, boxes
+    emitter, values, boxes
         As of :func:`relay_passes.instances.part.emit_part`.
     layers, merged
-        Of the graph, and which units.
+        The layers of the graph, and the units.
     """
     plan, tensors = merged.plan, layers.graph.tensors
     parts = [boxes[tensor] for tensor in merged.outputs if tensor in boxes]

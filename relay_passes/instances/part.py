@@ -31,7 +31,7 @@ def emit_part(
         Writes the operator.
     graph, op
         The graph of the extraction, and the operator's number in it.
-    made
+    values
         Maps tensors to the emitter's values; gets the operator's results.
     boxes
         What of each tensor these values are, and the results are to be; a constant is whole,
@@ -177,11 +177,11 @@ def pads_of(
     Parameters
     ----------
     box
-        Of images.
+        The box of an image.
     extents
         Height and width of the whole images that are read.
     kernel, strides, pads, dilations
-        Of the window.
+        The window's height and width, strides, pads and dilations.
     """
     before, after = [0, 0], [0, 0]
     for i, (begin, end) in enumerate(box[2:]):

@@ -38,9 +38,9 @@ def outline_instances(
     dialect, module, extraction
         A canonical module, and what was read from it.
     instances
-        Split along the batch only.
+        The instances, split along the batch only.
     order
-        Of all instances, each after those that it reads from.
+        The order of all instances, each after those that it reads from.
 
     Raises
     ------

@@ -30,7 +30,7 @@ def emit_calls(
         Writes an expression.
     extraction, op
         The extraction, and the operator's number in it.
-    made
+    values
         Maps tensors of the extraction to values; gets the operator's results.
     rewrite
         What is written instead of each value on the other arguments, in order.

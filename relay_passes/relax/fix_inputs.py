@@ -20,9 +20,9 @@ def fix_inputs(
     Parameters
     ----------
     module
-        Its ``main`` takes tensors.
+        A module whose ``main`` takes tensors.
     shapes
-        Of inputs with symbolic dimensions.
+        The shapes of inputs with symbolic dimensions.
 
     Raises
     ------

@@ -55,12 +55,14 @@ def emit_stacked(
 
     Parameters
     ----------
-    emit, plan
-        Where to, and which units.
+    emit
+        Writes an expression, and returns its variable.
+    plan
+        The plan of the units.
     data, weights
-        What all read; the stacked kernel and bias.
+        The data that all units read; the stacked kernel and bias.
     pads
-        Other ones than the plan's: top, left, bottom, right.
+        Other pads than the plan's: top, left, bottom, right.
 
     Returns
     -------

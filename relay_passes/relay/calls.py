@@ -27,7 +27,7 @@ def emit_calls(
     ----------
     extraction, op
         The extraction, and the operator's number in it.
-    made
+    values
         Maps tensors of the extraction to expressions; gets the operator's results.
     rewrite
         Called with the calls in order.

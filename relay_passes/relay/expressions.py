@@ -102,7 +102,7 @@ def rebuild(module: tvm.IRModule, emit: Callable[[Any, Any], Any]) -> tvm.IRModu
     Parameters
     ----------
     module
-        Of inferred types; left as it is.
+        A module of inferred types; left as it is.
     emit
         Called with each old expression and with the same one of what its parts have become;
         returns what stands for it, or None for the latter.

@@ -56,7 +56,7 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
         return alter_layouts(called, inputs, results, self.layouts)
 
     def of(self, extraction: Extraction, units: OpGraph) -> Outliner:
-        """The same choices for another module."""
+        """An outliner that makes the same choices for another module."""
         outliner = Outliner(extraction, units)
         outliner.layouts = self.layouts
         return outliner

@@ -163,7 +163,7 @@ class ProgramCosts(Protocol):
         Parameters
         ----------
         schedules
-            By any names.
+            The schedules, by any names.
         limits
             How many runs of each.
         report

@@ -130,7 +130,7 @@ class MeasurementLog:
         Parameters
         ----------
         key
-            Of the stage or unit.
+            The key of the stage or unit.
         samples
             Seconds, at least one.
         label

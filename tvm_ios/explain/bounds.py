@@ -131,7 +131,7 @@ def measure_region(
     peaks
         What the machine can do at most.
     plan
-        Which buffers share bytes.
+        The memory plan, which says which buffers share bytes.
     """
     inside = frozenset(units)
     tasks = [number for number, task in enumerate(work.tasks) if task.unit in inside]

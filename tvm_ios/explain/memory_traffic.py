@@ -24,7 +24,7 @@ def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tu
     cache
         Bytes that it keeps.
     plan
-        Which buffers share bytes.
+        The memory plan, which says which buffers share bytes.
     """
     memory, sizes = _memory(work, plan)
     cached: OrderedDict[int, int] = OrderedDict()

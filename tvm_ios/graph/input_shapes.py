@@ -51,7 +51,7 @@ def resolve_shapes(
     ----------
     declared
         For each input its dimensions; None if the model does not even say how many.
-    given
+    fixed
         For some inputs the shape that they are to have.
 
     Raises

@@ -25,7 +25,7 @@ def needed(graph: OpGraph, op: int, position: int, box: Box) -> Needs:
     graph, op
         The operator; of a kind that is unknown here everything needs everything.
     position
-        Which of its outputs.
+        The place of the output among the operator's.
     box
         Elements of this output.
 

@@ -136,8 +136,8 @@ class Layers:
         Parameters
         ----------
         layer
-            Its number.
-        wanted
+            The layer's number.
+        written
             Boxes of some of its outputs by tensor.
         """
         key = (layer, tuple(sorted(written.items())))
@@ -152,8 +152,8 @@ class Layers:
 
         Parameters
         ----------
-        layer, wanted
-            As there.
+        layer, written
+            As of :meth:`needs`.
         """
         boxes, flops = dict(written), 0.0
         graph = self.graph

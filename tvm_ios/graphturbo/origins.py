@@ -18,7 +18,7 @@ class Origin(NamedTuple):
         Which it belongs to; None for what joins the model's outputs.
     unit
         The unit of the original graph that it is a part of; None for what cuts and joins pieces.
-    kept
+    for_others
         Whether it cuts what others read off what the instance has made.
     """
 

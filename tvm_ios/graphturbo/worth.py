@@ -68,7 +68,7 @@ class Worth:
         Parameters
         ----------
         subgraph
-            With a split.
+            A sub-graph that has a split.
         """
         assert subgraph.split is not None
         lanes, factor, mask = self.device.cores, subgraph.factor, subgraph.layers

@@ -22,7 +22,7 @@ class ChosenForms:
     Parameters
     ----------
     units
-        Of which graph, and what makes their code.
+        The units of a graph, and what makes their code.
     seconds
         Times a form; raises :class:`UnsupportedError` if a library does not compute it.
     """

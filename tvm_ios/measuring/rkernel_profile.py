@@ -23,7 +23,7 @@ class ProfiledRKernels:
     Parameters
     ----------
     units
-        Of which graph, and where they are timed.
+        The units of a graph, and where they are timed.
     chosen
         The form of each unit that stages use.
     seconds

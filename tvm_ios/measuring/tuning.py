@@ -120,7 +120,7 @@ class TuningResult:
     Attributes
     ----------
     model
-        Its name.
+        The model's name.
     log
         The tuning log.
     kernels

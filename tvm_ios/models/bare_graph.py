@@ -76,9 +76,9 @@ def bare_graph(data: dict[str, Any], origin: str) -> BareGraph:
     Parameters
     ----------
     data
-        As above.
+        The object of such a file.
     origin
-        Named in errors.
+        The name of the file, for errors.
 
     Raises
     ------

@@ -18,7 +18,7 @@ class Segment:
     Attributes
     ----------
     stages
-        By number.
+        The numbers of the stages.
     order
         The instances that run in them, as the schedule's plan has them.
     done
@@ -72,9 +72,9 @@ class Candidate:
     Attributes
     ----------
     schedule
-        Which one.
+        The schedule that was measured.
     seconds
-        Of each of its segments.
+        The seconds of each of its segments.
     """
 
     schedule: Schedule
@@ -87,7 +87,7 @@ def mix(graph: OpGraph, candidates: Sequence[Candidate], policy: str) -> Schedul
     Parameters
     ----------
     graph
-        Of units.
+        The graph of units.
     candidates
         Valid schedules of it; the first one is preferred to equal ones.
     policy
@@ -122,7 +122,7 @@ def joined(graph: OpGraph, parts: Sequence[tuple[Schedule, Segment]], policy: st
     Parameters
     ----------
     graph
-        Of units.
+        The graph of units.
     parts
         Segments that follow each other, each with its schedule.
     policy

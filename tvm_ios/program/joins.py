@@ -31,7 +31,7 @@ class Join:
     Attributes
     ----------
     output
-        Its result.
+        The tensor of the result.
     axis
         The axis of the result along which the inputs lie side by side.
     fields

@@ -44,7 +44,7 @@ class BegunWork:
     buffers
         The code's parameters and then its scratch.
     unit
-        Its number in the program.
+        The number of this work among the program's units.
     """
 
     units: tuple[int, ...]

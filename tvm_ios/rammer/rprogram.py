@@ -133,7 +133,7 @@ def select_lanes(
     tasks
         How many there are.
     seconds
-        Of one of them.
+        The seconds that one of them takes.
     """
     starts = [max(clock, ready) for clock in clocks]
     counts = _certain(starts, tasks, seconds)

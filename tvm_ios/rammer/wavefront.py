@@ -116,7 +116,7 @@ def rammer_schedule(
     programs
         From :func:`wavefront_programs`.
     seconds
-        Of each of them.
+        The seconds of each program.
     kernels
         As for :func:`wavefront_programs`.
     """

@@ -71,7 +71,7 @@ def cheapest(problem: ChoiceProblem) -> Choices:
     Parameters
     ----------
     problem
-        With at least one choice for each variable.
+        A problem with at least one choice for each variable.
     """
     sizes = [len(costs) for costs in problem.alone]
     tables = [_Table((v,), costs) for v, costs in enumerate(problem.alone)]
@@ -121,7 +121,7 @@ class _Table:
     costs: Costs
 
     def without_last(self) -> _Table:
-        """With the best choice of the last variable."""
+        """The table with the best choice of the last variable."""
         return _Table(self.variables[:-1], self.costs.min(axis=-1))
 
     def least(self, variable: int) -> Costs:
@@ -130,7 +130,7 @@ class _Table:
         return self.costs.min(axis=axes)
 
     def at(self, variable: int, choice: int) -> _Table:
-        """With one variable set."""
+        """The table with one variable set."""
         axis = self.variables.index(variable)
         others = (*self.variables[:axis], *self.variables[axis + 1 :])
         return _Table(others, np.asarray(self.costs.take(choice, axis=axis)))

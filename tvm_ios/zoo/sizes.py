@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """Of a network under the default rules.
+    """The size of a network under the default rules.
 
     Attributes
     ----------
     units
-        Of its graph of units.
+        How many units its graph has.
     blocks
-        That this graph is cut into.
+        How many blocks this graph is cut into.
     """
 
     units: int

@@ -57,7 +57,7 @@ def unguarded(indices: Any, extents: Any, defined: Mapping[Any, Any]) -> Any:
     indices
         A leaf.
     extents
-        Of the axis that is indexed, or of each.
+        The extent of the axis that is indexed, or of each.
     defined
         The expression that each variable is bound to.
     """

@@ -41,11 +41,11 @@ def choose_blocks(main: relay.Function, target: tvm.target.Target, log: AutotvmL
     Parameters
     ----------
     main
-        Of inferred types, in the model's layouts.
+        The function, of inferred types, in the model's layouts.
     target
         A CPU.
     log
-        With records for it.
+        A log with records for the target.
     """
     network = _Network(main, lambda call: convolution_ways(call, target, log))
     choices = cheapest(network.problem())

@@ -71,7 +71,7 @@ def alter_layouts(
     Parameters
     ----------
     units
-        In an order in which they can run.
+        The units, in an order in which they can run.
     inputs
         Tensors that none of them makes. One with a transform comes transformed already.
     results

@@ -28,13 +28,13 @@ class Cut:
     Parameters
     ----------
     units
-        As they were.
+        The units as they were.
     whole
-        What they were put together to.
+        The function that they were put together to.
     main
-        What that became: a tuple of results.
+        What passes made of this function: it returns a tuple of results.
     inputs
-        Of the whole.
+        The inputs of the whole.
     results
         Tensors that it returns.
     """
@@ -121,7 +121,7 @@ class Cut:
         def emitted(expression: Any) -> Any:
             foreign = self._foreign(expression, number)
             if foreign is not None:
-                return self._as_wanted(data[foreign[0]], *foreign)
+                return self._as_read(data[foreign[0]], *foreign)
             if (value := constant_value(expression)) is not None and value.ndim:
                 name = f"p{len(data) + len(constants)}"
                 constants[expression] = relay.var(name, shape=value.shape, dtype=str(value.dtype))

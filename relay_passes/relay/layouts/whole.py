@@ -130,7 +130,7 @@ def _split_by_indices(old: Any, call: relay.Call) -> relay.Call:
 
 
 def _canonical(function: relay.Function) -> relay.Function:
-    """With operators that layouts pass through: a ``bias_add`` becomes an addition."""
+    """The function of operators that layouts pass through: a ``bias_add`` becomes an addition."""
     infer = relay.transform.InferType()
     passes = tvm.transform.Sequential([infer, relay.transform.CanonicalizeOps(), infer])
     with tvm.transform.PassContext(opt_level=3):

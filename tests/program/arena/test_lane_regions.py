@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from tests.program.arena.region_check import check_regions
 from tests.program.arena.small_programs import programs, rounded
 from tests.refusals import refused
+from tests.region_check import check_regions
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.program.memory_plan import MemoryPlan

@@ -38,9 +38,9 @@ class Simulation:
     Attributes
     ----------
     seconds
-        For all tasks.
+        The time of all tasks.
     compute_seconds
-        For arithmetic alone.
+        The time of arithmetic alone.
     traffic
         Bytes read and written at each level, weights included.
     tensors

@@ -77,7 +77,7 @@ class Hierarchy(StateGraph):
         return sequences
 
     def ungrouped(self, node: int) -> Hierarchy:
-        """The same with one group's sequences alone."""
+        """The hierarchy with one group's sequences alone."""
         groups = (g for i, g in enumerate(self.groups) if i != node)
         alone = (1 << sequence for sequence in bits(self.groups[node]))
         ordered = _topological(self.graph, [*groups, *alone])

@@ -24,7 +24,7 @@ class Steps:
     Attributes
     ----------
     graph, node
-        Where to; names begin with the node's.
+        The graph, and the node before which operators are put; names begin with the node's.
     opset
         The opset of the model: older ones have attributes where newer ones have inputs.
     """

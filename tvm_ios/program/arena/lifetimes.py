@@ -36,7 +36,7 @@ class Lifetimes:
     last
         How many launches of each lane have finished when the buffer is dead, of shape
         [lanes, n].
-    known
+    finished_before
         How many launches of each lane have surely finished when the buffer is first touched,
         whichever launch that is, of shape [lanes, n].
     first_step, last_step
