@@ -41,7 +41,8 @@ class Dialect:
     canonicalise
         Makes ``main`` of a module ready to be read: inference only, constants folded.
     extract
-        Reads a canonical module, under a name: its graph of operators (``.graph``) and the way back.
+        Reads a canonical module, under a name: its graph of operators (``.graph``), and the way
+        back.
     outliner
         Makes an outliner of an extraction and its graph of units, which makes the functions of
         units (``.unit``) and of merged units (``.merged``).

@@ -53,11 +53,20 @@ def with_node_names(graph: OpGraph, module: tvm.IRModule) -> OpGraph:
 
 
 def renamed(graph: OpGraph, names: Sequence[str]) -> OpGraph:
-    """The graph with other names of its operators, whose results are called ``name:0``, ..."""
+    """The graph with other names of its operators, whose results are called ``name:0``, ...
+
+    Operators may have one name; names of tensors stay unique.
+    """
+    computed = {tensor for operator in graph.operators for tensor in operator.outputs}
+    taken = {tensor.name for n, tensor in enumerate(graph.tensors) if n not in computed}
     tensors = list(graph.tensors)
     for operator, name in zip(graph.operators, names, strict=True):
         for place, tensor in enumerate(operator.outputs):
-            tensors[tensor] = replace(tensors[tensor], name=f"{name}:{place}")
+            result = f"{name}:{place}"
+            while result in taken:
+                result += "'"
+            taken.add(result)
+            tensors[tensor] = replace(tensors[tensor], name=result)
     operators = map(lambda operator, name: replace(operator, name=name), graph.operators, names)
     return replace(graph, operators=tuple(operators), tensors=tuple(tensors))
 
