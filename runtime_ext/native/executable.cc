@@ -74,7 +74,9 @@ class Folder {
   // Lines as sha256sum writes them: digits, two spaces, a file's name. What meta.json says is
   // believed only when it is known to be as it was written.
   void ReadSums() {
-    std::istringstream lines{std::string(MappedFile(At(kSums)).bytes())};
+    const MappedFile sums(At(kSums));
+    if (!IsUtf8(sums.bytes())) Damaged(kSums);
+    std::istringstream lines{std::string(sums.bytes())};
     for (std::string line; std::getline(lines, line);) {
       if (line.size() <= 66 || line.compare(64, 2, "  ") != 0) Damaged(kSums);
       sums_[line.substr(66)] = line.substr(0, 64);

@@ -77,7 +77,6 @@ def stats(
     """
     from runtime_ext.machine.this_machine import available_lanes
     from tvm_ios.api import load_operators, load_units
-    from tvm_ios.cli.sub_graphs import print_sub_graphs
     from tvm_ios.ios.counts import BlockCounts, count_block
     from tvm_ios.models.load import blocks_of, load_blocks
     from tvm_ios.models.source import Form, ModelSource
@@ -85,6 +84,8 @@ def stats(
     shapes = input_shapes(shape)
     source = ModelSource(model, shapes=shapes, batch=batch, dialect=dialect.value)
     if policy is not None:
+        from tvm_ios.cli.sub_graphs import print_sub_graphs
+
         require_known([policy], ["graphturbo"], "--policy")
         size = bytes_of(capacity, "--capacity")
         assert size is not None
