@@ -83,18 +83,18 @@ def _graph(name: str, tensors: list[Tensor], operators: list[Operator]) -> OpGra
 def measured(graph: OpGraph, names: list[str], limit: float) -> Iterator[dict[str, Any]]:
     for in_place in (False, True):
         for row in compare_schedulers(graph, Counting(in_place), names, limit):
-            order = row.found
+            ordered = row.ordered
             yield {
                 "model": graph.name,
                 "in_place": in_place,
                 "name": row.name,
-                "peak_kib": order.peak / 1024,
-                "bound_kib": order.bound / 1024,
+                "peak_kib": ordered.peak / 1024,
+                "bound_kib": ordered.bound / 1024,
                 "arena_kib": row.arena.plan.nbytes / 1024,
-                "seconds": order.seconds,
-                "operators": order.operators,
-                "fused_operators": order.fused_operators,
-                "proof": order.proven,
+                "seconds": ordered.seconds,
+                "operators": ordered.operators,
+                "fused_operators": ordered.fused_operators,
+                "proof": ordered.proven,
             }
 
 

@@ -110,7 +110,7 @@ def search(
 ) -> RProgram:
     """The rProgram, with estimated times, on as many vEUs as the kernels that it names leave."""
     fuser = GpuStageFuser(compiler, device)
-    veus = fuser.execution_units(form.code for u in units for form in forms[str(u)].values())
+    veus = fuser.lanes(form.code for u in units for form in forms[str(u)].values())
 
     def rkernels(unit: int) -> tuple[RKernel, ...]:
         flops = graph.operators[unit].flops

@@ -1,6 +1,6 @@
 """Other tilings of kernels than the default, chosen to trade differently (analytic).
 
-On few execution units large rTasks of the best register tile do least work; on many units small
+On few lanes large rTasks of the best register tile do least work; on many lanes small
 ones spread more evenly. Which is better where is for a measurement to say.
 """
 

@@ -162,7 +162,7 @@ def lower_units(
     compiler
         Gives their code.
     lanes
-        Execution units to use.
+        How many lanes the program has.
     unit_latency
         As of :func:`tvm_ios.program.lower.lower_stages`.
     progress

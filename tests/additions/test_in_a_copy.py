@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[2]
 NETWORK = '''
 from typing import Any
 
-from tvm_ios.zoo.network import Network
+from tvm_ios.zoo.network import ImageNetwork
 
 
 def build_two_convolutions(seed: int = 0) -> Any:
     """Input (1, 3, 16, 16), output (1, 10) logits."""
-    net = Network("two_convolutions", seed, (3, 16, 16))
+    net = ImageNetwork("two_convolutions", seed, (3, 16, 16))
     features = net.concat([net.conv(net.input, 8, 3), net.conv(net.input, 8, 1)])
     return net.finish(net.dense(net.global_avg_pool(net.relu(features)), 10), (1, 10))
 '''

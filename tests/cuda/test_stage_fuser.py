@@ -65,7 +65,7 @@ def test_a_gpu_is_as_many_veus_as_the_chosen_kernels_leave() -> None:
     device = load_device("h200")
     fuser = GpuStageFuser(Library({"small": SMALL, "large": LARGE}), device)
     forms = {"default": code("small"), "coarse": code("large")}
-    assert fuser.execution_units(forms.values()) == 132 * 2
+    assert fuser.lanes(forms.values()) == 132 * 2
     slow, fast = RKernel("default", (10,), (2e-6,), 2e-6), RKernel("coarse", (10,), (1e-6,), 1e-6)
     # Of two ways the better one is of the large kernel: its vEUs.
     program = fuser.rprogram(graph, (0, 1), lambda _: (slow, fast), lambda _, name: forms[name])

@@ -21,7 +21,9 @@ def by_state(space: EndingSpace) -> dict[int, list[int]]:
         edges = range(int(space.starts[i]), int(space.starts[i + 1]))
         result[state] = [int(space.endings[space.ending[e]]) for e in edges]
         for e in edges:
-            assert state & ~int(space.endings[space.ending[e]]) == int(space.states[space.rest[e]])
+            assert state & ~int(space.endings[space.ending[e]]) == int(
+                space.states[space.remaining[e]]
+            )
     return result
 
 

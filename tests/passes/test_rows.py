@@ -16,13 +16,13 @@ from relay_passes.load import load_model
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.graphturbo_policy import graphturbo_policy, unroll_subgraphs
+from tests.region_check import check_regions
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.layers import unit_layers
 from tvm_ios.graphturbo.split_info import Split, Splitter
 from tvm_ios.policies.sequential import sequential_schedule
-from tvm_ios.program.arena.check import check_regions
 
 
 def bottlenecks(sketch: RelaxSketch, x: Any) -> Any:

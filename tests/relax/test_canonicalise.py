@@ -12,9 +12,9 @@ from tvm.relax.dpl import is_op, wildcard
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.pipeline import prepare
-from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.canonical.canonicalise import canonicalise
-from relay_passes.relax.canonical.fold_constants import FoldSmallConstants, constant
+from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
+from relay_passes.relax.expressions import DialectError, constant
 from tests.onnx_sketch import Sketch, relative_error
 from tests.refusals import refused
 from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, operators, run

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from relay_passes.load import load_model  # noqa: E402
 from relay_passes.pipeline import apply_schedule, prepare  # noqa: E402
-from relay_passes.relax.bindings import DialectError  # noqa: E402
+from relay_passes.relax.expressions import DialectError  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402
 from tvm_ios.graph.input_shapes import InputShapeError  # noqa: E402

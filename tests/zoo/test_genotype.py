@@ -10,11 +10,11 @@ from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.zoo.genotype import CellGenotype, genotype
-from tvm_ios.zoo.network import Network
+from tvm_ios.zoo.network import ImageNetwork
 
 
 def cell_graph(cell: CellGenotype, stride: int, channels: int = 8) -> OpGraph:
-    net = Network("cell", 0, (channels, 12, 12))
+    net = ImageNetwork("cell", 0, (channels, 12, 12))
     before = net.image("before", (channels, 12, 12))
     if stride == 2:
         result = cell.reduction(net, net.input, before, channels)

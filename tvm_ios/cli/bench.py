@@ -27,7 +27,7 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
-    Dialect,
+    DialectName,
     DialectOption,
     GroupsAStage,
     Lanes,
@@ -97,7 +97,7 @@ def bench(
     ] = BENCH.seconds,
     shape: Shapes = None,
     batch: Batch = None,
-    dialect: DialectOption = Dialect.relax,
+    dialect: DialectOption = DialectName.relax,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,

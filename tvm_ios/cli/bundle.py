@@ -50,7 +50,7 @@ class Ship(StrEnum):
     drawn = "drawn"
 
 
-class Reference(StrEnum):
+class ReferenceRuntime(StrEnum):
     """Who computes what run.py compares with."""
 
     tvm = "tvm"
@@ -101,9 +101,9 @@ def bundle(
         ),
     ] = 12,
     reference: Annotated[
-        Reference,
+        ReferenceRuntime,
         typer.Option(help="Whose outputs run.py compares with; torch is faster on large batches."),
-    ] = Reference.tvm,
+    ] = ReferenceRuntime.tvm,
     with_tvm: Annotated[
         bool, typer.Option("--with-tvm", help="TVM's own build, too, for run.py --peers tvm.")
     ] = False,
@@ -168,17 +168,12 @@ def bundle(
 
 
 def _json(done: BundleSummary) -> dict[str, Any]:
+    data = asdict(done)
     return {
-        "model": done.model,
-        "bundle": str(done.path),
-        "units": done.units,
-        "kernels": done.kernels,
-        "merges": done.merges,
-        "merge_candidates": done.merge_candidates,
-        "fused": done.fused,
-        "bytes": done.nbytes,
-        "glibc": done.glibc,
-        "tuned": None if done.tuned is None else asdict(done.tuned),
+        "model": data.pop("model"),
+        "bundle": str(data.pop("path")),
+        "bytes": data.pop("nbytes"),
+        **data,
     }
 
 

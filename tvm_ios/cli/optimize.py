@@ -24,7 +24,7 @@ from tvm_ios.cli.output import (
 from tvm_ios.cli.search_options import (
     Arch,
     Cudnn,
-    Dialect,
+    DialectName,
     DialectOption,
     GroupsAStage,
     Lanes,
@@ -83,7 +83,7 @@ def optimize(
             autocompletion=complete_cost,
         ),
     ] = None,
-    dialect: DialectOption = Dialect.relax,
+    dialect: DialectOption = DialectName.relax,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     precision: PrecisionOption = None,

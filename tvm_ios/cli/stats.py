@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
@@ -23,7 +24,7 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
-    Dialect,
+    DialectName,
     DialectOption,
     Lanes,
     MaxBlock,
@@ -73,7 +74,7 @@ def stats(
     ] = "1M",
     shape: Shapes = None,
     batch: Batch = None,
-    dialect: DialectOption = Dialect.relax,
+    dialect: DialectOption = DialectName.relax,
     lanes: Lanes = None,
     max_block: MaxBlock = 40,
     as_json: Json = False,
@@ -117,16 +118,7 @@ def stats(
             {
                 "model": name,
                 "groups": groups.value,
-                "blocks": [
-                    {
-                        "operators": c.operators,
-                        "width": c.width,
-                        "states": c.states,
-                        "transitions": c.transitions,
-                        "schedules": c.schedules,
-                    }
-                    for c in counts
-                ],
+                "blocks": [asdict(c) for c in counts],
                 "total": {
                     "operators": sum(c.operators for c in counts),
                     "transitions": sum(c.transitions for c in counts),

@@ -21,7 +21,7 @@ def require_supported(name: str, model: Any) -> None:
     Parameters
     ----------
     name
-        The model's, for the message.
+        The model's name, for the message.
     model
         A simplified ``onnx.ModelProto``; what could be folded away is gone.
 

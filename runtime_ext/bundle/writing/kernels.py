@@ -122,7 +122,7 @@ def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> 
     compiler, graph = model.backend.compiler, model.graph
     assert isinstance(compiler, CudaKernelCompiler)
     device, fuser = compiler.device, compiler.fuser
-    veus = fuser.execution_units(code[unit] for unit in stage.units)
+    veus = fuser.lanes(code[unit] for unit in stage.units)
 
     def estimated(unit: int) -> tuple[RKernel, ...]:
         flops = graph.operators[unit].flops

@@ -51,7 +51,7 @@ class GpuStageFuser:
         has_kernel = self._only is None or tuple(sorted(code)) in self._only
         return has_kernel and len(symbols) <= MOST_KERNELS
 
-    def execution_units(self, codes: Iterable[UnitCode]) -> int:
+    def lanes(self, codes: Iterable[UnitCode]) -> int:
         """How many vEUs the GPU has for the kernels of some units (Rammer, section 4.1.2)."""
         symbols = {call.symbol for code in codes for call in code.calls}
         if not symbols:
@@ -90,13 +90,11 @@ class GpuStageFuser:
         choices = {unit: rkernels(unit) for unit in units}
         if not self.compiles:
             choices = {unit: candidates[:1] for unit, candidates in choices.items()}
-        veus = self.execution_units(code(u, kernel.name) for u in units for kernel in choices[u])
+        veus = self.lanes(code(u, kernel.name) for u in units for kernel in choices[u])
         while True:
             program = co_schedule(graph, units, choices.__getitem__, veus)
             chosen = {unit: (program.kernels[unit],) for unit in units}
-            veus_of_chosen = self.execution_units(
-                code(u, kernel.name) for u, (kernel,) in chosen.items()
-            )
+            veus_of_chosen = self.lanes(code(u, kernel.name) for u, (kernel,) in chosen.items())
             if veus_of_chosen <= veus:
                 return program
             # Kernels that were not chosen had taken more room; now only these may be.

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 
 from tests.program.arena.small_programs import programs, rounded
 from tests.refusals import refused
-from tvm_ios.program.arena.check import check_arena, check_regions
+from tests.region_check import check_regions
+from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, ProgramError, Role

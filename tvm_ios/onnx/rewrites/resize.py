@@ -47,9 +47,9 @@ def modernise_resizes(model: Any) -> Any:
     for node in converted.graph.node:
         if node.op_type == "Resize":
             # What the old versions meant; the converter leaves it out.
-            kept = [a for a in node.attribute if a.name == "mode"]
+            modes = [a for a in node.attribute if a.name == "mode"]
             del node.attribute[:]
-            node.attribute.extend(kept)
+            node.attribute.extend(modes)
             for name, value in (
                 ("coordinate_transformation_mode", "asymmetric"),
                 ("nearest_mode", "floor"),
@@ -78,9 +78,9 @@ def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
     before, after = tuple(source), tuple(result)
     if before[:2] != after[:2]:
         raise GraphError(f"{name} resizes the batch or the channels; only images can be resized")
-    given = next((a for a in _SPECIAL if a in node.attributes), None)
-    if given is not None and node.attributes[given].value not in (0, "stretch"):
-        raise GraphError(f"{name} has the attribute {given}; export it without")
+    special = next((a for a in _SPECIAL if a in node.attributes), None)
+    if special is not None and node.attributes[special].value not in (0, "stretch"):
+        raise GraphError(f"{name} has the attribute {special}; export it without")
     mode = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
     scales = constant(node.inputs[2]) if len(node.inputs) > 2 else None
     if scales is not None and scales.size:
