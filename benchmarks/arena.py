@@ -41,20 +41,20 @@ def plan_network(model: str, lanes: int) -> list[dict[str, Any]]:
         schedule = schedule_of(prepared.units)
         program = build(apply_schedule(prepared, schedule), lanes=lanes, compiler=compiler).program
         begin = time.perf_counter()
-        made = plan_memory(program)
+        memory = plan_memory(program)
         planned = time.perf_counter()
-        check_arena(program, made.plan)
+        check_arena(program, memory.plan)
         rows.append(
             {
                 "model": Path(model).stem,
                 "policy": policy,
                 "lanes": lanes,
-                "buffers": len(made.plan.offsets),
-                "arena_bytes": made.plan.nbytes,
-                "bound_bytes": made.bound,
-                "unshared_bytes": made.unshared,
-                "ratio": made.ratio,
-                "proven": made.proven,
+                "buffers": len(memory.plan.offsets),
+                "arena_bytes": memory.plan.nbytes,
+                "bound_bytes": memory.bound,
+                "unshared_bytes": memory.unshared,
+                "ratio": memory.ratio,
+                "proven": memory.proven,
                 "seconds": planned - begin,
                 "check_seconds": time.perf_counter() - planned,
             }
@@ -70,8 +70,8 @@ def main() -> None:
     given = parser.parse_args()
     for model in map(model_of, given.networks):
         name = Path(model).stem
-        known = {(row["model"], row["lanes"]) for row in read_figures("arena")}
-        if (name, given.lanes) not in known or given.again:
+        measured = {(row["model"], row["lanes"]) for row in read_figures("arena")}
+        if (name, given.lanes) not in measured or given.again:
             print(f"== {name}", flush=True)
             update_result("arena", plan_network(model, given.lanes), "model", "lanes")
     table = Table("network", "policy", "lanes", "buffers", "arena", "lower bound", "ratio")

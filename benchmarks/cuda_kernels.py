@@ -26,10 +26,11 @@ from tvm_ios.cli.output import console
 def measure(network: str, compiler: CudaKernelCompiler) -> dict[str, Any]:
     prepared = prepare(load_model(network).module, network)
     graph = prepared.units
-    made = [prepared.outliner.unit(u) for u in range(len(graph))]
-    memory = arrange(graph, [unit.function for unit in made])
+    functions = [prepared.outliner.unit(u) for u in range(len(graph))]
+    memory = arrange(graph, [unit.function for unit in functions])
     sources = {
-        str(i): memory.source(unit.function, unit.data, unit.outputs) for i, unit in enumerate(made)
+        str(i): memory.source(unit.function, unit.data, unit.outputs)
+        for i, unit in enumerate(functions)
     }
     begin = time.perf_counter()
     units = compiler.compile(sources)

@@ -66,23 +66,27 @@ def one_step_each(lanes: int) -> Program:
 
 def samples_of(lanes: int, kernel: Any) -> dict[str, list[float]]:
     """Seconds by what they are of."""
-    made = {}
+    executors = {}
     for name, work in (("relay", relay(lanes)), ("run", one_step_each(lanes))):
         tensors = [tvm_ffi.from_dlpack(np.zeros(16, "float32")) for _ in work.buffers]
-        made[name] = NativeExecutor(work, {"nothing": kernel}, tensors)
-    found: dict[str, list[float]] = {"step and wait": [], "run, in C++": [], "run, by a caller": []}
+        executors[name] = NativeExecutor(work, {"nothing": kernel}, tensors)
+    samples: dict[str, list[float]] = {
+        "step and wait": [],
+        "run, in C++": [],
+        "run, by a caller": [],
+    }
     for _ in range(SAMPLES):
-        (relayed,) = made["relay"].benchmark(1, 1)
-        found["step and wait"].append(relayed / STEPS)
-        found["run, in C++"] += made["run"].benchmark(100, 1)
-        run = made["run"].run
+        (relayed,) = executors["relay"].benchmark(1, 1)
+        samples["step and wait"].append(relayed / STEPS)
+        samples["run, in C++"] += executors["run"].benchmark(100, 1)
+        run = executors["run"].run
         begin = time.perf_counter()
         for _ in range(100):
             run()
-        found["run, by a caller"].append((time.perf_counter() - begin) / 100)
-    for executor in made.values():
+        samples["run, by a caller"].append((time.perf_counter() - begin) / 100)
+    for executor in executors.values():
         executor.close()
-    return found
+    return samples
 
 
 def main() -> None:

@@ -61,15 +61,15 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
     def default(unit: int) -> tuple[RKernel, ...]:
         return timer.rkernels(unit)[:1]
 
-    found = waves(graph.predecessors, range(len(graph)))
+    wavefronts = waves(graph.predecessors, range(len(graph)))
     program = RProgram.empty(lanes)
-    for wave in found:
+    for wave in wavefronts:
         program = schedule_wave(graph, wave, program, default, simulate)
-    stages = [Stage(Strategy.CO_SCHEDULE, (wave,)) for wave in found]
+    stages = [Stage(Strategy.CO_SCHEDULE, (wave,)) for wave in wavefronts]
     code = {unit: timer.forms((unit,)).code for unit in range(len(graph))}
     placements = {
         place: tuple(share for share in program.placement if share.unit in wave)
-        for place, wave in enumerate(found)
+        for place, wave in enumerate(wavefronts)
     }
     executors: list[NativeExecutor] = []
     for barriers in (False, True):
@@ -89,11 +89,11 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
     fine, barrier = paired_samples(executors, pairs)
     for executor in executors:
         executor.close()
-    keys = [[timer.unit_key(graph, unit) for unit in wave] for wave in found]
+    keys = [[timer.unit_key(graph, unit) for unit in wave] for wave in wavefronts]
     return {
         "operations": cell.operations,
         "edges": cell.edges,
-        "waves": len(found),
+        "waves": len(wavefronts),
         "heterogeneous": any(len(set(wave)) > 1 for wave in keys),
         "microseconds": statistics.median(fine) * 1e6,
         "ratio": paired_ratio(fine, barrier).median,
@@ -125,18 +125,18 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="forget what was measured before")
     given = parser.parse_args()
     settings = {"channels": given.channels, "size": given.size, "lanes": given.lanes}
-    known: dict[str, dict[str, Any]] = {}
+    rows_by_cell: dict[str, dict[str, Any]] = {}
     for row in [] if given.again else read_figures(RESULT):
         if {name: row[name] for name in settings} == settings:
-            known[json.dumps([row["operations"], row["edges"]])] = row
+            rows_by_cell[json.dumps([row["operations"], row["edges"]])] = row
     rows: list[dict[str, Any]] = []
     for cell in track(random_cells(given.cells), "cells", console=console()):
         key = json.dumps([cell.operations, cell.edges])
-        if key not in known:
-            made = measure(cell, given.channels, given.size, given.lanes, given.pairs)
-            known[key] = {**settings, **made}
-            write_result(RESULT, list(known.values()))
-        rows.append(known[key])
+        if key not in rows_by_cell:
+            measured = measure(cell, given.channels, given.size, given.lanes, given.pairs)
+            rows_by_cell[key] = {**settings, **measured}
+            write_result(RESULT, list(rows_by_cell.values()))
+        rows.append(rows_by_cell[key])
     table = Table("cells", "how many", "geometric mean", "median", "best", "worst")
     mixed = [row for row in rows if row["heterogeneous"]]
     for name, chosen in (("all", rows), ("heterogeneous", mixed)):

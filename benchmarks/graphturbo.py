@@ -83,9 +83,9 @@ def stages() -> list[dict[str, Any]]:
     single = with_batch(graph_from_onnx(zoo.build("resnet50")), IMAGES)
     device = load_hierarchy("stcp920")
     for name, graph in (("float32", single), ("float16", in_half_precision(single))):
-        found = window(graph, FACTORS)
-        assert found is not None
-        split = Splitter(form_layers(graph), found[0])
+        sizes = window(graph, FACTORS)
+        assert sizes is not None
+        split = Splitter(form_layers(graph), sizes[0])
         instances = split_into_instances(split.layers, group(split))
         orders = order_instances(instances)
         buffers = {
@@ -97,8 +97,8 @@ def stages() -> list[dict[str, Any]]:
             {
                 "precision": name,
                 "factors": FACTORS,
-                "least_bytes": found[0],
-                "largest_bytes": found[1],
+                "least_bytes": sizes[0],
+                "largest_bytes": sizes[1],
                 "order": orders[0].name,
                 "proven": orders[0].proven,
                 "stages": [instances.instances[i].subgraph + 1 for i in orders[0].order],
@@ -178,10 +178,10 @@ def show(figures: dict[str, Any]) -> None:
             f"{row['order']}{', proven least peak' if row['proven'] else ''}: "
             f"{' '.join(map(str, row['stages']))}"
         )
-        for key, found in row["with"].items():
-            unfit = sum(factor is None for factor in found)
-            some = [factor for factor in found if factor][:12]
-            console().print(f"  {key}: {len(found)} sub-graphs, {unfit} too large; {some}")
+        for key, factors in row["with"].items():
+            unfit = sum(factor is None for factor in factors)
+            some = [factor for factor in factors if factor][:12]
+            console().print(f"  {key}: {len(factors)} sub-graphs, {unfit} too large; {some}")
     table = Table(title="simulated STCP920, half precision: throughput over layer by layer")
     for column in ("model", "batch", *VARIANTS[1:], "same batch", "L1", "LLB", "DDR", "DDR before"):
         table.add_column(column, justify="left" if column == "model" else "right")

@@ -58,12 +58,12 @@ def measure(
     schedules = {policy: search.search.find(policy).schedule for policy in OURS}
     models = {
         policy: build(
-            apply_schedule(search.prepared, search.timer.timed(made)),
+            apply_schedule(search.prepared, search.timer.timed(schedule)),
             lanes=lanes,
             name=loaded.name,
             compiler=search.units.backend.compiler,
         )
-        for policy, made in schedules.items()
+        for policy, schedule in schedules.items()
     }
     with temporary_folder() as folder:
         for policy, model in models.items():
@@ -81,7 +81,7 @@ def measure(
         name: {other: ratio_of(outcome.samples, name, other) for other in outcome.samples}
         for name in OURS
     }
-    latency = {name: statistics.median(found) for name, found in outcome.samples.items()}
+    latency = {name: statistics.median(values) for name, values in outcome.samples.items()}
     return {
         "model": network,
         "batch": batch,
@@ -91,21 +91,21 @@ def measure(
         "speed_up": {
             name: {
                 other: {"median": 1 / r.median, "low": 1 / r.high, "high": 1 / r.low}
-                for other, r in found.items()
+                for other, r in values.items()
                 if other != name
             }
-            for name, found in ratios.items()
+            for name, values in ratios.items()
         },
         "max_rel_error": dict(outcome.errors),
         "failed": dict(outcome.failed),
         "subgraphs": {
             policy: []
-            if made.instances is None
+            if schedule.instances is None
             else [
                 {"units": len(s.units), "factor": s.factor, "axes": sorted(set(s.axes))}
-                for s in made.instances.subgraphs
+                for s in schedule.instances.subgraphs
             ]
-            for policy, made in schedules.items()
+            for policy, schedule in schedules.items()
         },
         "units": len(search.graph),
         "arena_bytes": {policy: model.memory.plan.nbytes for policy, model in models.items()},
@@ -125,8 +125,8 @@ def show(rows: list[dict[str, Any]]) -> None:
     for column in ("model", "batch", "sequential ms", *columns, "units split", "arena MiB"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for batch in sorted({row["batch"] for row in rows}):
-        here = [row for row in rows if row["batch"] == batch]
-        for row in here:
+        selected = [row for row in rows if row["batch"] == batch]
+        for row in selected:
             split = sum(s["units"] for s in row["subgraphs"]["holistic"])
             arena = row["arena_bytes"]
             table.add_row(
@@ -137,19 +137,19 @@ def show(rows: list[dict[str, Any]]) -> None:
                 f"{split} of {row['units']}",
                 ", ".join(f"{arena[policy] / 2**20:.1f}" for policy in OURS),
             )
-        means = (_mean([_speed_up(row, *pair) for row in here]) for pair in columns.values())
+        means = (_mean([_speed_up(row, *pair) for row in selected]) for pair in columns.values())
         table.add_row("geometric mean", str(batch), "", *map(_text, means), end_section=True)
     console().print(table)
 
 
 def _speed_up(row: dict[str, Any], ours: str, other: str) -> float | None:
-    found = row["speed_up"][ours].get(other)
-    return None if found is None else found["median"]
+    ratio = row["speed_up"][ours].get(other)
+    return None if ratio is None else ratio["median"]
 
 
 def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.prod(known) ** (1 / len(known)) if known else None
+    numbers = [value for value in values if value is not None]
+    return math.prod(numbers) ** (1 / len(numbers)) if numbers else None
 
 
 def _text(value: float | None) -> str:
@@ -178,8 +178,8 @@ def main() -> None:
     for network in () if given.show else networks:
         for batch in batches:
             wanted = (network, batch, given.lanes)
-            known = [(r["model"], r["batch"], r["lanes"]) for r in read_figures(RESULT)]
-            if wanted in known and not given.again:
+            measured = [(r["model"], r["batch"], r["lanes"]) for r in read_figures(RESULT)]
+            if wanted in measured and not given.again:
                 continue
             command = [sys.executable, str(Path(__file__)), network, "--one"]
             for option in ("batch", "lanes", "against", "time_limit", "seconds"):

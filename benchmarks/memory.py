@@ -31,14 +31,14 @@ def random_dag(seed: int) -> OpGraph:
     operators = rng.randint(40, 120)
     reach, inputs = rng.choice((5, 10, 20, operators)), rng.choice((1.2, 1.5, 2.0, 3.0))
     tensors = [Tensor("in", (64 * rng.randint(1, 64),))]
-    made: list[Operator] = []
+    added: list[Operator] = []
     for number in range(operators):
         pool = range(max(0, len(tensors) - reach), len(tensors))
         count = min(len(pool), max(1, round(rng.expovariate(1 / inputs))))
         tensors.append(Tensor(f"t{number}", (64 * rng.randint(1, 64),)))
         read = tuple(rng.sample(pool, count))
-        made.append(Operator(f"op{number}", "conv2d", read, (number + 1,)))
-    return _graph(f"dag_{seed}", tensors, made)
+        added.append(Operator(f"op{number}", "conv2d", read, (number + 1,)))
+    return _graph(f"dag_{seed}", tensors, added)
 
 
 def random_nas(seed: int, operators: int = 2000) -> OpGraph:
@@ -49,16 +49,16 @@ def random_nas(seed: int, operators: int = 2000) -> OpGraph:
         [(rng.randrange(2 + block), rng.choice((1, 2, 4, 6))) for _ in range(2)]
         for block in range(blocks)
     ]
-    tensors, made = [Tensor("in", (2**12,))], list[Operator]()
+    tensors, added = [Tensor("in", (2**12,))], list[Operator]()
 
     def add(kind: str, *read: int, size: int) -> int:
-        tensors.append(Tensor(f"t{len(made)}", (size,)))
-        made.append(Operator(f"op{len(made)}", kind, read, (len(tensors) - 1,)))
+        tensors.append(Tensor(f"t{len(added)}", (size,)))
+        added.append(Operator(f"op{len(added)}", kind, read, (len(tensors) - 1,)))
         return len(tensors) - 1
 
     before = last = add("conv2d", 0, size=2**13)
-    while len(made) < operators:
-        size = 2**11 >> min(2, 3 * len(made) // operators)
+    while len(added) < operators:
+        size = 2**11 >> min(2, 3 * len(added) // operators)
         states = [add("conv2d", before, size=size), add("conv2d", last, size=size)]
         for branches in genotype:
             ends: list[int] = []
@@ -68,10 +68,10 @@ def random_nas(seed: int, operators: int = 2000) -> OpGraph:
                     value = add("conv2d", value, size=size)
                 ends.append(value)
             states.append(add("add", *ends, size=size))
-        read = {t for op in made for t in op.inputs}
+        read = {t for op in added for t in op.inputs}
         loose = [state for state in states if state not in read]
         before, last = last, add("concat", *loose, size=size * len(loose))
-    return _graph(f"nas_{seed}", tensors, made)
+    return _graph(f"nas_{seed}", tensors, added)
 
 
 def _graph(name: str, tensors: list[Tensor], operators: list[Operator]) -> OpGraph:
@@ -83,18 +83,18 @@ def _graph(name: str, tensors: list[Tensor], operators: list[Operator]) -> OpGra
 def measured(graph: OpGraph, names: list[str], limit: float) -> Iterator[dict[str, Any]]:
     for in_place in (False, True):
         for row in compare_schedulers(graph, Counting(in_place), names, limit):
-            found = row.found
+            ordered = row.ordered
             yield {
                 "model": graph.name,
                 "in_place": in_place,
                 "name": row.name,
-                "peak_kib": found.peak / 1024,
-                "bound_kib": found.bound / 1024,
+                "peak_kib": ordered.peak / 1024,
+                "bound_kib": ordered.bound / 1024,
                 "arena_kib": row.arena.plan.nbytes / 1024,
-                "seconds": found.seconds,
-                "operators": found.operators,
-                "fused_operators": found.fused_operators,
-                "proof": found.proven,
+                "seconds": ordered.seconds,
+                "operators": ordered.operators,
+                "fused_operators": ordered.fused_operators,
+                "proof": ordered.proven,
             }
 
 

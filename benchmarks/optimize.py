@@ -57,11 +57,11 @@ def error_to_onnxruntime(model: str, folder: str) -> float:
     names = [port.name for port in runtime.get_outputs()]
     expected = dict(zip(names, runtime.run(names, inputs), strict=True))
     with tempfile.TemporaryDirectory() as place:
-        given, made = Path(place) / "inputs.npz", Path(place) / "outputs.npz"
+        given, written = Path(place) / "inputs.npz", Path(place) / "outputs.npz"
         np.savez(given, **inputs)
-        command_line("run", folder, "--input", str(given), "--output", str(made))
-        with np.load(made) as found:
-            return max(relative_error(found[name], expected[name]) for name in names)
+        command_line("run", folder, "--input", str(given), "--output", str(written))
+        with np.load(written) as outputs:
+            return max(relative_error(outputs[name], expected[name]) for name in names)
 
 
 def random_input(port: Any) -> np.ndarray[Any, Any]:
@@ -72,11 +72,11 @@ def random_input(port: Any) -> np.ndarray[Any, Any]:
     return rng.standard_normal(port.shape, dtype=np.float32)
 
 
-def relative_error(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+def relative_error(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     # One vector of probabilities, whatever extents of 1 stand around it.
     if expected.min() > 0 and abs(float(expected.sum()) - 1) < 1e-3:
-        found, expected = np.log(found), np.log(expected)
-    return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
+        actual, expected = np.log(actual), np.log(expected)
+    return float(np.max(np.abs(actual - expected)) / np.max(np.abs(expected)))
 
 
 def main() -> None:

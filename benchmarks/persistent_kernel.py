@@ -41,13 +41,16 @@ def measure(network: str, device: DeviceDescription, precision: Any) -> dict[str
     graph = prepared.units
     block = max(cut_blocks(graph), key=int.bit_count)
     units = tuple(bits(block))
-    made = {unit: prepared.outliner.unit(unit) for unit in range(len(graph))}
-    memory = arrange(graph, [made[unit].function for unit in range(len(graph))])
+    functions = {unit: prepared.outliner.unit(unit) for unit in range(len(graph))}
+    memory = arrange(graph, [functions[unit].function for unit in range(len(graph))])
     of = multiprocessor_of(device)
     compiler = CudaKernelCompiler(of.arch, cache_folder() / "kernels", precision)
     begin = time.perf_counter()
     forms = compiler.compile_rkernels(
-        {str(u): memory.source(made[u].function, made[u].data, made[u].outputs) for u in units}
+        {
+            str(u): memory.source(functions[u].function, functions[u].data, functions[u].outputs)
+            for u in units
+        }
     )
     compiled = time.perf_counter() - begin
     begin = time.perf_counter()
@@ -107,7 +110,7 @@ def search(
 ) -> RProgram:
     """The rProgram, with estimated times, on as many vEUs as the kernels that it names leave."""
     fuser = GpuStageFuser(compiler, device)
-    veus = fuser.execution_units(form.code for u in units for form in forms[str(u)].values())
+    veus = fuser.lanes(form.code for u in units for form in forms[str(u)].values())
 
     def rkernels(unit: int) -> tuple[RKernel, ...]:
         flops = graph.operators[unit].flops

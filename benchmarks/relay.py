@@ -169,8 +169,8 @@ def main() -> None:
         if given.one:
             print(json.dumps(measure(name, given.lanes, log)))
             return
-        known = {(row["network"], row["tuned"]) for row in read_figures("relay")}
-        if (name, log is not None) in known and not given.again:
+        measured = {(row["network"], row["tuned"]) for row in read_figures("relay")}
+        if (name, log is not None) in measured and not given.again:
             continue
         print(f"== {name}", flush=True)
         # A process each: none suffers from what another one left in memory.

@@ -106,14 +106,14 @@ def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
         tvm_build = folder / "tvm.so"
         options = {n: SearchOptions(lanes=lanes, database=path) for n, path in logs.items()}
         prepared.dialect.compile_tvm_build(module, options["chosen"], tvm_build)
-        found: dict[str, Any] = {}
+        programs: dict[str, Any] = {}
         errors: list[float] = []
         for program, given in options.items():
             laid_out = for_target(prepared, given)
-            made = apply_schedule(laid_out, sequential_schedule(prepared.units))
-            blocks, transforms = layouts(made)
-            found[program] = {"blocks": blocks, "transforms": transforms}
-            model = build(made, lanes=lanes, name=name, log=logs[program])
+            scheduled = apply_schedule(laid_out, sequential_schedule(prepared.units))
+            blocks, transforms = layouts(scheduled)
+            programs[program] = {"blocks": blocks, "transforms": transforms}
+            model = build(scheduled, lanes=lanes, name=name, log=logs[program])
             model.save(folder / program)
             session = model.session()
             inputs = session.random_inputs(SEED)
@@ -136,7 +136,7 @@ def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
         "network": name,
         "lanes": lanes,
         "records_in_own_blocks": records,
-        **found,
+        **programs,
         "latency": latency,
         "chosen_to_own": asdict(ratio_of(pooled, "chosen", "own")),
         "chosen_to_tvm": asdict(ratio_of(pooled, "chosen", "tvm")),

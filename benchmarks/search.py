@@ -29,15 +29,15 @@ def main() -> None:
         graph = load_graph(model)
         for reuse in (True, False):
             costs = described_costs(load_device("v100"))
-            found = search(Problem.of(graph, 40), "ios-both", costs, Limits(reuse=reuse))
-            assert found.statistics is not None
+            result = search(Problem.of(graph, 40), "ios-both", costs, Limits(reuse=reuse))
+            assert result.statistics is not None
             figures.append(
                 {
                     "what": f"search, r=3 s=8, {'equal blocks once' if reuse else 'every block'}",
                     "model": model,
-                    "seconds": found.statistics.seconds,
-                    "transitions": found.statistics.transitions,
-                    "stages": len(found.schedule.stages),
+                    "seconds": result.statistics.seconds,
+                    "transitions": result.statistics.transitions,
+                    "stages": len(result.schedule.stages),
                 }
             )
     for model in ("squeezenet", "inception_v3", "nasnet_a", "randwire"):

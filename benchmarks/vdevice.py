@@ -103,8 +103,8 @@ def ideal_of(model: Any, lanes: int) -> dict[str, float]:
     runs = [[span.end - span.begin for span in session.profile()] for _ in range(PROFILES)]
     session.close()
     work = find_work(model.program)
-    found = ideal(work, one_lane_seconds(work, sorted(runs, key=sum)[: PROFILES // 4]), lanes)
-    return {"critical path": found.critical_path, "work over lanes": found.work_over_lanes}
+    bounds = ideal(work, one_lane_seconds(work, sorted(runs, key=sum)[: PROFILES // 4]), lanes)
+    return {"critical path": bounds.critical_path, "work over lanes": bounds.work_over_lanes}
 
 
 def account(program: Any, session: Any, work: float) -> dict[str, float]:
@@ -159,21 +159,21 @@ def predict(search: Any, prepared: Any, lanes: int) -> dict[str, float]:
         for kernel in timer.rkernels(unit)[:1]
     }
     cost = ComposedCost(latencies, timer.unit_key, lanes)
-    found: dict[str, float] = {}
+    milliseconds: dict[str, float] = {}
     for policy in POLICIES:
         if policy == "rammer":
             programs = wavefront_programs(graph, timer.rkernels, lanes)
-            found[policy] = sum(simulate(programs)) * 1e3
+            milliseconds[policy] = sum(simulate(programs)) * 1e3
             continue
         strategies, limits = policy_named(policy).strategies, search.options.limits
         if strategies:
             blocks = search.problem.blocks
-            made, _ = search_graph(graph, blocks, cost, strategies, limits.pruning, mergeable)
+            schedule, _ = search_graph(graph, blocks, cost, strategies, limits.pruning, mergeable)
         else:
-            known = Search(search.problem, costs_of_model(cost), limits)
-            made = known.find(policy, priced=True).schedule
-        found[policy] = made.latency * 1e3
-    return found
+            priced = Search(search.problem, costs_of_model(cost), limits)
+            schedule = priced.find(policy, priced=True).schedule
+        milliseconds[policy] = schedule.latency * 1e3
+    return milliseconds
 
 
 def main() -> None:
@@ -189,8 +189,8 @@ def main() -> None:
         return
     for network in given.networks:
         for count in lanes:
-            known = {(row["network"], row["lanes"]) for row in read_figures(RESULT)}
-            if (network, count) in known and not given.again:
+            measured = {(row["network"], row["lanes"]) for row in read_figures(RESULT)}
+            if (network, count) in measured and not given.again:
                 continue
             console().print(f"{network}, {count} lanes")
             command = [sys.executable, __file__, network, "--lanes", str(count), "--here"]

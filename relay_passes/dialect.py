@@ -39,40 +39,42 @@ class Dialect:
     name
         ``"relax"`` or ``"relay"``: also the package in :mod:`relay_passes`.
     canonicalise
-        The module with ``main`` ready to be read: inference only, constants folded.
+        Makes ``main`` of a module ready to be read: inference only, constants folded.
     extract
-        Of a canonical module and a name its graph of operators (``.graph``) and the way back.
+        Reads a canonical module, under a name: its graph of operators (``.graph``), and the way
+        back.
     outliner
-        Of an extraction and its graph of units: makes the functions of units (``.unit``) and of
-        merged units (``.merged``).
+        Makes an outliner of an extraction and its graph of units, which makes the functions of
+        units (``.unit``) and of merged units (``.merged``).
     for_target
-        Of an outliner and options one whose units are outlined as the kernels of the target want
+        Makes of an outliner and options one that outlines units as the kernels of the target want
         them.
     outline
-        The module, given an outliner and a schedule, with ``main`` calling units in its order.
+        Makes ``main`` of a module call an outliner's units in the order of a schedule.
     interface
-        Of a module the names, shapes and types of what ``main`` is given and returns, in order.
+        Tells the names, shapes and types of what ``main`` of a module is given and returns, in
+        order.
     rewrite_main
-        Of a canonical module, its extraction and a body the module whose ``main`` is what the body
-        writes, with the same parameters, and where its operators come from.
+        Replaces ``main`` of a canonical module, given its extraction, by what a body writes with
+        the same parameters; returns the module, and where its operators come from.
     attribute
-        A string as this TVM wants it for an attribute of a module.
+        Makes a string what this TVM wants as an attribute of a module.
     import_onnx
-        The canonical module of a simplified ONNX model.
+        Makes a canonical module of a simplified ONNX model.
     import_saved
-        The canonical module of one that was read from a file, with the shapes that the user gives
-        for inputs; the path is for errors.
+        Makes a module that was read from a file canonical, given the shapes of inputs that the user
+        fixed; the path is for errors.
     target_units
-        The units of a prepared module for the target of some options, a
+        Makes the units of a prepared module for the target of some options, a
         :class:`relay_passes.measured_module.TargetUnits`.
     compile_tvm_build
-        Given a module, options and a path, writes TVM's own build of it for a CPU.
+        Writes TVM's own build of a module for a CPU, given options and a path.
     operators_of
-        What of a canonical module can be put into another order.
+        Tells what of a canonical module can be put into another order.
     stages_of
-        Of a scheduled module the graph of its units, and its stages.
+        Reads the graph of units of a scheduled module, and its stages.
     with_stages
-        A scheduled module with its stages in another order.
+        Puts the stages of a scheduled module into another order.
     places_tiles
         Whether schedules can choose units' rKernels and place their tiles.
     """
@@ -123,12 +125,12 @@ def named_dialect(name: str) -> Dialect:
     try:
         return importlib.import_module(f"relay_passes.{name}.dialect").DIALECT
     except ImportError as error:
-        wanted, other = {
+        required, other = {
             "relax": ("apache-tvm 0.27", "relay"),
             "relay": ("TVM 0.11 to 0.19", "relax"),
         }[name]
         raise DialectError(
-            f"the {name.capitalize()} passes are written for {wanted}, and this is TVM "
+            f"the {name.capitalize()} passes are written for {required}, and this is TVM "
             f"{tvm.__version__}: bring that TVM, or choose the dialect {other}"
         ) from error
 

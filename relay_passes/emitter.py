@@ -28,7 +28,7 @@ class Emitter(Protocol):
     def operator(
         self,
         op: int,
-        made: dict[int, Any],
+        values: dict[int, Any],
         shapes: Mapping[int, Sequence[int]],
         pads: Sequence[int] | None = None,
     ) -> None:
@@ -37,14 +37,14 @@ class Emitter(Protocol):
         Parameters
         ----------
         op
-            Of the extraction.
-        made
+            The operator's number in the extraction.
+        values
             Maps tensors of the extraction to values; gets the operator's results.
         shapes
-            Of the results, where the operator has them written down.
+            The shapes of the results, where the operator has them written down.
         pads
-            Instead of those that it has: of windows top, left, bottom, right; of a padding before
-            and after, axis by axis.
+            Pads instead of those that it has: of windows top, left, bottom, right; of a padding
+            before and after, axis by axis.
         """
         ...
 
@@ -97,11 +97,11 @@ class Emitter(Protocol):
         Parameters
         ----------
         name, attributes
-            Of the function.
+            The function's name and attributes.
         data
-            Of its first parameters.
+            The shapes and types of its first parameters.
         constants
-            Tensors of the extraction whose values are the other ones.
+            Tensors of the extraction whose values are the other parameters.
         body
             Called with an emitter for it and its parameters.
         """
@@ -112,7 +112,7 @@ class Emitter(Protocol):
         ...
 
 
-#: Of what was extracted from a module that an emitter wrote where each operator comes from.
+#: For each operator of what was extracted from a module that an emitter wrote its origin.
 OriginsOf = Callable[[Any], list[Origin]]
 
 #: Writes what a function does with its parameters and returns the results.

@@ -42,7 +42,7 @@ class IOSSchedule:
         ``"measured"`` (stages are measured on this machine), one of
         :func:`tvm_ios.costs.named.cost_names` (``"v100"``), or a cost model of your own.
     options
-        For what machine, with which kernels, and how far to search.
+        The machine, the tuned kernels, and how far to search.
     unit_rule
         How operators form units, instead of the default rule.
     schedule
@@ -90,9 +90,9 @@ class IOSSchedule:
         options = self.options
         if policy.needs and self.cost == MEASURED:
             module = measured_module(prepared, options, self.progress)
-            found = module.search.find(policy, self.memory_budget)
+            result = module.search.find(policy, self.memory_budget)
             module.end_run()
-            return found.schedule
+            return result.schedule
         limits = options.limits
         if self.memory_budget is not None:
             limits = replace(limits, memory_budget=self.memory_budget)
@@ -107,7 +107,7 @@ class IOSSchedule:
 
 
 def let_pass(kind: type[UserError]) -> None:
-    """Or TVM's pass manager would make a RuntimeError of it; older ones let everything pass."""
+    """Keep TVM's pass manager from making a RuntimeError of such an error, as newer ones do."""
     if importlib.util.find_spec("tvm_ffi"):
         import tvm_ffi
 

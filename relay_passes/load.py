@@ -20,9 +20,9 @@ class LoadedModel:
     Attributes
     ----------
     dialect
-        Of its module.
+        The dialect of its module.
     name
-        The zoo's, or the file's without its suffix.
+        The zoo's name of it, or the file's without its suffix.
     module
         Canonical, weights as constants.
     onnx
@@ -44,16 +44,16 @@ def load_model(model: AnyModel) -> LoadedModel:
         If there is no such model or it cannot be scheduled; one sentence says why.
     """
     source = ModelSource.of(model)
-    form, chosen = source.form, named_dialect(source.dialect)
+    form, dialect = source.form, named_dialect(source.dialect)
     if form in (Form.ZOO, Form.ONNX):
         proto = load_onnx(source)
-        return LoadedModel(chosen, source.name, chosen.import_onnx(proto), proto)
+        return LoadedModel(dialect, source.name, dialect.import_onnx(proto), proto)
     if form not in (Form.TORCH, Form.MODULE):
         raise ModelError(
             f"{source.model} is {form.value}, of which nothing can be run or measured: give a "
             "model, or schedule it with --cost DEVICE"
         )
-    if form is Form.TORCH and chosen.name != "relax":
+    if form is Form.TORCH and dialect.name != "relax":
         raise ModelError(
             f"{source.model} is {form.value}, which is read as Relax only: give an .onnx file, or "
             "a Relay module saved by tvm.ir.save_json"
@@ -68,8 +68,8 @@ def load_model(model: AnyModel) -> LoadedModel:
     if form is Form.TORCH:
         from relay_passes.relax.torch_importer import import_torch
 
-        return LoadedModel(chosen, source.name, import_torch(source.path, source.shapes), None)
+        return LoadedModel(dialect, source.name, import_torch(source.path, source.shapes), None)
     from relay_passes.saved_module import load_saved_module
 
-    module = load_saved_module(source.path, chosen, source.shapes)
-    return LoadedModel(chosen, source.name, module, None)
+    module = load_saved_module(source.path, dialect, source.shapes)
+    return LoadedModel(dialect, source.name, module, None)

@@ -81,7 +81,7 @@ class MeasuredModule(Generic[UnitsT]):
     Parameters
     ----------
     units
-        Of the module.
+        The units of the module.
     progress
         Called with (what, done, total).
 
@@ -136,9 +136,9 @@ class MeasuredModule(Generic[UnitsT]):
         """
         if not log.exists():
             raise LogError(f"there is no measurement log {log}")
-        header, found = self._header, read_header(log)
+        header, recorded_header = self._header, read_header(log)
         if self.options.target is not None:
-            header = replace(header, device=found.device)
+            header = replace(header, device=recorded_header.device)
         costs = recorded_costs(
             self.timer,
             ReadOnlyLog(log, header),
@@ -155,7 +155,7 @@ class MeasuredModule(Generic[UnitsT]):
     def end_run(self) -> None:
         """Let the next run measure again, unless one of the searches ran out of time.
 
-        The next run then goes on from what is known.
+        The next run then goes on from what was measured.
         """
         if not self.search.out_of_time:
             self.timer.end_run()

@@ -80,24 +80,24 @@ class MemorySchedule:
 
     def _reorder_operators(self, movable: Reordering) -> tvm.IRModule:
         problem = memory_problem(movable.graph, self.counting)
-        found = MEMORY_SCHEDULERS[self.scheduler](problem, self.time_limit)
-        order = found.order
-        if problem.footprints(movable.present).peak <= found.peak:
+        best = MEMORY_SCHEDULERS[self.scheduler](problem, self.time_limit)
+        order = best.order
+        if problem.footprints(movable.present).peak <= best.peak:
             order = movable.present
-        require_fit("main", plan_order(problem, order), found.bound, self.budget)
+        require_fit("main", plan_order(problem, order), best.bound, self.budget)
         return movable.apply(order)
 
     def _reorder_stages(self, module: tvm.IRModule, dialect: Dialect) -> tvm.IRModule:
         graph, stages = dialect.stages_of(module)
-        found = order_stages(graph, stages, self.scheduler, self.time_limit)
+        best = order_stages(graph, stages, self.scheduler, self.time_limit)
         problem, place = stage_problem(graph, stages)
         number = {where: operator for operator, where in enumerate(place)}
-        planned = plan_order(problem, [number[where] for where in found.order])
-        require_fit("main", planned, found.bound, self.budget)
-        if found.order == tuple(range(len(stages))):
+        planned = plan_order(problem, [number[where] for where in best.order])
+        require_fit("main", planned, best.bound, self.budget)
+        if best.order == tuple(range(len(stages))):
             return module
-        moved = dialect.with_stages(module, found.order)
-        text = _reordered(str(module.attrs[SCHEDULE]), found.order)
+        moved = dialect.with_stages(module, best.order)
+        text = _reordered(str(module.attrs[SCHEDULE]), best.order)
         return moved.with_attr(SCHEDULE, dialect.attribute(text))
 
 

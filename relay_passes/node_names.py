@@ -2,14 +2,14 @@
 
 TVM's importers number values instead (``lv7``). A module keeps the names as an attribute, unit by
 unit: units have the same numbers whatever their graph was read with, and so have the operators in
-them.
+them. Tensors are called after the operators that make them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,13 +48,27 @@ def with_node_names(graph: OpGraph, module: tvm.IRModule) -> OpGraph:
     if not module.attrs or NODE_NAMES not in module.attrs:
         return graph
     names = _by_operator(graph, json.loads(str(module.attrs[NODE_NAMES])))
-    return replace(
-        graph,
-        operators=tuple(
-            replace(operator, name=names.get(number, f"{operator.kind}_{number}"))
-            for number, operator in enumerate(graph.operators)
-        ),
-    )
+    kinds = enumerate(operator.kind for operator in graph.operators)
+    return renamed(graph, [names.get(number, f"{kind}_{number}") for number, kind in kinds])
+
+
+def renamed(graph: OpGraph, names: Sequence[str]) -> OpGraph:
+    """The graph with other names of its operators, whose results are called ``name:0``, ...
+
+    Operators may have one name; names of tensors stay unique.
+    """
+    computed = {tensor for operator in graph.operators for tensor in operator.outputs}
+    taken = {tensor.name for n, tensor in enumerate(graph.tensors) if n not in computed}
+    tensors = list(graph.tensors)
+    for operator, name in zip(graph.operators, names, strict=True):
+        for place, tensor in enumerate(operator.outputs):
+            result = f"{name}:{place}"
+            while result in taken:
+                result += "'"
+            taken.add(result)
+            tensors[tensor] = replace(tensors[tensor], name=result)
+    operators = map(lambda operator, name: replace(operator, name=name), graph.operators, names)
+    return replace(graph, operators=tuple(operators), tensors=tuple(tensors))
 
 
 def _by_operator(graph: OpGraph, attribute: Mapping[str, Any]) -> dict[int, str]:

@@ -70,8 +70,8 @@ def for_target(prepared: Prepared, options: SearchOptions) -> Prepared:
     UserError
         If the options name a tuning log that cannot be used.
     """
-    made = prepared.dialect.for_target(prepared.outliner, options)
-    return replace(prepared, outliner=made)
+    outliner = prepared.dialect.for_target(prepared.outliner, options)
+    return replace(prepared, outliner=outliner)
 
 
 def applied(prepared: Prepared, schedule: Schedule) -> Applied:
@@ -108,10 +108,10 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     DialectError
         If ``main`` would take or return other shapes or types than before.
     """
-    dialect, of = prepared.dialect, applied(prepared, schedule)
-    scheduled = dialect.outline(of.prepared.module, of.prepared.outliner, of.schedule)
+    dialect, (unrolled, unrolled_schedule, attached) = prepared.dialect, applied(prepared, schedule)
+    scheduled = dialect.outline(unrolled.module, unrolled.outliner, unrolled_schedule)
     require_same_interface(dialect, prepared.module, scheduled)
-    return scheduled.with_attr(SCHEDULE, dialect.attribute(json.dumps(of.attached)))
+    return scheduled.with_attr(SCHEDULE, dialect.attribute(json.dumps(attached)))
 
 
 def schedule_of(module: tvm.IRModule) -> Schedule | None:

@@ -19,7 +19,7 @@ class Prepared:
     Attributes
     ----------
     dialect
-        Of its functions.
+        The dialect of its functions.
     module
         Canonical: inference only, constants folded.
     units
@@ -42,10 +42,11 @@ class Applied(NamedTuple):
     prepared
         The module in which every instance has units of its own.
     schedule
-        Of its units, without instances.
+        The schedule of its units, without instances.
     attached
-        That as plain data, for executables and scheduled modules; of instances with the schedule
-        that was given as ``unrolled_from``, and with where each unit comes from as ``origins``.
+        The same as plain data, for executables and scheduled modules. Where there were instances
+        it has the original schedule as ``unrolled_from``, and where each unit comes from as
+        ``origins``.
     """
 
     prepared: Prepared

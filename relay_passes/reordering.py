@@ -17,9 +17,9 @@ class Reordering:
     Attributes
     ----------
     graph
-        Whose operators can be moved.
+        The graph whose operators can be moved.
     present
-        The order that they have.
+        The order that they have now.
     apply
         Makes the module with another order of them.
     """

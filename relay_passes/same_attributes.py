@@ -56,8 +56,8 @@ def described_alike(
     if name not in _READERS:
         return None
     kind, read = _READERS[name]
-    found = read(attributes, shape())
-    return None if found is None else (kind, found)
+    attrs = read(attributes, shape())
+    return None if attrs is None else (kind, attrs)
 
 
 def ints(values: Iterable[Any]) -> tuple[int, ...]:

@@ -44,15 +44,15 @@ def load_saved_module(path: Path, dialect: Dialect, shapes: Shapes | None = None
         and not given, or the module cannot be scheduled.
     """
     _require(path, dialect.name)
-    given = json.dumps(dict(shapes or {}))
-    command = [sys.executable, "-m", __name__, str(path), dialect.name, given]
+    shapes_text = json.dumps(dict(shapes or {}))
+    command = [sys.executable, "-m", __name__, str(path), dialect.name, shapes_text]
     try:
-        tried = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_SECONDS)
+        child = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{path} takes TVM more than {_LONGEST_SECONDS} s to read") from error
-    if tried.returncode == _REFUSED:
-        raise ModelError(tried.stderr.strip().splitlines()[-1])
-    if tried.returncode:
+    if child.returncode == _REFUSED:
+        raise ModelError(child.stderr.strip().splitlines()[-1])
+    if child.returncode:
         raise ModelError(
             f"{path} makes TVM's reader crash, so it is damaged: write it again by tvm.ir.save_json"
         )

@@ -25,7 +25,7 @@ class SearchOptions:
     cache
         Folder of compiled kernels and measurement logs.
     precision
-        In which a GPU computes; float32 by default.
+        The precision in which a GPU computes; float32 by default.
     cudnn
         Whether units have a form in which cuDNN computes their convolutions, on a GPU; by default
         where both are found here.

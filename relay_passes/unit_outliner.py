@@ -41,11 +41,11 @@ class UnitFunction:
     name: str
 
 
-Made = TypeVar("Made", bound=UnitFunction)
+FunctionT = TypeVar("FunctionT", bound=UnitFunction)
 
 
 @dataclass(frozen=True)
-class UnitCall(Generic[Made]):
+class UnitCall(Generic[FunctionT]):
     """What ``main`` calls for a schedule.
 
     Attributes
@@ -61,19 +61,19 @@ class UnitCall(Generic[Made]):
     """
 
     units: tuple[int, ...]
-    function: Made
+    function: FunctionT
     stage: int
     group: int
     kernel: str | None
 
 
-class UnitOutliner(Generic[Made]):
+class UnitOutliner(Generic[FunctionT]):
     """Makes the functions of units and of merged units, each once.
 
     Parameters
     ----------
     extraction
-        Of the canonical module.
+        What was extracted from the canonical module.
     units
         The graph of units formed from it; its tensors are those of the extraction, by name.
     """
@@ -84,23 +84,23 @@ class UnitOutliner(Generic[Made]):
         # Units are formed from the extracted graph and keep the names of its tensors.
         number = {tensor.name: i for i, tensor in enumerate(extraction.graph.tensors)}
         self._origin = tuple(number[tensor.name] for tensor in units.tensors)
-        self._made: dict[tuple[int, ...], Made] = {}
+        self._functions: dict[tuple[int, ...], FunctionT] = {}
 
     def of(self, extraction: Any, units: OpGraph) -> Self:
-        """The same choices for another module."""
+        """An outliner that makes the same choices for another module."""
         return type(self)(extraction, units)
 
     def value(self, tensor: int) -> Any:
         """The expression behind a tensor of the graph of units."""
         return self.extraction.values[self._origin[tensor]]
 
-    def unit(self, unit: int) -> Made:
+    def unit(self, unit: int) -> FunctionT:
         """The function of one unit."""
-        if (unit,) not in self._made:
-            self._made[(unit,)] = self._outline(unit)
-        return self._made[(unit,)]
+        if (unit,) not in self._functions:
+            self._functions[(unit,)] = self._outline(unit)
+        return self._functions[(unit,)]
 
-    def merged(self, members: Sequence[int]) -> Made:
+    def merged(self, members: Sequence[int]) -> FunctionT:
         """One function for units that :func:`tvm_ios.graph.merge_rule.plan_merge` can merge.
 
         Raises
@@ -109,15 +109,15 @@ class UnitOutliner(Generic[Made]):
             If they cannot be merged.
         """
         key = tuple(sorted(members))
-        if key not in self._made:
+        if key not in self._functions:
             plan, operators = self.merge_plan(key), [self.units.operators[unit] for unit in key]
             outputs = tuple(op.outputs[0] for op in operators)
             name = "+".join(op.name for op in operators)
             weights = self.stacked_weights(plan)
-            self._made[key] = self._merge(plan, operators[0].inputs[0], weights, outputs, name)
-        return self._made[key]
+            self._functions[key] = self._merge(plan, operators[0].inputs[0], weights, outputs, name)
+        return self._functions[key]
 
-    def calls(self, schedule: Schedule) -> list[UnitCall[Made]]:
+    def calls(self, schedule: Schedule) -> list[UnitCall[FunctionT]]:
         """What ``main`` calls for a schedule, in its order.
 
         Raises
@@ -125,7 +125,7 @@ class UnitOutliner(Generic[Made]):
         ScheduleError
             If units are to be merged that cannot be.
         """
-        calls: list[UnitCall[Made]] = []
+        calls: list[UnitCall[FunctionT]] = []
         for number, stage in enumerate(schedule.stages):
             if stage.strategy is Strategy.MERGE:
                 function, kernel = self.merged(stage.units), schedule.kernels.get(stage.units[0])
@@ -181,7 +181,7 @@ class UnitOutliner(Generic[Made]):
         """As :func:`tvm_ios.graph.merged_weights.merged_weights`, but constants of the dialect."""
         raise NotImplementedError
 
-    def _outline(self, unit: int) -> Made:
+    def _outline(self, unit: int) -> FunctionT:
         raise NotImplementedError
 
     def _merge(
@@ -191,5 +191,5 @@ class UnitOutliner(Generic[Made]):
         weights: tuple[Any, Any],
         outputs: tuple[int, ...],
         name: str,
-    ) -> Made:
+    ) -> FunctionT:
         raise NotImplementedError

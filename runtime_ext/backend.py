@@ -1,4 +1,4 @@
-"""Where the code of a model's units comes from, where it is timed, and what runs programs of it."""
+"""A backend: what compiles a model's units, times their programs and runs them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NotMeasured(UserError):
 
 @dataclass(frozen=True)
 class Backend(Generic[CompilerT]):
-    """A compiler, or what one has left, and a device for its code.
+    """A compiler, or the kernels of a bundle, and a device for its code.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Backend(Generic[CompilerT]):
     device
         Times programs.
     executor
-        Which one runs them.
+        Name of the executor that runs programs.
     cudnn
         Whether units have a form that calls cuDNN, which is measured beside the others.
     """
@@ -49,12 +49,12 @@ class Backend(Generic[CompilerT]):
         return model.open(self.compiler.function, **{"executor": self.executor, **options})
 
     def require_here(self, doing: str) -> None:
-        """Refuse to do something with a device that is not here.
+        """Refuse to do something that needs the device if it is not here.
 
         Raises
         ------
         NotMeasured
-            If there is none.
+            If the device is a GPU that is not here.
         """
         if isinstance(self.device, AbsentGpu):
             raise NotMeasured(
@@ -76,18 +76,12 @@ class AbsentGpu:
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Refuse.
-
-        Raises
-        ------
-        NotMeasured
-            Always.
-        """
+        """Always raises :class:`NotMeasured`."""
         raise NotMeasured(
             f"stages can only be measured on an {self.name} GPU, and here is none ({self.why}): "
             f"{self.otherwise}"
         )
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
-        """Refuse, as :meth:`time_program`."""
+        """Always raises :class:`NotMeasured`."""
         return [self.time_program(program, function)]

@@ -24,7 +24,7 @@ def build(
     compiler: UnitCompiler | None = None,
     progress: Steps | None = None,
 ) -> BuiltModel:
-    """Compile what ``IOSSchedule`` made.
+    """Compile a module that ``IOSSchedule`` made.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def build(
     lanes
         Threads; all that the process may use by default.
     name
-        Of the model.
+        The name of the model.
     compiler
-        One that may hold the kernels already.
+        A compiler that may have the kernels already; by default a new one of the target.
     progress
         Called with kernels compiled and all of them.
 
@@ -47,7 +47,7 @@ def build(
     ModuleError
         If the module is not in the scheduled form.
     UserError
-        If it names an rKernel that a unit has not.
+        If the schedule names an rKernel that a unit has not.
     """
     if any(type(f).__module__.startswith("tvm.relay") for f in module.functions.values()):
         from runtime_ext.relay.build import build as build_relay

@@ -33,34 +33,34 @@ class Explanation:
     Attributes
     ----------
     policy
-        That made its schedule.
+        The policy that made its schedule.
     measured
-        What the policies took when the executable was made, in seconds, if it says so.
+        Latencies of the policies when the executable was made, in seconds, if it has them.
     names
-        For each unit of the program what to call it: its name and what it computes.
+        For each unit of the program its name and, in brackets, the kind of its operator.
     latency
         Median seconds of runs that were not profiled.
     disturbance
         That median over the fastest of these runs: far above one if something else keeps the
         machine busy.
     preemptions
-        How often a run the system stopped a lane to run something else.
+        Times in a run that the system stopped a lane to run something else.
     lanes
-        Of its program.
+        Lanes of the program.
     arena, unshared
-        Bytes that its tensors between units share, and those that they would take apart.
+        Bytes of the arena that tensors between units share, and bytes without sharing.
     peaks
-        What this machine can do with so many lanes.
+        The peak of this machine with so many lanes.
     total
-        The whole program.
+        The figures of the whole program.
     blocks
-        Block by block.
+        The figures of each block.
     advice
-        For the total and then for each block a sentence.
+        A sentence for the total and then for each block.
     hot
-        The code that takes most of the time.
+        The units whose code takes most of the time.
     timeline
-        The fastest run.
+        The timeline of the fastest run.
     """
 
     policy: str
@@ -91,7 +91,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         Runs to profile. Each block's numbers are medians over the tenth of them in which it was
         fastest.
     seed
-        Of the inputs.
+        Seed of the inputs.
 
     Raises
     ------
@@ -112,19 +112,19 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
     session = executable.session()
     session.run(**session.random_inputs(seed))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+    interruptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
     samples = session.benchmark(number=1, repeat=repeat)
-    preempted = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
+    preemptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - interruptions
     latency = statistics.median(samples)
     runs = [read_timeline(program, session.profile()) for _ in range(repeat)]
     session.close()
 
     work = find_work(program)
     blocks = split_blocks(work)
-    everything = tuple(range(len(program.units)))
+    all_units = tuple(range(len(program.units)))
     regions = [
         measure_region(work, units, runs, flops, peaks, executable.plan)
-        for units in (everything, *blocks)
+        for units in (all_units, *blocks)
     ]
     policy = str(executable.schedule["policy"])
     searched = any(
@@ -138,7 +138,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         names=names,
         latency=latency,
         disturbance=latency / min(samples),
-        preemptions=preempted / repeat,
+        preemptions=preemptions / repeat,
         lanes=lanes,
         arena=executable.plan.nbytes,
         unshared=sum(program.buffers[n].type.nbytes for n in executable.plan.offsets),
@@ -154,17 +154,17 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
 def _units(
     program: Program, schedule: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], Sequence[int] | None]:
-    """What to call the program's units, and their FLOPs if the schedule says them."""
+    """Names of the program's units for people, and their FLOPs if the schedule has them."""
     if "flops" not in schedule:
         return program.units, None
     kinds: dict[str, str] = {}
     flops: dict[str, int] = {}
     for stage in Schedule.from_json(schedule).stages:
-        together = stage.strategy is Strategy.MERGE
-        for units in [stage.units] if together else [(unit,) for unit in stage.units]:
+        merged = stage.strategy is Strategy.MERGE
+        for units in [stage.units] if merged else [(unit,) for unit in stage.units]:
             name = "+".join(schedule["units"][unit] for unit in units)
             kinds[name] = schedule["graph"]["units"][units[0]]["kind"]
             flops[name] = sum(schedule["flops"][unit] for unit in units)
     names = tuple(f"{name} ({kinds[name]})" if name in kinds else name for name in program.units)
-    known = all(name in flops for name in program.units)
-    return names, [flops[name] for name in program.units] if known else None
+    has_all = all(name in flops for name in program.units)
+    return names, [flops[name] for name in program.units] if has_all else None

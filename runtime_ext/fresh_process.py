@@ -30,13 +30,13 @@ def run_fresh_process(
     Parameters
     ----------
     command
-        Of a program that reads a task from its standard input, as one line of JSON, and prints
-        lines of JSON: arrays (what, done, total) are its progress, the last object is its result.
-        Libraries may print other lines.
+        Command line of a program that reads a task from its standard input, as one line of JSON,
+        and prints lines of JSON: arrays (what, done, total) are its progress, the last object is
+        its result. Libraries may print other lines.
     task
-        Plain data.
+        The task as plain data.
     environment
-        Variables besides those of this process.
+        Environment variables in addition to those of this process.
     progress
         Called with (what, done, total).
 
@@ -60,7 +60,7 @@ def run_fresh_process(
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            _hand_over(task, process.stdin)
+            _send(task, process.stdin)
             for line in process.stdout:
                 if line.startswith('["'):
                     progress(*json.loads(line))
@@ -71,13 +71,13 @@ def run_fresh_process(
             raise
         code = process.wait()
         errors.seek(0)
-        reasons = [f"it ended with code {code}", *errors.read().strip().splitlines()]
+        complaints = [f"it ended with code {code}", *errors.read().strip().splitlines()]
     if code or result is None:
-        raise UserError(f"the measurement in a fresh process failed: {reasons[-1]}")
+        raise UserError(f"the measurement in a fresh process failed: {complaints[-1]}")
     return result
 
 
-def _hand_over(task: Mapping[str, Any], stream: Any) -> None:
+def _send(task: Mapping[str, Any], stream: Any) -> None:
     try:
         stream.write(f"{json.dumps(task)}\n")
         stream.close()
@@ -92,12 +92,12 @@ def report(what: str, done: int, total: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Be killed when the parent is, or measure on for nobody.
+    """Let the system kill this process when its parent ends.
 
     Parameters
     ----------
     parent
-        Its process number, as it has told it: it may be gone already.
+        The parent's process number, as the parent gave it, because it may have ended already.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""What the IR of a scheduled module is marked with, whatever the dialect; needs no TVM."""
+"""The attributes that mark the IR of a scheduled module, in both dialects; needs no TVM."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tvm_ios.errors import UserError
 
 #: Attributes of a unit's function: its name (merged units joined by ``+``), stage and group.
 UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
-#: And the name of its rKernel, where that is not the usual one.
+#: Attribute of a unit's function: the name of its rKernel, where that is not the usual one.
 KERNEL = "ios.kernel"
 #: Module attributes: the schedule, and the names of the outputs, as JSON.
 SCHEDULE, OUTPUT_NAMES = "ios.schedule", "ios.output_names"
-#: And the names of the nodes of the model that the module was imported from, as JSON.
+#: Module attribute: names of the nodes of the model that the module was imported from, as JSON.
 NODE_NAMES = "ios.node_names"
 #: In Relay, whose functions have no marks: unit, stage and group of each call of ``main``, as JSON.
 CALLS = "ios.calls"
@@ -24,15 +24,7 @@ class ModuleError(UserError):
 
 
 def output_names(module: Any, count: int) -> tuple[str, ...]:
-    """What the model calls its outputs, so many, by a module's attribute or else by their places.
-
-    Parameters
-    ----------
-    module
-        A ``tvm.IRModule``.
-    count
-        How many outputs it has.
-    """
+    """The model's names of the ``count`` outputs of a ``tvm.IRModule``, or else numbered ones."""
     attributes = dict(module.attrs.items()) if module.attrs else {}
-    known = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
-    return (*known[:count], *(f"output{place}" for place in range(len(known), count)))
+    names = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
+    return (*names[:count], *(f"output{place}" for place in range(len(names), count)))

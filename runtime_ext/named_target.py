@@ -9,7 +9,7 @@ from tvm_ios.errors import UserError
 
 
 def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -> Any:
-    """A TVM target; None for this machine's, so that what is measured here holds for it.
+    """A TVM target, or None for this machine, for which measurements made here hold.
 
     Parameters
     ----------
@@ -18,7 +18,7 @@ def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -
     arch
         An instruction-set level, or an architecture like ``sm_90``.
     lanes
-        Threads; nothing to a GPU.
+        Threads; without effect on a GPU.
     dialect
         ``relax`` or ``relay``, whose TVM knows processors by other names.
 

@@ -45,10 +45,10 @@ def load_native_library() -> Any:
     """
     path = native_library_path()
     library = tvm_ffi.load_module(path)
-    found = library["interface_version"]()
-    if found != _INTERFACE:
+    version = library["interface_version"]()
+    if version != _INTERFACE:
         raise ImportError(
-            f"{path} has interface {found} and this package needs {_INTERFACE}; "
+            f"{path} has interface {version} and this package needs {_INTERFACE}; "
             "install tvm-ios again"
         )
     return library

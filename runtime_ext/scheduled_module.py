@@ -31,7 +31,7 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> ScheduledUnits:
-    """Read what ``IOSSchedule`` made.
+    """Read a module that ``IOSSchedule`` made.
 
     Raises
     ------
@@ -49,16 +49,20 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
             reader.read(binding)
     outputs = reader.numbers_of(main.body.body)
     names = output_names(module, len(outputs))
-    for tensor, made in zip(outputs, names, strict=True):
+    for tensor, unit_name in zip(outputs, names, strict=True):
         if tensor not in inputs:
-            reader.rename(tensor, made)
+            reader.rename(tensor, unit_name)
     graph = OpGraph(name, tuple(reader.operators), tuple(reader.tensors), inputs, outputs)
     schedule = json.loads(str(attributes[SCHEDULE]))
-    attached = Schedule.from_json(schedule)
+    attached_schedule = Schedule.from_json(schedule)
     # The schedule numbers the units as they were before any were merged; names are the same.
-    called = {op.name: unit for unit, op in enumerate(graph.operators)}
-    calls = {u: called[made] for u, made in enumerate(schedule["units"]) if made in called}
-    stages, placements = placed_stages(stages_of_calls(reader.places), attached, calls)
+    call_by_name = {op.name: unit for unit, op in enumerate(graph.operators)}
+    calls = {
+        u: call_by_name[unit_name]
+        for u, unit_name in enumerate(schedule["units"])
+        if unit_name in call_by_name
+    }
+    stages, placements = placed_stages(stages_of_calls(reader.places), attached_schedule, calls)
     return ScheduledUnits(
         graph=graph,
         stages=stages,
@@ -72,7 +76,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
             for i, function in enumerate(reader.functions)
             if KERNEL in function.attrs
         },
-        unit_latencies=latencies_of_calls(attached, calls),
+        unit_latencies=latencies_of_calls(attached_schedule, calls),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a schedule runs, as data: the functions of units, their constants, and where each stands."""
+"""The units of a scheduled module as data: functions, constants, and the place of each call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ScheduledUnits:
     graph
         One operator a call; a merged operator has several outputs.
     stages
-        Over that graph; none of them merged, because that has been done in the functions.
+        Stages of that graph; none is merged, because functions of merged units are one unit here.
     placements
         For the place in ``stages`` of each co-scheduled one where its rTasks run.
     functions
@@ -31,7 +31,7 @@ class ScheduledUnits:
     schedule
         The schedule as plain data, which an executable keeps.
     output_names
-        As the model calls its outputs, which may be one tensor twice, or an input.
+        The model's names of its outputs, which may be one tensor twice, or an input.
     kernels
         For each operator that does not run in its usual way the name of its rKernel.
     unit_latencies
@@ -51,12 +51,12 @@ class ScheduledUnits:
 
 def stages_of_calls(places: Sequence[tuple[int, int]]) -> tuple[Stage, ...]:
     """The stages of calls, of which each has a stage and a group."""
-    found: dict[int, dict[int, list[int]]] = {}
+    groups_by_stage: dict[int, dict[int, list[int]]] = {}
     for call, (stage, group) in enumerate(places):
-        found.setdefault(stage, {}).setdefault(group, []).append(call)
+        groups_by_stage.setdefault(stage, {}).setdefault(group, []).append(call)
     return tuple(
         Stage(Strategy.CONCURRENT, tuple(tuple(calls) for _, calls in sorted(groups.items())))
-        for _, groups in sorted(found.items())
+        for _, groups in sorted(groups_by_stage.items())
     )
 
 
@@ -68,9 +68,9 @@ def placed_stages(
     Parameters
     ----------
     stages
-        Of the calls.
+        The stages of the calls.
     schedule
-        Of the units; stage by stage the same.
+        The schedule of the units, with the same stages.
     calls
         For each unit that is called alone its call.
 
@@ -79,26 +79,26 @@ def placed_stages(
     ModuleError
         If other units are called in a co-scheduled stage.
     """
-    made = list(stages)
+    placed = list(stages)
     placements: dict[int, Placement] = {}
     for stage, shares in schedule.placements.items():
         units = [calls.get(unit, -1) for unit in schedule.stages[stage].units]
-        if stage >= len(made) or set(units) != set(made[stage].units):
+        if stage >= len(placed) or set(units) != set(placed[stage].units):
             raise ModuleError(
                 f"the units of the co-scheduled stage {stage} are not those that the module calls "
                 "there: schedule anew"
             )
-        made[stage] = Stage(Strategy.CO_SCHEDULE, (tuple(units),))
+        placed[stage] = Stage(Strategy.CO_SCHEDULE, (tuple(units),))
         placements[stage] = tuple(
             replace(share, unit=calls.get(share.unit, -1)) for share in shares
         )
-    return tuple(made), placements
+    return tuple(placed), placements
 
 
 def latencies_of_calls(
     schedule: Schedule, calls: Mapping[int, int]
 ) -> dict[int, tuple[float, ...]]:
-    """What a schedule says that units take, by their calls; nobody has measured merged ones."""
+    """The unit latencies of a schedule by call; merged units have none."""
     latencies = schedule.unit_latencies.items()
     return {calls[unit]: seconds for unit, seconds in latencies if unit in calls}
 
@@ -109,7 +109,7 @@ def require_lanes(schedule: Mapping[str, Any], lanes: int) -> None:
     Raises
     ------
     ScheduleError
-        If it has.
+        If it has placed instances on more lanes.
     """
     plan = Schedule.from_json(schedule.get(UNROLLED_FROM, schedule)).instances
     if plan is not None and plan.lanes > lanes:

@@ -1,4 +1,4 @@
-"""For which GPU architecture a target is."""
+"""The GPU architecture of a target."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def target_backend(
     Parameters
     ----------
     target
-        A TVM target, or what makes one, of kind llvm or cuda; None for this machine.
+        A TVM target of kind llvm or cuda, or the data of one; None for this machine.
     lanes
         Threads, or streams.
     cache
@@ -37,14 +37,14 @@ def target_backend(
     database
         A MetaSchedule database of tuned kernels, for this target.
     precision
-        In which a GPU computes: float32, tf32 or float16; a CPU in float32 only.
+        The precision of a GPU: float32, tf32 or float16; a CPU computes in float32 only.
     cudnn
         Whether units have a form that calls cuDNN; by default where a GPU and cuDNN are.
 
     Raises
     ------
     UserError
-        If the target is unknown, or the database, precision or library is none of it.
+        If the target is unknown, or the database, precision or library does not fit it.
     """
     arch = cuda_arch(target)
     if arch is not None:
@@ -61,16 +61,16 @@ def target_backend(
 
 
 def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
-    """The GPU here, or what stands for one of an architecture that is not here.
+    """The GPU here, or an :class:`AbsentGpu` if none of the architecture is here.
 
     Parameters
     ----------
     arch
-        Of the kernels.
+        The architecture of the kernels.
     lanes
-        Streams.
+        Streams of the device.
     otherwise
-        What to do without it, for the refusal to measure.
+        What to do without the GPU, for the refusal to measure.
     """
     from runtime_ext.cuda.measure import GpuDevice
     from runtime_ext.cuda.nvidia.driver import open_device, runs_on
@@ -91,18 +91,18 @@ def _cuda_backend(
     cache: Path,
     precision: Any,
     database: Path | None,
-    wanted: bool | None,
+    cudnn_asked: bool | None,
 ) -> Backend[Any]:
     from runtime_ext.cuda.compiler import CudaKernelCompiler
     from runtime_ext.cuda.nvidia import cudnn
 
     device = cuda_device(arch, lanes)
-    here = not isinstance(device, AbsentGpu)
-    if here and wanted is None:
+    has_gpu = not isinstance(device, AbsentGpu)
+    if has_gpu and cudnn_asked is None:
         try:
             cudnn.version()
         except cudnn.CudnnError:
-            wanted = False
-    called = wanted is not False if here else bool(wanted)
-    compiler = CudaKernelCompiler(arch, cache, precision, database, cudnn=called)
-    return Backend(compiler, device, "cuda", called)
+            cudnn_asked = False
+    uses_cudnn = cudnn_asked is not False if has_gpu else bool(cudnn_asked)
+    compiler = CudaKernelCompiler(arch, cache, precision, database, cudnn=uses_cudnn)
+    return Backend(compiler, device, "cuda", uses_cudnn)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 def build_units(
     units: ScheduledUnits, compiler: UnitCompiler, lanes: int, progress: Steps | None = None
 ) -> BuiltModel:
-    """Compile what a schedule runs.
+    """Compile the units of a schedule, and lower it.
 
     Parameters
     ----------
     units
-        With their schedule.
+        The units and their schedule.
     compiler
-        Of the target; it may hold the kernels already.
+        The compiler of the target; it may have the kernels already.
     lanes
         Threads, or streams.
     progress

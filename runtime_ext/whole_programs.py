@@ -29,14 +29,14 @@ class WholePrograms:
     operators, units
         The graphs of what is built.
     lanes
-        Of the programs.
+        Lanes of the programs.
     build
-        What a schedule makes of the module.
+        Builds the program of a schedule.
     refuses
-        Errors of schedules of which there is no program: an operator may have extents written
-        down that no part of it has; parts of units that are to be merged may be different rows; a
-        unit that reads what instances made where it lies may be other tiles than those that a
-        stage of a mixture places.
+        Errors by which ``build`` refuses a schedule: an operator may have extents as attributes,
+        which no part of it has; parts of units to be merged may have different rows; a unit that
+        reads the results of instances in place may have other tiles than those that a stage of a
+        mixture places.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class WholePrograms:
 
     @property
     def hierarchy(self) -> MemoryHierarchy:
-        """The caches of the lanes."""
+        """This machine as a memory hierarchy of so many lanes."""
         return cpu_hierarchy(self.lanes)
 
     def refusal(self, schedule: Schedule) -> str:
@@ -117,20 +117,20 @@ class WholePrograms:
         for number, segment in enumerate(segments):
             for stage in segment.stages:
                 segment_of |= dict.fromkeys(schedule.stages[stage].units, number)
-        attached = self._model(schedule).schedule
-        names = attached["units"]
+        built_schedule = self._model(schedule).schedule
+        names = built_schedule["units"]
         if schedule.instances is None:
-            found = {name: segment_of[unit] for unit, name in enumerate(names)}
+            segment_by_name = {name: segment_of[unit] for unit, name in enumerate(names)}
         else:
-            origins = [instance for instance, *_ in attached[ORIGINS]]
+            origins = [instance for instance, *_ in built_schedule[ORIGINS]]
             last = len(segments) - 1
             segments_of_units = self._segments_of_instances(schedule, segment_of, origins, last)
-            found = dict(zip(names, segments_of_units, strict=True))
-        for stage in Schedule.from_json(attached).stages:
+            segment_by_name = dict(zip(names, segments_of_units, strict=True))
+        for stage in Schedule.from_json(built_schedule).stages:
             if stage.strategy is Strategy.MERGE:
                 members = [names[unit] for unit in stage.units]
-                found["+".join(members)] = found[members[0]]
-        return found
+                segment_by_name["+".join(members)] = segment_by_name[members[0]]
+        return segment_by_name
 
     def _segments_of_instances(
         self,
@@ -139,16 +139,16 @@ class WholePrograms:
         instances: Sequence[int | None],
         last: int,
     ) -> list[int]:
-        """The segment of each unit by its instance, the last one for what belongs to none."""
+        """The segment of each unit by its instance; the last one for units of no instance."""
         planned = planned_instances(self._operators, self._units, schedule).instances
-        found: list[int] = []
+        segments: list[int] = []
         for instance in instances:
             if instance is None:
-                found.append(last)
+                segments.append(last)
                 continue
             layers = planned.subgraphs[planned.instances[instance].subgraph].layers
-            found.append(segment_of[layers.bit_length() - 1])
-        return found
+            segments.append(segment_of[layers.bit_length() - 1])
+        return segments
 
     def _session(self, schedule: Schedule) -> Session:
         session = self._model(schedule).session()
@@ -164,9 +164,9 @@ class WholePrograms:
 
 def _differences(ends: Sequence[float]) -> list[float]:
     """Seconds of each segment: from when all before it had ended to when it had, too."""
-    found: list[float] = []
-    before = 0.0
+    differences: list[float] = []
+    ended = 0.0
     for end in ends:
-        found.append(max(0.0, end - before))
-        before = max(before, end)
-    return found
+        differences.append(max(0.0, end - ended))
+        ended = max(ended, end)
+    return differences

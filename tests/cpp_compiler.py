@@ -18,9 +18,9 @@ EXECUTOR = [
 
 
 def compiler() -> str:
-    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    assert found, "there is no C++ compiler, and pip could not have built the executor"
-    return found
+    path = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    assert path, "there is no C++ compiler, and pip could not have built the executor"
+    return path
 
 
 def compile_cpp(output: Path, sources: Sequence[Path], *flags: str) -> None:

@@ -27,12 +27,12 @@ class GraphSketch:
 
     def op(self, kind: str, *inputs: int, **attrs: Any) -> int:
         self.tensors.append(Tensor(f"t{len(self.tensors)}", SHAPE))
-        made = len(self.tensors) - 1
+        output = len(self.tensors) - 1
         name = f"{kind}{len(self.operators)}"
         self.operators.append(
-            Operator(name, kind, inputs, (made,), attrs, flops=len(self.operators))
+            Operator(name, kind, inputs, (output,), attrs, flops=len(self.operators))
         )
-        return made
+        return output
 
     def conv(self, x: int, kernel: int = 3, group: int = 1, bias: bool = True) -> int:
         weight = self.constant(CHANNELS, CHANNELS // group, kernel, kernel)

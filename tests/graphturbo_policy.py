@@ -35,7 +35,7 @@ def graphturbo_policy(
 
 def unroll_subgraphs(prepared: Prepared, instances: Instances, lanes: int) -> Unrolled:
     """The module and the schedule of instances on lanes."""
-    planned = schedule_on_lanes(prepared.units, instances, lanes, f"{lanes} lanes")
+    planned = schedule_on_lanes(prepared.units, instances, lanes)
     if planned.instances is None:
         return Unrolled(prepared, planned, instances, planned)
     unrolled = apply_instances(prepared, planned)

@@ -48,8 +48,8 @@ class SharedGraph:
 
     def schedule(self, units: OpGraph) -> Schedule:
         """The schedule, for the units that a dialect formed."""
-        made = Schedule(units.fingerprint, self.stages, "by hand", batch=units.batch)
-        return replace(made, instances=self.instances)
+        without_instances = Schedule(units.fingerprint, self.stages, "by hand", batch=units.batch)
+        return replace(without_instances, instances=self.instances)
 
     def scheduled(self, import_onnx: Callable[[Any], Any]) -> tuple[OpGraph, Any]:
         """The units and the scheduled module, by a dialect's importer."""
@@ -82,14 +82,14 @@ class SharedGraph:
 
     def places(self) -> list[Place]:
         """The calls of ``main``, in order."""
-        made: list[Place] = []
+        calls: list[Place] = []
         for number, stage in enumerate(self.stages):
             if stage.strategy is Strategy.MERGE:
-                made.append((tuple(unit for (unit,) in stage.groups), number, 0))
+                calls.append((tuple(unit for (unit,) in stage.groups), number, 0))
                 continue
             for group, members in enumerate(stage.groups):
-                made += [((unit,), number, group) for unit in members]
-        return made
+                calls += [((unit,), number, group) for unit in members]
+        return calls
 
 
 def unnamed(text: str) -> dict[str, Any]:

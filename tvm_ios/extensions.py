@@ -37,7 +37,7 @@ def load_extension(group: str, name: str, *kinds: type) -> Any:
     Parameters
     ----------
     group, name
-        Of the entry point, which is there.
+        The group and the name of the entry point, which exists.
     kinds
         What it has to be one of.
 
@@ -57,9 +57,9 @@ def load_extension(group: str, name: str, *kinds: type) -> Any:
             f"({reason}): mend or remove the package"
         ) from error
     if isinstance(value, type) or not isinstance(value, kinds):
-        wanted = " or ".join(kind.__name__ for kind in kinds)
+        kinds_text = " or ".join(kind.__name__ for kind in kinds)
         raise ExtensionError(
-            f"the package {package} adds {name!r} to {group}, and {entry.value} is no {wanted}: "
-            "mend or remove the package"
+            f"the package {package} adds {name!r} to {group}, and {entry.value} is no "
+            f"{kinds_text}: mend or remove the package"
         )
     return value

@@ -49,7 +49,7 @@ def plot_schedule(
     schedule
         A schedule of it; stages are as wide as their latencies, if it has them.
     first, last
-        Which stages, like a slice.
+        The stages to draw, as in a slice.
     ax
         Matplotlib axes to draw into; a new figure otherwise.
 
@@ -65,8 +65,8 @@ def plot_schedule(
     ax = _axes(ax, (12, 3.2))
     stages = schedule.stages[first:last]
     latencies = schedule.latencies[first:last] or (1.0,) * len(stages)
-    known = bool(schedule.latencies)
-    widths = [seconds * 1e3 if known else 1.0 for seconds in latencies]
+    timed = bool(schedule.latencies)
+    widths = [seconds * 1e3 if timed else 1.0 for seconds in latencies]
     at = 0.0
     for stage, width in zip(stages, widths, strict=True):
         for row, group in enumerate(stage.groups):
@@ -91,7 +91,7 @@ def plot_schedule(
     ax.set_yticks(range(rows), [f"group {row}" for row in range(rows)])
     ax.set_xlim(0, at)
     ax.set_ylim(-0.6, rows - 0.4)
-    ax.set_xlabel("milliseconds" if known else "stages")
+    ax.set_xlabel("milliseconds" if timed else "stages")
     ax.set_title(f"{graph.name}: {schedule.policy} (hatched: merged, dotted: co-scheduled)")
     return ax
 
@@ -104,7 +104,7 @@ def plot_placement(graph: OpGraph, program: RProgram, *, ax: Any = None) -> Any:
     graph
         The graph of units.
     program
-        With its placement.
+        An rProgram with its placement.
     ax
         Matplotlib axes to draw into; a new figure otherwise.
     """
@@ -117,9 +117,9 @@ def plot_placement(graph: OpGraph, program: RProgram, *, ax: Any = None) -> Any:
         text = f"{op.name.rpartition('/')[2]} x {share.end - share.begin}"
         _label(ax, text, (begin + end) / 2 * 1e3, share.lane, (end - begin) / total)
     lanes = len(program.clocks)
-    ax.set_yticks(range(lanes), [f"unit {lane}" for lane in range(lanes)])
+    ax.set_yticks(range(lanes), [f"lane {lane}" for lane in range(lanes)])
     ax.set_xlabel("milliseconds")
-    ax.set_title(f"{graph.name}: an rProgram on {lanes} execution units")
+    ax.set_title(f"{graph.name}: an rProgram on {lanes} lanes")
     return ax
 
 

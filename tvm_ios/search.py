@@ -36,7 +36,7 @@ def search(
     policy
         One of :func:`tvm_ios.policies.registry.policy_names`, or one of your own.
     costs
-        What is known of a device.
+        How long things take on a device.
     limits
         How far to search.
     progress
@@ -74,7 +74,7 @@ class Search:
         self.limits = limits
         self.out_of_time = False
         self._progress = progress
-        self._found: dict[tuple[str, int | None], Found] = {}
+        self._results: dict[tuple[str, int | None], Found] = {}
 
     def find(
         self, policy: str | Policy, memory_budget: int | None = None, *, priced: bool = False
@@ -84,7 +84,7 @@ class Search:
         Parameters
         ----------
         policy
-            Its name, or one of your own.
+            The policy's name, or a policy of your own.
         memory_budget
             Instead of that of the limits.
         priced
@@ -99,12 +99,12 @@ class Search:
         limits = self._limits(memory_budget)
         require_fit(policy, self.costs, limits)
         key = (policy.name, limits.memory_budget)
-        if key not in self._found:
-            self._found[key] = self._search(policy, limits)
-        found = self._found[key]
-        if not priced or found.schedule.latencies or Offer.PROGRAMS in policy.needs:
-            return found
-        return replace(found, schedule=self._priced(found.schedule))
+        if key not in self._results:
+            self._results[key] = self._search(policy, limits)
+        result = self._results[key]
+        if not priced or result.schedule.latencies or Offer.PROGRAMS in policy.needs:
+            return result
+        return replace(result, schedule=self._priced(result.schedule))
 
     def front(self, policy: str | Policy) -> tuple[FrontPoint, ...]:
         """The trades of latency for memory, the fastest first.
@@ -129,9 +129,9 @@ class Search:
 
     def _search(self, policy: Policy, limits: Limits) -> Found:
         found = policy.find(self._request(policy, limits))
-        counted = found.statistics
-        if limits.budget.time_limit is not None and counted is not None:
-            self.out_of_time |= not counted.complete
+        statistics = found.statistics
+        if limits.budget.time_limit is not None and statistics is not None:
+            self.out_of_time |= not statistics.complete
         completed = self.costs.completed(found.schedule)
         return replace(found, schedule=self._noted(policy, completed))
 

@@ -62,12 +62,12 @@ def measure_slices(
     record = open_record(results, suite / "results")
     record.machines.append(this_machine())
     for which in slices:
-        known = {} if again else record.slices.get(which.key, {})
-        made = _measured(suite, record, which, known, seconds, end, policies)
-        record.slices[which.key] = made
+        earlier = {} if again else record.slices.get(which.key, {})
+        outcome = _measured(suite, record, which, earlier, seconds, end, policies)
+        record.slices[which.key] = outcome
         record.write()
         record.write_state(suite / WORK)
-        ours = made.get("failed", {}).keys() - _OTHERS
+        ours = outcome.get("failed", {}).keys() - _OTHERS
         if which.comes_first and ours and not keep_going:
             print(f"gpu.py: {which.key} failed, see above; --keep-going goes on", file=sys.stderr)
             break
@@ -78,25 +78,25 @@ def _measured(
     suite: Path,
     record: Record,
     which: Slice,
-    known: Mapping[str, Any],
+    earlier: Mapping[str, Any],
     seconds: float,
     end: float,
     policies: str,
 ) -> dict[str, Any]:
     """A slice's results: those that are known, and of each other part what it gives or why not."""
-    if known and not known["late"]:
-        return dict(known)
+    if earlier and not earlier["late"]:
+        return dict(earlier)
     begin = time.monotonic()
     if begin >= end:
-        return {"failed": {}, **known, "late": {_REST: "there was no time left for it"}}
+        return {"failed": {}, **earlier, "late": {_REST: "there was no time left for it"}}
     own_end = min(begin + seconds, end)
-    made: dict[str, Any] = {**known, "late": {_REST: "it was interrupted; run it again"}}
-    failed: dict[str, str] = made.setdefault("failed", {})
+    results: dict[str, Any] = {**earlier, "late": {_REST: "it was interrupted; run it again"}}
+    failed: dict[str, str] = results.setdefault("failed", {})
     if which.kind is Kind.checks:
         if not failed:
-            _keep(made, "checks", lambda: _run_checks(suite, own_end))
-        del made["late"][_REST]
-        return made
+            _keep(results, "checks", lambda: _run_checks(suite, own_end))
+        del results["late"][_REST]
+        return results
     bundle = _unpacked(suite, record, which)
     if bundle is None:
         return {"late": {}, "failed": {"bundle": "none was prepared"}}
@@ -105,29 +105,29 @@ def _measured(
         (
             part
             for part in parts_of(which, suite / WORK, seconds, policies)
-            if part.name not in {**made, **failed, **made["late"]}
+            if part.name not in {**results, **failed, **results["late"]}
         ),
         None,
     ):
         print(f"{which.key}: {part.name}", file=sys.stderr)
-        _keep(made, part.name, lambda p=part: _run_part(suite, bundle, p, own_end))
-        record.slices[which.key] = made
+        _keep(results, part.name, lambda p=part: _run_part(suite, bundle, p, own_end))
+        record.slices[which.key] = results
         record.write()
-    if which.kind is Kind.crossed and "batches" not in {**made, **failed}:
-        made["late"]["batches"] = "fewer than two batches have been measured"
-    del made["late"][_REST]
-    made["seconds"] = known.get("seconds", 0.0) + time.monotonic() - begin
-    return made
+    if which.kind is Kind.crossed and "batches" not in {**results, **failed}:
+        results["late"]["batches"] = "fewer than two batches have been measured"
+    del results["late"][_REST]
+    results["seconds"] = earlier.get("seconds", 0.0) + time.monotonic() - begin
+    return results
 
 
-def _keep(made: dict[str, Any], name: str, run: Callable[[], dict[str, Any]]) -> None:
+def _keep(results: dict[str, Any], name: str, run: Callable[[], dict[str, Any]]) -> None:
     """Add what a part gives, or why it gives nothing."""
     try:
-        made[name] = run()
+        results[name] = run()
     except Late as error:
-        made["late"][name] = str(error)
+        results["late"][name] = str(error)
     except Failed as error:
-        made["failed"][name] = str(error)
+        results["failed"][name] = str(error)
 
 
 def _run_part(suite: Path, bundle: Path, part: Part, end: float) -> dict[str, Any]:
@@ -156,9 +156,9 @@ def _read_report(report: Path) -> dict[str, Any]:
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
     said = {
         kind: {
-            case.get("name", "?"): found.get("message", "").partition("\n")[0]
+            case.get("name", "?"): remark.get("message", "").partition("\n")[0]
             for case in cases
-            if (found := case.find(kind)) is not None
+            if (remark := case.find(kind)) is not None
         }
         for kind in ("failure", "error", "skipped")
     }
@@ -194,20 +194,20 @@ def _paths(*folders: Path) -> str:
 
 def _site(suite: Path) -> list[Path]:
     """A folder of what CPUs and TVM's own build need, if it was prepared for this Python."""
-    here = f"-cp{sys.version_info.major}{sys.version_info.minor}-"
+    tag = f"-cp{sys.version_info.major}{sys.version_info.minor}-"
     wheels = list((suite / WHEELS).glob("*.whl"))
-    if not any(here in wheel.name for wheel in wheels):
+    if not any(tag in wheel.name for wheel in wheels):
         return []
-    site = suite / WORK / f"site{here.rstrip('-')}"
+    site = suite / WORK / f"site{tag.rstrip('-')}"
     if not site.exists():
         with tempfile.TemporaryDirectory(dir=_made(suite / WORK)) as room:
-            made = _made(Path(room) / "site")
+            unpacked = _made(Path(room) / "site")
             for wheel in wheels:
                 with zipfile.ZipFile(wheel) as packed:
-                    packed.extractall(made)
+                    packed.extractall(unpacked)
             with tarfile.open(suite / TVM_RUNTIME) as packed:
-                packed.extractall(made, filter="data")
-            os.rename(made, site)
+                packed.extractall(unpacked, filter="data")
+            os.rename(unpacked, site)
     return [site]
 
 

@@ -78,8 +78,8 @@ def prepare_suite(
         return _pack_bundle(which, archives[name], of, alone=jobs == 1)
 
     with ThreadPoolExecutor(jobs) as pool:
-        made = dict(zip(missing, pool.map(make, missing), strict=True))
-    failed = [name for name, done in made.items() if not done]
+        packed = dict(zip(missing, pool.map(make, missing), strict=True))
+    failed = [name for name, done in packed.items() if not done]
     _print_sizes(suite)
     if failed:
         sys.exit(f"gpu.py: no bundle could be made of {', '.join(failed)}: see above")
@@ -147,9 +147,9 @@ def _fetch_wheels(folder: Path, python: str) -> None:
     for glibc in _PLATFORMS:
         command += ["--platform", f"manylinux_{glibc}_{platform.machine()}"]
     with tempfile.TemporaryDirectory(dir=folder.parent) as room:
-        made = Path(room) / "wheels"
-        subprocess.run([*command, "-d", str(made), wanted], check=True)
-        os.rename(made, folder)
+        wheels = Path(room) / "wheels"
+        subprocess.run([*command, "-d", str(wheels), wanted], check=True)
+        os.rename(wheels, folder)
 
 
 def _pack_tvm_runtime(archive: Path) -> None:

@@ -83,18 +83,18 @@ def restore_state(record: Record, bundle: Path) -> None:
     """Put into a bundle that was just unpacked what an earlier machine measured of it."""
     if (record.folder / STATE).exists():
         with tarfile.open(record.folder / STATE) as archive:
-            own = [m for m in archive.getmembers() if m.name.startswith(f"{bundle.name}/")]
-            archive.extractall(bundle.parent, own, filter="data")
+            members = [m for m in archive.getmembers() if m.name.startswith(f"{bundle.name}/")]
+            archive.extractall(bundle.parent, members, filter="data")
 
 
 def this_machine() -> dict[str, Any]:
     """What results depend on."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm"]
     try:
-        found = subprocess.run(
+        answer = subprocess.run(
             [*query, "--format=csv,noheader"], capture_output=True, text=True, timeout=60
         )
-        gpu = found.stdout.strip() if found.returncode == 0 else ""
+        gpu = answer.stdout.strip() if answer.returncode == 0 else ""
     except (OSError, subprocess.TimeoutExpired):
         gpu = ""
     versions: dict[str, str] = {}

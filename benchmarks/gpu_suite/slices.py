@@ -110,11 +110,11 @@ def every_slice() -> list[Slice]:
 def chosen_slices(only: str | None) -> list[Slice]:
     """All, or one network's, or one; ends the process if there is no such."""
     every = every_slice()
-    found = [s for s in every if only in (None, s.key, s.key.partition(",")[0])]
-    if not found:
+    chosen = [s for s in every if only in (None, s.key, s.key.partition(",")[0])]
+    if not chosen:
         names = dict.fromkeys(s.key.partition(",")[0] for s in every)
         sys.exit(f"gpu.py: there is no slice {only!r}; there are {', '.join(names)}")
-    return found
+    return chosen
 
 
 def parts_of(which: Slice, work: Path, seconds: float, policies: str = POLICIES) -> list[Part]:

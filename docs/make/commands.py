@@ -23,14 +23,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.cli.commands import SUMMARIES, load_command
-from tvm_ios.cli.help_pages import PAGES
+from tvm_ios.cli.commands import SUMMARIES, help_page, load_command
 
 PAGE = Path(__file__).parents[1] / "commands.md"
 
-#: What is run for each command, one after another in one folder; later ones use earlier results.
-EXAMPLES: dict[str, tuple[str, ...]] = {
-    "models": ("tvm-ios models",),
+#: What is run for commands whose help page does not begin with what is to be shown.
+_OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
     "stats": ("tvm-ios stats inception_v3", "tvm-ios stats inception_block --json"),
     "schedule": ("tvm-ios schedule inception_block --cost v100",),
     "optimize": ("tvm-ios optimize squeezenet -o out --max-measurements 100",),
@@ -42,8 +40,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench": (
         "tvm-ios bench inception_block --against onnxruntime,tvm --seconds 5 --max-measurements 20",
     ),
-    "doctor": ("tvm-ios doctor",),
 }
+
+#: What is run for each command, one after another in one folder; later ones use earlier results.
+EXAMPLES = {name: _OTHER_EXAMPLES.get(name, help_page(name).examples[:1]) for name in SUMMARIES}
 
 INTRODUCTION = """# Commands
 
@@ -72,8 +72,8 @@ def main() -> None:
     parts = [INTRODUCTION]
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
         for name in commands():
-            known = {} if name in named else kept
-            outputs = [known.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]
+            earlier = {} if name in named else kept
+            outputs = [earlier.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]
             parts.append("\n".join([reference(name), *outputs]))
     PAGE.write_text("\n".join(parts))
 
@@ -99,17 +99,15 @@ def reference(name: str) -> str:
         shown = "" if default is None or default is False or callable(default) else default
         help_text = re.sub(r"\s+", " ", str(parameter.help or "")).replace("|", "\\|")
         lines.append(f"| {_spelling(parameter)} | {getattr(shown, 'value', shown)} | {help_text} |")
-    return "\n".join([*lines, "", PAGES[name].then, ""])
+    return "\n".join([*lines, "", help_page(name).then, ""])
 
 
 def find_faults(page: str) -> Iterator[str]:
     """What the page should say and does not, one sentence each."""
     for name in commands():
-        if name not in EXAMPLES:
-            yield f"docs/make/commands.py has no example of `tvm-ios {name}`"
-        elif reference(name) not in page:
+        if reference(name) not in page:
             yield f"docs/commands.md does not say what `tvm-ios {name}` is now: write it again"
-        for line in EXAMPLES.get(name, ()):
+        for line in EXAMPLES[name]:
             if f"$ {line}\n" not in page:
                 yield f"docs/commands.md lacks the output of `{line}`"
     for name in re.findall(r"^## tvm-ios (\S+)$", page, re.MULTILINE):
@@ -127,7 +125,7 @@ def _run(line: str, folder: Path) -> str:
     """A command line and what it printed, as Markdown."""
     print(line, file=sys.stderr)
     program = [sys.executable, "-c", "from tvm_ios.__main__ import main; main()"]
-    found = subprocess.run(
+    completed = subprocess.run(
         [*program, *shlex.split(line)[1:]],
         cwd=folder,
         capture_output=True,
@@ -135,9 +133,9 @@ def _run(line: str, folder: Path) -> str:
         env={**os.environ, "COLUMNS": "110", "TERM": "dumb"},
     )
     # A doctor that finds a problem is worth showing, too, and so is what does not fit.
-    if found.returncode not in (0, 1):
-        raise SystemExit(f"{line} failed with exit code {found.returncode}: {found.stderr}")
-    text = found.stdout or found.stderr.splitlines()[-1]
+    if completed.returncode not in (0, 1):
+        raise SystemExit(f"{line} failed with exit code {completed.returncode}: {completed.stderr}")
+    text = completed.stdout or completed.stderr.splitlines()[-1]
     text = text.replace(str(folder), ".").replace(str(Path.home()), "~")
     shown = "\n".join(row.rstrip() for row in text.rstrip().splitlines())
     return f"```console\n$ {line}\n{shown}\n```\n"

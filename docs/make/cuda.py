@@ -71,14 +71,14 @@ def _table(columns: dict[str, str], rows: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     """Write the page, or say that it is old."""
-    made = page()
+    text = page()
     if "--check" not in sys.argv:
-        PAGE.write_text(made)
+        PAGE.write_text(text)
         return 0
-    known = PAGE.read_text() if PAGE.exists() else ""
-    if known != made:
+    old = PAGE.read_text() if PAGE.exists() else ""
+    if old != text:
         print(f"{PAGE.name} is old: run python docs/make/cuda.py", file=sys.stderr)
-    return int(known != made)
+    return int(old != text)
 
 
 if __name__ == "__main__":

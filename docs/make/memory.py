@@ -46,10 +46,10 @@ def _comparison() -> str:
         "| published: rpo | best | saved |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, found in golden.items():
-        cells = [f"`{name}`", str(found["operators"])]
+    for name, peaks in golden.items():
+        cells = [f"`{name}`", str(peaks["operators"])]
         for count in ("separate", "in_place"):
-            cells += _saving(found[count]["rpo"] / 1024, found[count]["optimal"] / 1024)
+            cells += _saving(peaks[count]["rpo"] / 1024, peaks[count]["optimal"] / 1024)
         cells += _saving(*PUBLISHED[name]) if name in PUBLISHED else ["", "", ""]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
@@ -102,14 +102,14 @@ def _random() -> str:
     if not RANDOM.exists():
         return "`python benchmarks/memory.py --random` measures and prints it.\n"
     result: dict[str, Any] = json.loads(RANDOM.read_text())
-    found = [row for row in result["figures"] if row["name"] == "optimal"]
+    optimal = [row for row in result["figures"] if row["name"] == "optimal"]
     rows = [
         "| graphs | in place | number | proven | median seconds | largest gap |",
         "|---|---|---|---|---|---|",
     ]
     for kind, label in (("dag", "random DAGs"), ("nas", "random NAS networks")):
         for in_place in (False, True):
-            some = [r for r in found if r["model"].startswith(kind) and r["in_place"] is in_place]
+            some = [r for r in optimal if r["model"].startswith(kind) and r["in_place"] is in_place]
             if not some:
                 continue
             seconds = statistics.median(row["seconds"] for row in some)
@@ -128,7 +128,7 @@ def _random() -> str:
     baseline = {
         (row["model"], row["in_place"]): row for row in result["figures"] if row["name"] == "rpo"
     }
-    for row in found:
+    for row in optimal:
         if not row["proof"]:
             before = baseline[row["model"], row["in_place"]]["peak_kib"]
             rows.append(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from relay_passes.instances.merged_part import merged_units
 from relay_passes.instances.unroll import unroll_instances
+from relay_passes.node_names import renamed
 from relay_passes.prepared import Prepared
-from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.origins import Origin, origin_of_unit, unrolled_units
 from tvm_ios.graphturbo.planned import planned_instances
@@ -26,7 +25,7 @@ class Unrolled(NamedTuple):
     prepared
         The module.
     schedule
-        Of its units.
+        The schedule of its units.
     origins
         For each of its units where it comes from.
     """
@@ -60,7 +59,8 @@ def apply_instances(prepared: Prepared, schedule: Schedule) -> Unrolled:
     module, origins_of = unroll_instances(prepared, planned.instances, planned.order, merged)
     extraction = prepared.dialect.extract(module, graph.name)
     origins = origins_of(extraction)
-    extraction = replace(extraction, graph=_named(extraction.graph, origins, prepared.units))
+    names = [origin.name(number, prepared.units) for number, origin in enumerate(origins)]
+    extraction = replace(extraction, graph=renamed(extraction.graph, names))
     units = form_units(extraction.graph, partial(unrolled_units, origins=origins))
     outliner = prepared.outliner.of(extraction, units)
     of_units = tuple(
@@ -71,11 +71,3 @@ def apply_instances(prepared: Prepared, schedule: Schedule) -> Unrolled:
         unrolled_schedule(schedule, planned, units, of_units),
         of_units,
     )
-
-
-def _named(graph: OpGraph, origins: Sequence[Origin], units: OpGraph) -> OpGraph:
-    operators: Any = (
-        replace(operator, name=origin.name(number, units))
-        for number, (operator, origin) in enumerate(zip(graph.operators, origins, strict=True))
-    )
-    return replace(graph, operators=tuple(operators))

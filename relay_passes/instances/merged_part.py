@@ -24,7 +24,7 @@ class MergedUnits:
     Attributes
     ----------
     plan
-        Of the units.
+        The plan of the units.
     data, outputs
         Tensors of the extraction: what all read, and what each makes.
     weights
@@ -70,8 +70,8 @@ def require_same_rows(instances: Instances, merged: MergedUnits) -> None:
         if not mask >> merged.plan.units[0] & 1:
             continue
         boxes = tensor_boxes(layers, mask, instance.owned)
-        held = [boxes.get(tensor, ()) for tensor in merged.outputs]
-        if len({(box[:1], box[2:]) for box in held}) > 1:
+        result_boxes = [boxes.get(tensor, ()) for tensor in merged.outputs]
+        if len({(box[:1], box[2:]) for box in result_boxes}) > 1:
             names = ", ".join(layers.graph.tensors[tensor].name for tensor in merged.outputs)
             raise ScheduleError(
                 f"what makes {names} cannot be merged into one convolution, because instances "
@@ -84,30 +84,30 @@ def emit_merged_part(
     emitter: Emitter,
     layers: Layers,
     merged: MergedUnits,
-    made: dict[int, Any],
+    values: dict[int, Any],
     boxes: Mapping[int, Box],
 ) -> None:
     """Emit merged units for boxes of their results, the same rows of all.
 
     Parameters
     ----------
-    emitter, made, boxes
+    emitter, values, boxes
         As of :func:`relay_passes.instances.part.emit_part`.
     layers, merged
-        Of the graph, and which units.
+        The layers of the graph, and the units.
     """
     plan, tensors = merged.plan, layers.graph.tensors
-    held = [boxes[tensor] for tensor in merged.outputs if tensor in boxes]
-    if not held:
+    parts = [boxes[tensor] for tensor in merged.outputs if tensor in boxes]
+    if not parts:
         return
     need: Box | None = None
-    for unit, tensor, box in zip(plan.units, merged.outputs, held, strict=True):
+    for unit, tensor, box in zip(plan.units, merged.outputs, parts, strict=True):
         need = hull(need, layers.needs(unit, {tensor: box})[0][merged.data])
     assert need is not None
-    data = cut(emitter, made[merged.data], boxes[merged.data], need)
+    data = cut(emitter, values[merged.data], boxes[merged.data], need)
     pads = None
-    if held[0][2:] != whole(tensors[merged.outputs[0]].shape)[2:]:
+    if parts[0][2:] != whole(tensors[merged.outputs[0]].shape)[2:]:
         extents = tensors[merged.data].shape[2:]
-        pads = pads_of(held[0], extents, plan.kernel, plan.strides, plan.pads, plan.dilations)
+        pads = pads_of(parts[0], extents, plan.kernel, plan.strides, plan.pads, plan.dilations)
     outputs = emitter.stacked(plan, data, merged.weights, pads)
-    made.update(zip(merged.outputs, outputs, strict=True))
+    values.update(zip(merged.outputs, outputs, strict=True))

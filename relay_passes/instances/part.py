@@ -17,21 +17,21 @@ def emit_part(
     emitter: Emitter,
     graph: OpGraph,
     op: int,
-    made: dict[int, Any],
+    values: dict[int, Any],
     boxes: Mapping[int, Box],
 ) -> None:
-    """Emit an operator for boxes of its results, from what of its inputs is there.
+    """Emit an operator for boxes of its results, from the boxes of its inputs that are available.
 
-    Of what is there it reads what it needs; a window gets padding only where it reaches over the
-    border of the whole image.
+    Of these it reads what it needs; a window gets padding only where it reaches over the border of
+    the whole image.
 
     Parameters
     ----------
     emitter
-        Where to.
+        Writes the operator.
     graph, op
-        Which operator, of the extraction.
-    made
+        The graph of the extraction, and the operator's number in it.
+    values
         Maps tensors to the emitter's values; gets the operator's results.
     boxes
         What of each tensor these values are, and the results are to be; a constant is whole,
@@ -43,53 +43,53 @@ def emit_part(
         If the operator has extents written down that this cannot change.
     """
     operator = graph.operators[op]
-    wanted = {t: boxes[t] for t in operator.outputs if t in boxes}
-    if not wanted:
+    result_boxes = {t: boxes[t] for t in operator.outputs if t in boxes}
+    if not result_boxes:
         return
     if operator.kind == "slice":
-        # What is there is cut and sliced at once.
+        # The input is cut and sliced at once.
         (read,), (tensor,) = operator.inputs, operator.outputs
-        box = reads(graph, op, wanted)[read]
+        box = reads(graph, op, result_boxes)[read]
         axes, along = (cast(tuple[int, ...], operator.attrs[name]) for name in ("axes", "steps"))
         steps = dict(zip(axes, along, strict=True))
-        made[tensor] = cut(emitter, made[read], held_of(graph, boxes, read), box, steps)
+        values[tensor] = cut(emitter, values[read], available_box(graph, boxes, read), box, steps)
         return
-    inputs = dict(made)
-    for tensor, box in reads(graph, op, wanted).items():
-        held = held_of(graph, boxes, tensor)
-        if box == held:
+    inputs = dict(values)
+    for tensor, box in reads(graph, op, result_boxes).items():
+        available = available_box(graph, boxes, tensor)
+        if box == available:
             continue
         if graph.tensors[tensor].constant:
             at = tuple(slice(begin, end) for begin, end in box)
-            inputs[tensor] = emitter.constant_part(made[tensor], at)
+            inputs[tensor] = emitter.constant_part(values[tensor], at)
             if inputs[tensor] is None:
-                raise _written_down(graph, next(iter(wanted)))
+                raise _written_down(graph, next(iter(result_boxes)))
         else:
-            inputs[tensor] = cut(emitter, made[tensor], held, box)
-    shapes = {t: extents(box) for t, box in wanted.items()}
+            inputs[tensor] = cut(emitter, values[tensor], available, box)
+    shapes = {t: extents(box) for t, box in result_boxes.items()}
     pads = None
     if operator.kind in _WINDOWED:
-        ((tensor, box),) = wanted.items()
+        ((tensor, box),) = result_boxes.items()
         if box[2:] != whole(graph.tensors[tensor].shape)[2:]:
             pads = _pads(graph, op, box)
     if operator.kind == "pad":
-        ((tensor, box),) = wanted.items()
+        ((tensor, box),) = result_boxes.items()
         pads = _pad_widths(graph, op, box)
     if operator.kind == "reshape":
-        (tensor,) = wanted
+        (tensor,) = result_boxes
         if prod(emitter.shape(inputs[operator.inputs[0]])) != prod(shapes[tensor]):
             raise _written_down(graph, tensor)
     emitter.operator(op, inputs, shapes, pads)
     for tensor, shape in shapes.items():
         if emitter.shape(inputs[tensor]) != shape:
             raise _written_down(graph, tensor)
-        made[tensor] = inputs[tensor]
+        values[tensor] = inputs[tensor]
 
 
 def cut(
     emitter: Emitter,
     value: Any,
-    held: Box,
+    available: Box,
     box: Box,
     steps: Mapping[int, int] | None = None,
 ) -> Any:
@@ -99,12 +99,12 @@ def cut(
     negative.
     """
     steps = steps or {}
-    axes = [axis for axis in range(len(box)) if held[axis] != box[axis] or axis in steps]
+    axes = [axis for axis in range(len(box)) if available[axis] != box[axis] or axis in steps]
     if not axes:
         return value
     begins, ends = list[int](), list[int]()
     for axis in axes:
-        (begin, end), (first, last) = box[axis], held[axis]
+        (begin, end), (first, last) = box[axis], available[axis]
         if steps.get(axis, 1) > 0:
             begins.append(begin - first)
             ends.append(end - first)
@@ -116,8 +116,8 @@ def cut(
     return emitter.sliced(value, axes, begins, ends, along)
 
 
-def held_of(graph: OpGraph, boxes: Mapping[int, Box], tensor: int) -> Box:
-    """What is there of a tensor to be read: all of a constant."""
+def available_box(graph: OpGraph, boxes: Mapping[int, Box], tensor: int) -> Box:
+    """The box of a tensor that can be read: all of a constant."""
     described = graph.tensors[tensor]
     return whole(described.shape) if described.constant else boxes[tensor]
 
@@ -125,19 +125,19 @@ def held_of(graph: OpGraph, boxes: Mapping[int, Box], tensor: int) -> Box:
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 
 
-def reads(graph: OpGraph, op: int, wanted: Mapping[int, Box]) -> dict[int, Box]:
+def reads(graph: OpGraph, op: int, result_boxes: Mapping[int, Box]) -> dict[int, Box]:
     """What an operator reads of its inputs for boxes of its results."""
     operator = graph.operators[op]
-    found: dict[int, Box] = {}
+    input_boxes: dict[int, Box] = {}
     for position, tensor in enumerate(operator.outputs):
-        if tensor not in wanted:
+        if tensor not in result_boxes:
             continue
-        needs = needed(graph, op, position, wanted[tensor])
+        needs = needed(graph, op, position, result_boxes[tensor])
         for read, box in zip(operator.inputs, needs, strict=True):
             if box is None:
                 raise _written_down(graph, tensor)
-            found[read] = hull(found.get(read), box)
-    return found
+            input_boxes[read] = hull(input_boxes.get(read), box)
+    return input_boxes
 
 
 def _pads(graph: OpGraph, op: int, box: Box) -> list[int]:
@@ -177,11 +177,11 @@ def pads_of(
     Parameters
     ----------
     box
-        Of images.
+        The box of an image.
     extents
         Height and width of the whole images that are read.
     kernel, strides, pads, dilations
-        Of the window.
+        The window's height and width, strides, pads and dilations.
     """
     before, after = [0, 0], [0, 0]
     for i, (begin, end) in enumerate(box[2:]):

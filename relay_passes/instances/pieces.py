@@ -19,22 +19,23 @@ class Pieces:
         emitter: Emitter,
         instances: Instances,
         values: Sequence[Any],
-        given: Sequence[Any],
+        inputs: Sequence[Any],
     ) -> None:
         """Begin with the values of the old function and with those of the graph's inputs."""
         self._emitter = emitter
         self._graph = instances.layers.graph
         self._instances = instances
         self._values = values
-        self._given = dict(zip(self._graph.inputs, given, strict=True))
-        self._made: dict[tuple[int, int], Any] = {}
+        self._inputs = dict(zip(self._graph.inputs, inputs, strict=True))
+        #: The pieces that instances have made, by tensor and instance.
+        self._pieces: dict[tuple[int, int], Any] = {}
         #: What is read on all lanes, by tensor and box.
         self._shared: dict[tuple[int, Box], Any] = {}
 
-    def put(self, number: int, tensor: int, value: Any, held: Box) -> None:
-        """An instance has made a box of a tensor, of which its own piece is kept."""
+    def put(self, number: int, tensor: int, value: Any, box: Box) -> None:
+        """Keep an instance's own piece of a tensor, cut from the box that the instance made."""
         owned = self._instances.instances[number].owned[tensor]
-        self._made[tensor, number] = cut(self._emitter, value, held, owned)
+        self._pieces[tensor, number] = cut(self._emitter, value, box, owned)
 
     def read(self, number: int, tensor: int) -> Any:
         """What an instance reads of a tensor."""
@@ -50,20 +51,20 @@ class Pieces:
         need = self._instances.instances[number].needs[tensor]
         if tensor not in self._instances.makers:
             shape = self._graph.tensors[tensor].shape
-            return cut(self._emitter, self._given[tensor], whole(shape), need)
+            return cut(self._emitter, self._inputs[tensor], whole(shape), need)
         parts: list[Any] = []
         for maker in self._instances.sources(number, tensor):
             owned = self._instances.instances[maker].owned[tensor]
             shared = common(owned, need)
-            parts.append(cut(self._emitter, self._made[tensor, maker], owned, shared))
+            parts.append(cut(self._emitter, self._pieces[tensor, maker], owned, shared))
         return self._join(tensor, parts)
 
     def results(self) -> list[Any]:
         """The graph's outputs."""
         return [
-            self._join(tensor, [self._made[tensor, m] for m in self._instances.makers[tensor]])
+            self._join(tensor, [self._pieces[tensor, m] for m in self._instances.makers[tensor]])
             if tensor in self._instances.makers
-            else self._given.get(tensor, self._values[tensor])
+            else self._inputs.get(tensor, self._values[tensor])
             for tensor in self._graph.outputs
         ]
 

@@ -10,7 +10,7 @@ import tvm
 
 from relay_passes.dialect import Dialect
 from relay_passes.emitter import Emitter
-from relay_passes.instances.part import cut, emit_part, held_of, reads
+from relay_passes.instances.part import available_box, cut, emit_part, reads
 from relay_passes.instances.pieces import Pieces
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.box import Box, extents
@@ -38,9 +38,9 @@ def outline_instances(
     dialect, module, extraction
         A canonical module, and what was read from it.
     instances
-        Split along the batch only.
+        The instances, split along the batch only.
     order
-        Of all instances, each after those that it reads from.
+        The order of all instances, each after those that it reads from.
 
     Raises
     ------
@@ -66,8 +66,8 @@ def outline_instances(
         "factors": [subgraph.factor for subgraph in instances.subgraphs],
         "order": [[instances.instances[i].subgraph, instances.instances[i].part] for i in order],
     }
-    made, _ = dialect.rewrite_main(module, extraction, main)
-    return made.with_attr(PARTITION, dialect.attribute(json.dumps(partition)))
+    rewritten, _ = dialect.rewrite_main(module, extraction, main)
+    return rewritten.with_attr(PARTITION, dialect.attribute(json.dumps(partition)))
 
 
 class _SubGraph:
@@ -99,11 +99,11 @@ class _SubGraph:
         if places not in self._functions:
 
             def body(emitter: Emitter, parameters: Sequence[Any]) -> list[Any]:
-                made = dict(zip((*self.data, *self.constants), parameters, strict=True))
+                values = dict(zip((*self.data, *self.constants), parameters, strict=True))
                 for op in self._operators():
-                    emit_part(emitter, self._layers.graph, op, made, boxes)
+                    emit_part(emitter, self._layers.graph, op, values, boxes)
                 owned = instance.owned
-                return [cut(emitter, made[t], boxes[t], owned[t]) for t in self.results]
+                return [cut(emitter, values[t], boxes[t], owned[t]) for t in self.results]
 
             data = [(extents(instance.needs[t]), tensors[t].dtype) for t in self.data]
             attributes = {"num_input": len(data), SUBGRAPH: self._number}
@@ -114,19 +114,19 @@ class _SubGraph:
         return self._functions[places]
 
     def _places(self, instance: Instance, boxes: Mapping[int, Box]) -> tuple[Box, ...]:
-        """Where in what is there all that lies that is read: it tells computations apart."""
+        """Where in its inputs an instance reads, and where in its results: equal for equal code."""
         graph = self._layers.graph
-        found = [_within(need, need) for need in instance.needs.values()]
+        boxes_read = [_within(need, need) for need in instance.needs.values()]
         for op in self._operators():
-            wanted = {t: boxes[t] for t in graph.operators[op].outputs if t in boxes}
-            for tensor, box in reads(graph, op, wanted).items():
-                found.append(_within(held_of(graph, boxes, tensor), box))
-        return (*found, *(_within(boxes[t], instance.owned[t]) for t in self.results))
+            result_boxes = {t: boxes[t] for t in graph.operators[op].outputs if t in boxes}
+            for tensor, box in reads(graph, op, result_boxes).items():
+                boxes_read.append(_within(available_box(graph, boxes, tensor), box))
+        return (*boxes_read, *(_within(boxes[t], instance.owned[t]) for t in self.results))
 
     def _operators(self) -> list[int]:
         return [op for layer in bits(self._mask) for op in self._layers.members[layer]]
 
 
-def _within(held: Box, box: Box) -> Box:
+def _within(outer: Box, box: Box) -> Box:
     """A box, counted from the first element of one that contains it."""
-    return tuple((b - first, e - first) for (b, e), (first, _) in zip(box, held, strict=True))
+    return tuple((b - first, e - first) for (b, e), (first, _) in zip(box, outer, strict=True))

@@ -31,9 +31,9 @@ def unroll_instances(
     prepared
         A module and its units.
     instances
-        Of units as layers, split along the batch, or along rows of images.
+        The instances, of units as layers, split along the batch or along rows of images.
     order
-        Of all instances, each after those that it reads from.
+        The order of all instances, each after those that it reads from.
     merged
         Units that their instances merge; the first of them has the merged operators.
 
@@ -67,20 +67,20 @@ def unroll_instances(
             instance = instances.instances[number]
             mask = instances.subgraphs[instance.subgraph].layers
             boxes = tensor_boxes(layers, mask, instance.owned)
-            made = dict(constants)
+            values = dict(constants)
             emitter.origin = Origin(number)
             for tensor in instance.needs:
-                made[tensor] = pieces.read(number, tensor)
+                values[tensor] = pieces.read(number, tensor)
             for layer in bits(mask):
                 emitter.origin = Origin(number, layer)
                 if layer in first:
-                    emit_merged_part(emitter, layers, first[layer], made, boxes)
+                    emit_merged_part(emitter, layers, first[layer], values, boxes)
                 elif layer not in others:
                     for op in layers.members[layer]:
-                        emit_part(emitter, graph, op, made, boxes)
-            emitter.origin = Origin(number, kept=True)
+                        emit_part(emitter, graph, op, values, boxes)
+            emitter.origin = Origin(number, for_others=True)
             for tensor in instance.owned:
-                pieces.put(number, tensor, made[tensor], boxes[tensor])
+                pieces.put(number, tensor, values[tensor], boxes[tensor])
         emitter.origin = Origin()
         return pieces.results()
 

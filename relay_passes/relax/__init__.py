@@ -1,10 +1,9 @@
 """What the passes need to know of Relax: see :mod:`relay_passes.dialect`.
 
 Of the same names in ``relay``: ``dialect``, ``importer``, ``saved_module``, ``canonical``,
-``extract``, ``operators``, ``spellings``, ``calls``, ``merge``, ``outline``, ``emitter``,
-``memory_order``, ``target_units``. Of Relax alone:
+``expressions``, ``extract``, ``operators``, ``spellings``, ``calls``, ``merge``, ``outline``,
+``emitter``, ``memory_order``, ``target_units``. Of Relax alone:
 
-- ``bindings``: reading and rebuilding flat functions.
 - ``torch_importer``, ``fix_inputs``: programs of ``torch.export``, and dynamic dimensions.
 - ``lrn``: local response norms in operators that fuse.
 - ``reorder``: bindings in another order.

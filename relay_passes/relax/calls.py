@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from relay_passes.relax.bindings import Emit, leaves, substitute
+from relay_passes.relax.expressions import Emit, leaves, substitute
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.lrn import emit_lrn
 
@@ -19,7 +19,7 @@ def emit_calls(
     emit: Emit,
     extraction: Extraction,
     op: int,
-    made: dict[int, Any],
+    values: dict[int, Any],
     rewrite: Callable[[Any], Any] = same,
 ) -> None:
     """Write an operator.
@@ -27,25 +27,25 @@ def emit_calls(
     Parameters
     ----------
     emit
-        Where to.
+        Writes an expression.
     extraction, op
-        Which operator.
-    made
+        The extraction, and the operator's number in it.
+    values
         Maps tensors of the extraction to values; gets the operator's results.
     rewrite
         What is written instead of each value on the other arguments, in order.
     """
     operator = extraction.graph.operators[op]
     if operator.kind == "lrn":
-        made[operator.outputs[0]] = emit_lrn(emit, made[operator.inputs[0]], operator.attrs)
+        values[operator.outputs[0]] = emit_lrn(emit, values[operator.inputs[0]], operator.attrs)
         return
     number = extraction.number
     inner: dict[Any, Any] = {}
     for binding in extraction.bindings[op]:
         replacement = dict(inner)
         for leaf in leaves(binding.value):
-            if number.get(leaf) in made:
-                replacement[leaf] = made[number[leaf]]
+            if number.get(leaf) in values:
+                replacement[leaf] = values[number[leaf]]
         inner[binding.var] = emit(rewrite(substitute(binding.value, replacement)))
         if binding.var in number:
-            made[number[binding.var]] = inner[binding.var]
+            values[number[binding.var]] = inner[binding.var]

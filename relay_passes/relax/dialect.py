@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import tvm
 
 from relay_passes.dialect import Dialect
-from relay_passes.relax.bindings import interface
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.emitter import rewrite_main
+from relay_passes.relax.expressions import interface
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.memory_order import operators_of, stages_of, with_stages

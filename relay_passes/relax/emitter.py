@@ -10,8 +10,8 @@ import tvm
 from tvm import relax
 
 from relay_passes.emitter import Body, Kind, OriginsOf
-from relay_passes.relax.bindings import static_shape
 from relay_passes.relax.calls import emit_calls
+from relay_passes.relax.expressions import static_shape
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.merge import emit_stacked
 from tvm_ios.graph.merge_rule import MergePlan
@@ -34,8 +34,8 @@ def rewrite_main(
             results = body(emitter, parameters)
             result = builder.emit_output(relax.Tuple(results) if several else results[0])
         builder.emit_func_output(result)
-    made = tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
-    return made, lambda new: [emitter.origins[group[0].var] for group in new.bindings]
+    rewritten = tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
+    return rewritten, lambda new: [emitter.origins[group[0].var] for group in new.bindings]
 
 
 class RelaxEmitter:
@@ -44,9 +44,9 @@ class RelaxEmitter:
     Attributes
     ----------
     origin
-        Of what is written next.
+        The origin of what is written next.
     origins
-        Of each variable that was written.
+        The origin of each variable that was written.
     """
 
     def __init__(self, builder: relax.BlockBuilder, extraction: Extraction) -> None:
@@ -58,7 +58,7 @@ class RelaxEmitter:
     def operator(
         self,
         op: int,
-        made: dict[int, Any],
+        values: dict[int, Any],
         shapes: Mapping[int, Sequence[int]],
         pads: Sequence[int] | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class RelaxEmitter:
                 return relax.op.reshape(value.args[0], list(shapes[operator.outputs[0]]))
             return value if pads is None else _padded(value, pads)
 
-        emit_calls(self._emit, self._extraction, op, made, resized)
+        emit_calls(self._emit, self._extraction, op, values, resized)
 
     def sliced(
         self,
@@ -125,8 +125,9 @@ class RelaxEmitter:
         builder = relax.BlockBuilder()
         with _function(builder, name, parameters, dict(attributes), private=True):
             with builder.dataflow():
-                made = body(RelaxEmitter(builder, self._extraction), parameters)
-                result = builder.emit_output(made[0] if len(made) == 1 else relax.Tuple(made))
+                results = body(RelaxEmitter(builder, self._extraction), parameters)
+                whole = results[0] if len(results) == 1 else relax.Tuple(results)
+                result = builder.emit_output(whole)
             variable = builder.emit_func_output(result)
         return self._builder.add_func(builder.finalize()[variable], name)
 

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from relay_passes.relax.bindings import (
+from relay_passes.relax.expressions import (
     DialectError,
     Leaf,
     bindings_of,
@@ -138,17 +138,11 @@ class _Extractor:
             self.tensors[numbers[1]] = Tensor(
                 self.tensors[numbers[1]].name, (max(size, default=1),), data_type(reads[1]), True
             )
-        made = tuple(self._add(variable) for variable in outputs)
-        operator = Operator(
-            name=self.tensors[made[0]].name,
-            kind=kind,
-            inputs=numbers,
-            outputs=made,
-            attrs=MappingProxyType(attrs),
-        )
-        shapes = [self.tensors[t] for t in (*numbers, *made)]
-        flops = operator_flops(kind, attrs, shapes[: len(numbers)], shapes[len(numbers) :])
-        self.operators.append(Operator(operator.name, kind, numbers, made, operator.attrs, flops))
+        results = tuple(self._add(variable) for variable in outputs)
+        read, written = ([self.tensors[t] for t in side] for side in (numbers, results))
+        flops = operator_flops(kind, attrs, read, written)
+        frozen = MappingProxyType(attrs)
+        self.operators.append(Operator(written[0].name, kind, numbers, results, frozen, flops))
         self.bindings.append(group)
 
     def _add(self, leaf: Leaf) -> int:
@@ -197,16 +191,16 @@ def _tuple_fields(
     bindings: list[relax.VarBinding],
 ) -> dict[Any, tuple[list[relax.Var], list[relax.VarBinding]]]:
     """For each call that returns a tuple, the variables of its fields and their bindings."""
-    found: dict[Any, tuple[list[relax.Var], list[relax.VarBinding]]] = {}
+    fields: dict[Any, tuple[list[relax.Var], list[relax.VarBinding]]] = {}
     for binding in bindings:
         if isinstance(binding.value, relax.Call) and isinstance(binding.var.ty, relax.TupleType):
-            found[binding.var] = ([], [])
+            fields[binding.var] = ([], [])
         elif isinstance(binding.value, relax.TupleGetItem):
             whole = binding.value.tuple_value
-            if whole in found:
-                found[whole][0].append(binding.var)
-                found[whole][1].append(binding)
-    return found
+            if whole in fields:
+                fields[whole][0].append(binding.var)
+                fields[whole][1].append(binding)
+    return fields
 
 
 def _bias_position(call: relax.Call) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import DialectError, static_shape
+from relay_passes.relax.expressions import DialectError, static_shape
 from tvm_ios.graph.input_shapes import Extent, InputShapeError, resolve_shapes
 
 
@@ -20,9 +20,9 @@ def fix_inputs(
     Parameters
     ----------
     module
-        Its ``main`` takes tensors.
+        A module whose ``main`` takes tensors.
     shapes
-        Of inputs with symbolic dimensions.
+        The shapes of inputs with symbolic dimensions.
 
     Raises
     ------
@@ -66,8 +66,8 @@ def _extent(extent: Any, labels: dict[Any, str]) -> Extent:
         return str(extent)
     if extent not in labels:
         # Two variables may have one name.
-        known = set(labels.values())
-        labels[extent] = extent.name if extent.name not in known else f"{extent.name}_{len(known)}"
+        used = set(labels.values())
+        labels[extent] = extent.name if extent.name not in used else f"{extent.name}_{len(used)}"
     return labels[extent]
 
 

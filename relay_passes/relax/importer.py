@@ -51,9 +51,9 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
 
 
 def _require_importable(model: onnx.ModelProto) -> None:
-    known = onnx_frontend._get_convert_map()  # pyright: ignore[reportPrivateUsage]
+    supported = onnx_frontend._get_convert_map()  # pyright: ignore[reportPrivateUsage]
     for node in model.graph.node:
-        if node.op_type not in known:
+        if node.op_type not in supported:
             raise DialectError(
                 f"{node_text(node)} of {model.graph.name} is not among those that TVM "
                 f"{tvm.__version__} imports from ONNX: export the model "

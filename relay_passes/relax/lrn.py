@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import relax
 
-from relay_passes.relax.bindings import Emit, data_type, static_shape
+from relay_passes.relax.expressions import Emit, data_type, static_shape
 
 
 def emit_lrn(emit: Emit, data: Any, attrs: Mapping[str, Any]) -> relax.Var:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import bindings_of
+from relay_passes.relax.expressions import bindings_of
 from relay_passes.relax.extract import extract
 from relay_passes.relax.reorder import reorder
 from relay_passes.reordering import Reordering

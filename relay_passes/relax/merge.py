@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from relay_passes.relax.bindings import Emit
+from relay_passes.relax.expressions import Emit
 from tvm_ios.graph.merge_rule import MergePlan
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -18,7 +18,7 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def emit_merged(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> relax.Function:
+def merged_function(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> relax.Function:
     """A private function of the data and the weights.
 
     Parameters
@@ -55,12 +55,14 @@ def emit_stacked(
 
     Parameters
     ----------
-    emit, plan
-        Where to, and which units.
+    emit
+        Writes an expression, and returns its variable.
+    plan
+        The plan of the units.
     data, weights
-        What all read; the stacked kernel and bias.
+        The data that all units read; the stacked kernel and bias.
     pads
-        Other ones than the plan's: top, left, bottom, right.
+        Other pads than the plan's: top, left, bottom, right.
 
     Returns
     -------

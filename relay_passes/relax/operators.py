@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from relay_passes.relax.bindings import operator_name, static_shape
+from relay_passes.relax.expressions import operator_name, static_shape
 from relay_passes.same_attributes import Attrs, described_alike, ints, sliced
 
 
@@ -110,11 +110,11 @@ _READERS: dict[str, Callable[[relax.Call, Any], tuple[str, Attrs]]] = {
 def _scalar_attrs(call: relax.Call) -> Attrs:
     if call.attrs is None:
         return {}
-    found: Attrs = {}
+    attrs: Attrs = {}
     for item in type(call.attrs).__tvm_ffi_type_info__.fields:
         value = getattr(call.attrs, item.name)
         if isinstance(value, bool | int | float | str):
-            found[item.name] = value
+            attrs[item.name] = value
         elif value is not None and not isinstance(value, str):
-            found[item.name] = str(value)
-    return found
+            attrs[item.name] = str(value)
+    return attrs

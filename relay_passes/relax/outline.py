@@ -8,8 +8,8 @@ import tvm
 from tvm import relax
 
 from relay_passes.relax.calls import emit_calls
-from relay_passes.relax.canonical.fold_constants import constant
-from relay_passes.relax.merge import emit_merged
+from relay_passes.relax.expressions import constant
+from relay_passes.relax.merge import merged_function
 from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
 from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
 from tvm_ios.graph.merge_rule import MergePlan
@@ -36,7 +36,7 @@ class Outliner(UnitOutliner[UnitFunction]):
         outputs: tuple[int, ...],
         name: str,
     ) -> UnitFunction:
-        function = emit_merged(plan, self._type(data), weights)
+        function = merged_function(plan, self._type(data), weights)
         return UnitFunction(function, (data,), weights, outputs, name)
 
     def _outline(self, unit: int) -> UnitFunction:
@@ -44,20 +44,20 @@ class Outliner(UnitOutliner[UnitFunction]):
         data, constants = self._interface(unit)
         read = (*data, *constants)
         parameters = [relax.Var(f"p{i}", self._type(t)) for i, t in enumerate(read)]
-        made = dict(zip((self._origin[t] for t in read), parameters, strict=True))
+        values = dict(zip((self._origin[t] for t in read), parameters, strict=True))
         builder = relax.BlockBuilder()
         attributes = {"num_input": len(data)}
         with builder.function("unit", parameters, attrs=attributes, private=True):
             with builder.dataflow():
                 for member in op.members:
-                    emit_calls(builder.emit, self.extraction, member, made)
-                results = [made[self._origin[t]] for t in op.outputs]
+                    emit_calls(builder.emit, self.extraction, member, values)
+                results = [values[self._origin[t]] for t in op.outputs]
                 whole = results[0] if len(results) == 1 else relax.Tuple(results)
                 result = builder.emit_output(whole)
             variable = builder.emit_func_output(result)
         function = builder.finalize()[variable]
-        values = tuple(self.value(t) for t in constants)
-        return UnitFunction(function, data, values, op.outputs, op.name)
+        weights = tuple(self.value(t) for t in constants)
+        return UnitFunction(function, data, weights, op.outputs, op.name)
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
@@ -88,13 +88,13 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     with builder.function("main", parameters, attrs=attributes):
         with builder.dataflow():
             for variable, call in zip(variables, calls, strict=True):
-                made = call.function
-                arguments = [*(value[t] for t in made.data), *made.constants]
+                unit = call.function
+                arguments = [*(value[t] for t in unit.data), *unit.constants]
                 result = builder.emit(relax.Call(variable, arguments))
-                if len(made.outputs) == 1:
-                    value[made.outputs[0]] = result
+                if len(unit.outputs) == 1:
+                    value[unit.outputs[0]] = result
                     continue
-                for field, tensor in enumerate(made.outputs):
+                for field, tensor in enumerate(unit.outputs):
                     value[tensor] = builder.emit(relax.TupleGetItem(result, field))
             results = [value.get(tensor, outliner.value(tensor)) for tensor in units.outputs]
             whole = results[0]

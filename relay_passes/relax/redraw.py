@@ -8,7 +8,7 @@ import tvm
 import tvm_ffi
 from tvm.ir import GenericConst
 
-from relay_passes.relax.canonical.fold_constants import constant
+from relay_passes.relax.expressions import constant
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.execution.buffers import content_key
 
@@ -27,9 +27,9 @@ def redraw_weights(module: tvm.IRModule, seed: int) -> tuple[tvm.IRModule, dict[
         draw = Draw.like(old.value.numpy(), seed)
         if draw is None:
             return old
-        made = draw.array()
-        drawn[content_key(made)] = draw
-        return constant(made)
+        array = draw.array()
+        drawn[content_key(array)] = draw
+        return constant(array)
 
     functions = {
         variable: tvm_ffi.structural_map(function, (GenericConst, replace))

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import bindings_of, leaves
+from relay_passes.relax.expressions import bindings_of, leaves
 
 
 def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) -> tvm.IRModule:

@@ -7,8 +7,8 @@ from pathlib import Path
 import tvm
 
 from relay_passes.dialect import DialectError
-from relay_passes.relax.bindings import bindings_of, data_type, leaves, static_shape
 from relay_passes.relax.canonical.canonicalise import canonicalise
+from relay_passes.relax.expressions import bindings_of, data_type, leaves, static_shape
 from relay_passes.relax.fix_inputs import fix_inputs
 from tvm_ios.graph.input_shapes import Shapes
 

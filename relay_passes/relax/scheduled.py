@@ -77,9 +77,9 @@ def _require_types(unit: UnitFunction, units: OpGraph) -> None:
     whole: Any = unit.function.ret_ty
     results = whole.fields if len(unit.outputs) > 1 else [whole]
     for tensor, kind in zip(unit.outputs, results, strict=True):
-        wanted = units.tensors[tensor]
-        if (tuple(map(int, kind.shape)), str(kind.dtype)) != (wanted.shape, wanted.dtype):
+        expected = units.tensors[tensor]
+        if (tuple(map(int, kind.shape)), str(kind.dtype)) != (expected.shape, expected.dtype):
             raise DialectError(
-                f"unit {unit.name!r} would return {kind} instead of {wanted.dtype} of shape "
-                f"{list(wanted.shape)}: report this as a bug, with the model"
+                f"unit {unit.name!r} would return {kind} instead of {expected.dtype} of shape "
+                f"{list(expected.shape)}: report this as a bug, with the model"
             )

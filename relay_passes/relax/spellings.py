@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
-from relay_passes.relax.bindings import (
+from relay_passes.relax.expressions import (
     bindings_of,
     data_type,
     operator_name,
@@ -56,8 +56,8 @@ def spelled_kind_and_attrs(group: Group) -> tuple[str, Attrs] | None:
         return None
     # NumPy has no bfloat16; its exponents are float32's.
     dtype = np.dtype(data_type(group[0].var).replace("bfloat16", "float32"))
-    known = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-    limits: Attrs = {"min": float(known.min), "max": float(known.max)}
+    representable = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    limits: Attrs = {"min": float(representable.min), "max": float(representable.max)}
     for binding in group:
         limits[str(_limit(binding.value))] = float(binding.value.args[1].value.numpy())
     return "clip", limits

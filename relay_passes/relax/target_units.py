@@ -39,9 +39,9 @@ class RelaxUnits:
     def source(self, units: tuple[int, ...]) -> UnitSource:
         """The function and layouts of a unit, or of merged ones."""
         outliner = self.prepared.outliner
-        made = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
-        function = with_tir(made.function, self.prepared.module)
-        return self._memory.source(function, made.data, made.outputs)
+        unit = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
+        function = with_tir(unit.function, self.prepared.module)
+        return self._memory.source(function, unit.data, unit.outputs)
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
@@ -49,5 +49,5 @@ class RelaxUnits:
         return build_units(units, self.backend.compiler, self.options.lanes, progress)
 
     def log_use(self) -> LogUse | None:
-        """Of the kernels compiled so far."""
+        """How much the tuning log had of the kernels compiled so far."""
         return self.backend.compiler.log_use()

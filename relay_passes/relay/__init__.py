@@ -1,10 +1,9 @@
 """What the passes need to know of Relay: see :mod:`relay_passes.dialect`.
 
 Of the same names in ``relax``: ``dialect``, ``importer``, ``saved_module``, ``canonical``,
-``extract``, ``operators``, ``spellings``, ``calls``, ``merge``, ``outline``, ``emitter``,
-``memory_order``, ``target_units``. Of Relay alone:
+``expressions``, ``extract``, ``operators``, ``spellings``, ``calls``, ``merge``, ``outline``,
+``emitter``, ``memory_order``, ``target_units``. Of Relay alone:
 
-- ``expressions``: reading and rebuilding functions without recursion.
 - ``frontend``, ``plain_onnx``: TVM's importer made fast, and given what it reads rightly.
 - ``kernels``, ``unit_kernels``: a unit's kernels as functions, and as machine code.
 - ``layouts``: which layouts kernels are given.

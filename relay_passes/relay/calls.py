@@ -19,15 +19,15 @@ def same_call(call: relay.Call, arguments: Sequence[Any]) -> relay.Call:
 
 
 def emit_calls(
-    extraction: Extraction, op: int, made: dict[int, Any], rewrite: Rewrite = same_call
+    extraction: Extraction, op: int, values: dict[int, Any], rewrite: Rewrite = same_call
 ) -> None:
     """Write an operator.
 
     Parameters
     ----------
     extraction, op
-        Which operator.
-    made
+        The extraction, and the operator's number in it.
+    values
         Maps tensors of the extraction to expressions; gets the operator's results.
     rewrite
         Called with the calls in order.
@@ -38,8 +38,8 @@ def emit_calls(
         if old in inner:
             return inner[old]
         number = extraction.number.get(old)
-        if number in made:
-            return made[number]
+        if number in values:
+            return values[number]
         if isinstance(old, relay.Tuple):
             return relay.Tuple([new(field) for field in old.fields])
         return old
@@ -49,4 +49,4 @@ def emit_calls(
     last = extraction.calls[op][-1]
     result, several = inner[last], isinstance(last.checked_type, relay.TupleType)
     for place, tensor in enumerate(extraction.graph.operators[op].outputs):
-        made[tensor] = relay.TupleGetItem(result, place) if several else result
+        values[tensor] = relay.TupleGetItem(result, place) if several else result

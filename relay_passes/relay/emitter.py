@@ -20,7 +20,7 @@ from relay_passes.relay.expressions import (
     with_main,
 )
 from relay_passes.relay.extract import Extraction
-from relay_passes.relay.merge import stacked
+from relay_passes.relay.merge import emit_stacked
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graphturbo.origins import Origin
 
@@ -59,13 +59,13 @@ class RelayEmitter:
     Attributes
     ----------
     functions
-        Beside ``main``.
+        The functions beside ``main``.
     calls
-        Of these, in order, and the variables that they are bound to.
+        The calls of these, in order, and the variables that they are bound to.
     origin
-        Of what is written next.
+        The origin of what is written next.
     origins
-        Of each call of an operator, by its number.
+        The origin of each call of an operator, by its number.
     """
 
     def __init__(self, extraction: Extraction) -> None:
@@ -78,7 +78,7 @@ class RelayEmitter:
     def operator(
         self,
         op: int,
-        made: dict[int, Any],
+        values: dict[int, Any],
         shapes: Mapping[int, Sequence[int]],
         pads: Sequence[int] | None = None,
     ) -> None:
@@ -86,17 +86,17 @@ class RelayEmitter:
         operator, calls = self._extraction.graph.operators[op], self._extraction.calls[op]
 
         def resized(call: relay.Call, arguments: Sequence[Any]) -> Any:
-            value = same_call(call, arguments)
+            resized_call = same_call(call, arguments)
             if operator.kind == "reshape" or operator_name(call) == "reshape":
                 # What is reshaped before or after a product keeps its last axes.
                 last = call is calls[-1]
                 shape = shapes[operator.outputs[0]] if last else (-1, *static_shape(call)[1:])
-                value = relay.reshape(arguments[0], list(shape))
+                resized_call = relay.reshape(arguments[0], list(shape))
             elif pads is not None:
-                value = _padded(value, pads)
-            return self._marked(value)
+                resized_call = _padded(resized_call, pads)
+            return self._marked(resized_call)
 
-        emit_calls(self._extraction, op, made, resized)
+        emit_calls(self._extraction, op, values, resized)
 
     def sliced(
         self,
@@ -122,7 +122,7 @@ class RelayEmitter:
         pads: Sequence[int] | None = None,
     ) -> list[Any]:
         """One convolution for several units, and what each of them makes."""
-        return stacked(plan, data, weights, pads, self._marked)
+        return emit_stacked(self._marked, plan, data, weights, pads)
 
     def constant_part(self, value: Any, at: tuple[slice, ...]) -> Any | None:
         """Some elements of a constant; None of a parameter."""
@@ -167,9 +167,9 @@ class RelayEmitter:
         """A call with its type and its number."""
         span = tvm.ir.Span(tvm.ir.SourceName(str(len(self.origins))), 0, 0, 0, 0)
         self.origins.append(self.origin)
-        made = relay.Call(call.op, call.args, call.attrs, call.type_args, span)
-        relay.transform.InferTypeLocal(made)
-        return made
+        marked = relay.Call(call.op, call.args, call.attrs, call.type_args, span)
+        relay.transform.InferTypeLocal(marked)
+        return marked
 
 
 def _padded(call: relay.Call, pads: Sequence[int]) -> relay.Call:
@@ -178,5 +178,5 @@ def _padded(call: relay.Call, pads: Sequence[int]) -> relay.Call:
     if name == "nn.pad":
         widths = list(zip(pads[::2], pads[1::2], strict=True))
         return relay.nn.pad(call.args[0], widths, call.args[1], call.attrs.pad_mode)
-    kept = {key: call.attrs[key] for key in _PADDED[name]}
-    return getattr(relay.nn, name.removeprefix("nn."))(*call.args, padding=list(pads), **kept)
+    attributes = {key: call.attrs[key] for key in _PADDED[name]}
+    return getattr(relay.nn, name.removeprefix("nn."))(*call.args, padding=list(pads), **attributes)

@@ -24,17 +24,17 @@ def reached(expression: Any, visited: set[Any]) -> list[Any]:
 
     It is visited then: ``visited`` grows.
     """
-    found: list[Any] = []
+    expressions: list[Any] = []
     pending = [(expression, False)]
     while pending:
         expression, entered = pending.pop()
         if entered:
-            found.append(expression)
+            expressions.append(expression)
         elif expression not in visited:
             visited.add(expression)
             pending.append((expression, True))
             pending.extend((child, False) for child in reversed(children(expression)))
-    return found
+    return expressions
 
 
 def interface(module: tvm.IRModule) -> Interface:
@@ -102,7 +102,7 @@ def rebuild(module: tvm.IRModule, emit: Callable[[Any, Any], Any]) -> tvm.IRModu
     Parameters
     ----------
     module
-        Of inferred types; left as it is.
+        A module of inferred types; left as it is.
     emit
         Called with each old expression and with the same one of what its parts have become;
         returns what stands for it, or None for the latter.
@@ -111,8 +111,8 @@ def rebuild(module: tvm.IRModule, emit: Callable[[Any, Any], Any]) -> tvm.IRModu
     new: dict[Any, Any] = {}
     for expression in post_order(old):
         same = substitute(expression, new.__getitem__)
-        made = emit(expression, same)
-        new[expression] = same if made is None else made
+        emitted = emit(expression, same)
+        new[expression] = same if emitted is None else emitted
     main = relay.Function(old.params, new[old.body], None, old.type_params, old.attrs)
     return with_main(module, main)
 

@@ -143,16 +143,16 @@ class _Extractor:
         name = self._unique(last, kind)
         fields = getattr(last.checked_type, "fields", None)
         if fields is None:
-            made = (self._add(last, last.checked_type, name),)
+            results = (self._add(last, last.checked_type, name),)
         else:
-            made = tuple(
+            results = tuple(
                 self._add((last, place), field, f"{name}.{place}")
                 for place, field in enumerate(fields)
             )
-        tensors = [self.tensors[t] for t in (*numbers, *made)]
+        tensors = [self.tensors[t] for t in (*numbers, *results)]
         flops = operator_flops(kind, attrs, tensors[: len(numbers)], tensors[len(numbers) :])
         frozen = MappingProxyType(dict(attrs))
-        self.operators.append(Operator(name, kind, numbers, made, frozen, flops))
+        self.operators.append(Operator(name, kind, numbers, results, frozen, flops))
         self.calls.append(calls)
 
     def _unique(self, call: relay.Call, kind: str) -> str:

@@ -57,10 +57,10 @@ class _Folding:
         if mod is not None:
             return _fold_constant(node, mod)
         for expression in reached(node, self._visited):
-            made = _folded_of_folded(substitute(expression, self._of))
-            if made is not expression:
-                self._folded[expression] = made
-                self._visited.add(made)
+            result = _folded_of_folded(substitute(expression, self._of))
+            if result is not expression:
+                self._folded[expression] = result
+                self._visited.add(result)
         return self._of(node)
 
     def _of(self, expression: Any) -> Any:
@@ -83,5 +83,5 @@ def _folded_of_folded(expression: Any) -> Any:
     if not all(isinstance(part, relay.Constant) for part in arguments(expression)):
         return expression
     relay.transform.InferTypeLocal(expression)
-    made = folded(expression, expression)
-    return _fold_constant(expression) if made is None else made
+    constant = folded(expression, expression)
+    return _fold_constant(expression) if constant is None else constant

@@ -61,8 +61,9 @@ class _Copying(ExprMutator):
     """
 
     def visit_function(self, fn: relay.Function) -> relay.Function:
-        made = super().visit_function(fn)
-        return made.without_attr(_RESHAPE_ONLY) if _RESHAPE_ONLY in (made.attrs or {}) else made
+        function = super().visit_function(fn)
+        copies = _RESHAPE_ONLY in (function.attrs or {})
+        return function.without_attr(_RESHAPE_ONLY) if copies else function
 
 
 def kernel_calls(function: relay.Function) -> list[Any]:
@@ -73,9 +74,9 @@ def kernel_calls(function: relay.Function) -> list[Any]:
 def unit_concatenation(unit: RelayUnitFunction) -> Concatenation | None:
     """What a unit concatenates of its data, if it does nothing else."""
     calls = kernel_calls(unit.kernels)
-    found = concatenation(calls[0]) if len(calls) == 1 and not unit.constants else None
-    if found is None:
+    joined = concatenation(calls[0]) if len(calls) == 1 and not unit.constants else None
+    if joined is None:
         return None
     place = {parameter: number for number, parameter in enumerate(unit.kernels.params)}
-    fields = tuple(place[calls[0].args[field]] for field in found.fields)
-    return replace(found, inputs=len(place), fields=fields)
+    fields = tuple(place[calls[0].args[field]] for field in joined.fields)
+    return replace(joined, inputs=len(place), fields=fields)

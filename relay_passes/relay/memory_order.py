@@ -61,13 +61,13 @@ def stages_of(module: tvm.IRModule) -> tuple[OpGraph, tuple[Stage, ...]]:
         return tuple(numbers[variable, place] for place in range(len(fields)))
 
     def read(values: Sequence[Any]) -> tuple[int, ...]:
-        found = (
+        entries = (
             (value.tuple_value, value.index)
             if isinstance(value, relay.TupleGetItem)
             else (value, 0)
             for value in values
         )
-        return tuple(numbers[entry] for entry in found if entry in numbers)
+        return tuple(numbers[entry] for entry in entries if entry in numbers)
 
     inputs = tuple(number for parameter in module["main"].params for number in add(parameter))
     operators: list[Operator] = []

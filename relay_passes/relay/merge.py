@@ -36,31 +36,37 @@ def merged_function(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -
             for i, c in enumerate(weights, 1)
         ),
     ]
-    return relay.Function(parameters, relay.Tuple(stacked(plan, parameters[0], parameters[1:])))
+    outputs = emit_stacked(lambda call: call, plan, parameters[0], parameters[1:])
+    return relay.Function(parameters, relay.Tuple(outputs))
 
 
-def stacked(
+def emit_stacked(
+    emit: Callable[[Any], Any],
     plan: MergePlan,
     data: Any,
     weights: Sequence[Any],
     pads: Sequence[int] | None = None,
-    emit: Callable[[Any], Any] = lambda call: call,
 ) -> list[Any]:
-    """One convolution for all units, and the fields of the split of its result.
+    """Emit one convolution for all units, and the split of its result.
 
     Parameters
     ----------
-    plan
-        Which units.
-    data, weights
-        What all read; the stacked kernel and bias.
-    pads
-        Other ones than the plan's: top, left, bottom, right.
     emit
-        Gets every call and returns what stands for it.
+        Called with every call; returns what stands for it.
+    plan
+        The plan of the units.
+    data, weights
+        The data that all units read; the stacked kernel and bias.
+    pads
+        Other pads than the plan's: top, left, bottom, right.
+
+    Returns
+    -------
+    list
+        The expression of what each unit makes, in order.
     """
 
-    def activated(kind: str, value: Any) -> Any:
+    def activate(kind: str, value: Any) -> Any:
         return value if kind == "none" else emit(_ACTIVATIONS[kind](value))
 
     y = emit(
@@ -78,11 +84,11 @@ def stacked(
     y = emit(relay.add(y, weights[1]))
     shared = len(set(plan.activations)) == 1
     if shared:
-        y = activated(plan.activations[0], y)
+        y = activate(plan.activations[0], y)
     cuts = np.cumsum(plan.out_channels)[:-1].tolist()
     parts = emit(relay.split(y, cuts, axis=1).tuple_value)
     outputs = [relay.TupleGetItem(parts, place) for place in range(len(plan.units))]
     if not shared:
         pairs = zip(plan.activations, outputs, strict=True)
-        outputs = [activated(kind, output) for kind, output in pairs]
+        outputs = [activate(kind, output) for kind, output in pairs]
     return outputs

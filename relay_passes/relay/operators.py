@@ -48,8 +48,8 @@ def _mean(call: relay.Call) -> tuple[str, Attrs]:
 
 
 def _dense(call: relay.Call) -> tuple[str, Attrs]:
-    known = constant_value(call.args[1]) is not None
-    return ("dense", {}) if known else ("nn.dense", _scalar_attrs(call))
+    is_weight = constant_value(call.args[1]) is not None
+    return ("dense", {}) if is_weight else ("nn.dense", _scalar_attrs(call))
 
 
 def _batch_matmul(call: relay.Call) -> tuple[str, Attrs]:
@@ -152,10 +152,10 @@ _READERS: dict[str, Reader] = {
 def _scalar_attrs(call: relay.Call) -> Attrs:
     if call.attrs is None:
         return {}
-    found: Attrs = {}
+    attrs: Attrs = {}
     for name in sorted(call.attrs.keys()):
         value = call.attrs[name]
         plain = isinstance(value, bool | int | float | str)
         if value is not None:
-            found[name] = value if plain else str(value)
-    return found
+            attrs[name] = value if plain else str(value)
+    return attrs

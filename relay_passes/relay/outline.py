@@ -38,9 +38,9 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
 
     def in_layouts(self, layouts: LayoutChoice) -> Outliner:
         """The same units, to be applied in such layouts."""
-        made = copy.copy(self)
-        made.layouts = layouts
-        return made
+        outliner = copy.copy(self)
+        outliner.layouts = layouts
+        return outliner
 
     def altered(
         self, called: Sequence[RelayUnitFunction]
@@ -51,15 +51,15 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
         graph = self.extraction.graph
         shapes = {t: graph.tensors[self._origin[t]] for t in self.units.inputs}
         inputs = {t: Border(relay.TensorType(k.shape, k.dtype)) for t, k in shapes.items()}
-        made = {t for unit in called for t in unit.outputs}
-        results: dict[int, Transform] = {t: None for t in self.units.outputs if t in made}
+        produced = {t for unit in called for t in unit.outputs}
+        results: dict[int, Transform] = {t: None for t in self.units.outputs if t in produced}
         return alter_layouts(called, inputs, results, self.layouts)
 
     def of(self, extraction: Extraction, units: OpGraph) -> Outliner:
-        """The same choices for another module."""
-        made = Outliner(extraction, units)
-        made.layouts = self.layouts
-        return made
+        """An outliner that makes the same choices for another module."""
+        outliner = Outliner(extraction, units)
+        outliner.layouts = self.layouts
+        return outliner
 
     def _array(self, value: Any) -> Array:
         return value.data.numpy()
@@ -79,24 +79,28 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
         return RelayUnitFunction(function, (data,), weights, outputs, name)
 
     def _type(self, tensor: int) -> relay.TensorType:
-        found = self.extraction.graph.tensors[self._origin[tensor]]
+        described = self.extraction.graph.tensors[self._origin[tensor]]
         value = self.value(tensor)
         # A bias and a dense weight have other shapes in the graph than in the IR.
-        return value.checked_type if found.constant else relay.TensorType(found.shape, found.dtype)
+        return (
+            value.checked_type
+            if described.constant
+            else relay.TensorType(described.shape, described.dtype)
+        )
 
     def _outline(self, unit: int) -> RelayUnitFunction:
         op = self.units.operators[unit]
         data, constants = self._interface(unit)
         read = (*data, *constants)
         parameters = [relay.Var(f"p{i}", self._type(t)) for i, t in enumerate(read)]
-        made = dict(zip((self._origin[t] for t in read), parameters, strict=True))
+        values = dict(zip((self._origin[t] for t in read), parameters, strict=True))
         for member in op.members:
-            emit_calls(self.extraction, member, made)
-        results = [made[self._origin[t]] for t in op.outputs]
+            emit_calls(self.extraction, member, values)
+        results = [values[self._origin[t]] for t in op.outputs]
         body = results[0] if len(results) == 1 else relay.Tuple(results)
-        values = tuple(self.value(t) for t in constants)
+        weights = tuple(self.value(t) for t in constants)
         function = relay.Function(parameters, body)
-        return RelayUnitFunction(function, data, values, op.outputs, op.name)
+        return RelayUnitFunction(function, data, weights, op.outputs, op.name)
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
@@ -107,8 +111,8 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     ScheduleError
         If units are to be merged that cannot be.
     """
-    made, places = outlined(module, outliner, schedule)
-    return made.with_attr(CALLS, tvm.runtime.String(json.dumps(places)))
+    scheduled, places = outlined(module, outliner, schedule)
+    return scheduled.with_attr(CALLS, tvm.runtime.String(json.dumps(places)))
 
 
 def outlined(
@@ -137,11 +141,11 @@ def outlined(
     places: list[tuple[str, int, int]] = []
     calls = outliner.calls(schedule)
     altered, _ = outliner.altered([call.function for call in calls])
-    for made, call in zip(altered, calls, strict=True):
-        given = [*(value[t] for t in made.data), *made.constants]
-        results = bind_kernels(made, given, bindings)
-        value.update(zip(made.outputs, results, strict=True))
-        places += [(made.name, call.stage, call.group)] * (len(bindings) - len(places))
+    for unit, call in zip(altered, calls, strict=True):
+        arguments = [*(value[t] for t in unit.data), *unit.constants]
+        results = bind_kernels(unit, arguments, bindings)
+        value.update(zip(unit.outputs, results, strict=True))
+        places += [(unit.name, call.stage, call.group)] * (len(bindings) - len(places))
     results = [
         value[tensor] if tensor in value else outliner.value(tensor) for tensor in units.outputs
     ]
@@ -153,11 +157,11 @@ def outlined(
 
 
 def bind_kernels(
-    made: RelayUnitFunction, given: Sequence[Any], bindings: list[tuple[relay.Var, relay.Call]]
+    unit: RelayUnitFunction, arguments: Sequence[Any], bindings: list[tuple[relay.Var, relay.Call]]
 ) -> list[Any]:
     """Append the calls of a unit's kernels; returns what stands for its outputs."""
-    function = made.kernels
-    new: dict[Any, Any] = dict(zip(function.params, given, strict=True))
+    function = unit.kernels
+    new: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
     count = len(kernel_calls(function))
     first = len(bindings)
     for expression in post_order(function):
@@ -166,15 +170,15 @@ def bind_kernels(
         new[expression] = substitute(expression, new.__getitem__)
         if isinstance(expression, relay.Call):
             number = f"_{len(bindings) - first}" if count > 1 else ""
-            variable = relay.Var(_identifier(made.name) + number)
+            variable = relay.Var(_identifier(unit.name) + number)
             bindings.append((variable, new[expression]))
             new[expression] = variable
     result = new[function.body]
-    if len(made.outputs) == 1:
+    if len(unit.outputs) == 1:
         return [result]
     if isinstance(result, relay.Tuple):
         return list(result.fields)
-    return [relay.TupleGetItem(result, place) for place in range(len(made.outputs))]
+    return [relay.TupleGetItem(result, place) for place in range(len(unit.outputs))]
 
 
 def _identifier(name: str) -> str:

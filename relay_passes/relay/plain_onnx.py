@@ -15,25 +15,25 @@ def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
     The copy is for TVM's importer alone: since opset 13 (``ReduceSum``) and 18 ONNX wants the axes
     as an input. Of such an input the importer reads the first axis only, or none.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    graph = made.graph
-    known = {tensor.name: tensor for tensor in graph.initializer}
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
     for number, node in enumerate(graph.node):
         if node.op_type == "Clip":
-            _give_both_bounds(graph, node, known, f"clip{number}.limit")
-        elif node.op_type.startswith("Reduce") and len(node.input) == 2 and node.input[1] in known:
-            _give_axes_as_attribute(node, numpy_helper.to_array(known[node.input[1]]))
-    return made
+            _give_both_bounds(graph, node, initializers, f"clip{number}.limit")
+        elif node.op_type.startswith("Reduce") and len(node.input) == 2:
+            _give_axes_as_attribute(node, initializers.get(node.input[1]))
+    return copy
 
 
-def _give_both_bounds(graph: Any, node: Any, known: dict[str, Any], name: str) -> None:
+def _give_both_bounds(graph: Any, node: Any, initializers: dict[str, Any], name: str) -> None:
     """The importer forgets a bound that stands alone."""
     bounds = [*node.input[1:], "", ""][:2]
-    given = [known[bound] for bound in bounds if bound in known]
-    if len(given) != 1 or sum(map(bool, bounds)) != 1:
+    stated = [initializers[bound] for bound in bounds if bound in initializers]
+    if len(stated) != 1 or sum(map(bool, bounds)) != 1:
         return
-    bound = numpy_helper.to_array(given[0])
+    bound = numpy_helper.to_array(stated[0])
     limits = np.finfo(bound.dtype) if bound.dtype.kind == "f" else np.iinfo(bound.dtype)
     for place, limit in enumerate((limits.min, limits.max)):
         if not bounds[place]:
@@ -44,7 +44,10 @@ def _give_both_bounds(graph: Any, node: Any, known: dict[str, Any], name: str) -
     node.input[1:] = bounds
 
 
-def _give_axes_as_attribute(node: Any, axes: np.ndarray[Any, Any]) -> None:
+def _give_axes_as_attribute(node: Any, tensor: onnx.TensorProto | None) -> None:
+    if tensor is None:
+        return
+    axes = numpy_helper.to_array(tensor)
     nothing = any(a.name == "noop_with_empty_axes" and a.i for a in node.attribute)
     if not axes.size and nothing:
         return

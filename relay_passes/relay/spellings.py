@@ -50,11 +50,11 @@ def spellings(order: Sequence[Any], uses: Mapping[Any, int]) -> dict[Any, Spelli
     uses
         How often each is read.
     """
-    found: dict[Any, Spelling] = {}
-    taken: set[Any] = set()
+    by_last_call: dict[Any, Spelling] = {}
+    spelled: set[Any] = set()
     # From the end, so that an operator is recognised with all that belongs to it.
     for last in reversed(order):
-        if last in taken or not isinstance(last, relay.Call):
+        if last in spelled or not isinstance(last, relay.Call):
             continue
         for recognise in _RECOGNISERS:
             match = recognise(last)
@@ -64,10 +64,10 @@ def spellings(order: Sequence[Any], uses: Mapping[Any, int]) -> dict[Any, Spelli
             calls = _between(reads, last)
             inside = Counter(child for call in calls for child in children(call))
             if all(inside[call] == uses[call] for call in calls[:-1]):
-                found[last] = Spelling(kind, attrs, reads, calls)
-                taken.update(calls)
+                by_last_call[last] = Spelling(kind, attrs, reads, calls)
+                spelled.update(calls)
                 break
-    return found
+    return by_last_call
 
 
 _Match = tuple[str, Mapping[str, AttrValue], tuple[Any, ...]]
@@ -75,16 +75,16 @@ _Match = tuple[str, Mapping[str, AttrValue], tuple[Any, ...]]
 
 def _between(reads: Sequence[Any], last: relay.Call) -> tuple[relay.Call, ...]:
     """The calls that lead from some expressions to another one, in order."""
-    found: list[relay.Call] = []
+    calls: list[relay.Call] = []
 
     def visit(expression: Any) -> None:
-        if isinstance(expression, relay.Call) and expression not in (*reads, *found):
+        if isinstance(expression, relay.Call) and expression not in (*reads, *calls):
             for child in children(expression):
                 visit(child)
-            found.append(expression)
+            calls.append(expression)
 
     visit(last)
-    return tuple(found)
+    return tuple(calls)
 
 
 def _parts(expression: Any, name: str) -> Sequence[Any] | None:
@@ -92,11 +92,11 @@ def _parts(expression: Any, name: str) -> Sequence[Any] | None:
     return tuple(expression.args) if operator_name(expression) == name else None
 
 
-def _unshaped(expression: Any, kept: int) -> Any:
+def _unshaped(expression: Any, last_axes: int) -> Any:
     """What is reshaped, if only the extents before the last few are."""
     if operator_name(expression) == "reshape":
         before = expression.args[0]
-        if static_shape(before)[-kept:] == static_shape(expression)[-kept:]:
+        if static_shape(before)[-last_axes:] == static_shape(expression)[-last_axes:]:
             return before
     return expression
 
@@ -149,9 +149,9 @@ def _layer_norm(last: Any) -> _Match | None:
     for scaled, bias in _pairs(last, "add"):
         for normal, scale in _pairs(scaled, "multiply"):
             for centred, inverse in _pairs(normal, "multiply"):
-                found = _normalisation(centred, inverse)
-                if found is not None:
-                    data, attrs = found
+                normalised = _normalisation(centred, inverse)
+                if normalised is not None:
+                    data, attrs = normalised
                     return "layer_norm", attrs, (data, scale, bias)
     return None
 
@@ -189,10 +189,10 @@ def _pairs(expression: Any, name: str) -> Iterator[tuple[Any, Any]]:
 
 def _gather(last: Any) -> _Match | None:
     """A take whose negative indices count from the end."""
-    taken = _parts(last, "take")
-    if taken is None or last.attrs.axis is None or int(last.attrs.batch_dims) != 0:
+    take_arguments = _parts(last, "take")
+    if take_arguments is None or last.attrs.axis is None or int(last.attrs.batch_dims) != 0:
         return None
-    data, chosen = taken
+    data, chosen = take_arguments
     shape = static_shape(data)
     axis = int(last.attrs.axis) % len(shape)
     if (choice := _parts(chosen, "where")) is None:

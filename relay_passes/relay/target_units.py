@@ -55,12 +55,12 @@ class RelayUnits:
 
     def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
         """The same in the layouts of the sequential program, lying in memory as there."""
-        made, borders = self._sequential
-        found = made[units[0]] if len(units) == 1 else self._merged(units, borders)
-        cuts = self._memory.of((*found.data, *found.outputs))
+        sequential, borders = self._sequential
+        function = sequential[units[0]] if len(units) == 1 else self._merged(units, borders)
+        cuts = self._memory.of((*function.data, *function.outputs))
         if not any(cuts):
-            return found
-        return replace(found, cuts=cuts, silent=units[0] in self._memory.silent)
+            return function
+        return replace(function, cuts=cuts, silent=units[0] in self._memory.silent)
 
     def _merged(self, units: tuple[int, ...], borders: Mapping[int, Border]) -> RelayUnitFunction:
         merged = self.plain(units)
@@ -80,7 +80,7 @@ class RelayUnits:
     @cached_property
     def _memory(self) -> SlicedTensors:
         """Which tensors of the sequential program lie in others."""
-        made, borders = self._sequential
+        functions, borders = self._sequential
         units = self.prepared.units
         shapes = {t: shape_of_type(b.type, units.tensors[t].name) for t, b in borders.items()}
         graph = replace(
@@ -91,21 +91,21 @@ class RelayUnits:
             ),
             operators=tuple(
                 replace(op, inputs=unit.data)
-                for op, unit in zip(units.operators, made, strict=True)
+                for op, unit in zip(units.operators, functions, strict=True)
             ),
         )
         on_cpu = self.backend.executor == "native"
-        joined = map(unit_concatenation, made) if on_cpu else [None] * len(made)
+        joined = map(unit_concatenation, functions) if on_cpu else [None] * len(functions)
         return arrange(graph, list(joined))
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
-        of = applied(self.prepared, schedule)
-        main, calls = outlined(of.prepared.module, of.prepared.outliner, of.schedule)
+        prepared, unrolled, attached = applied(self.prepared, schedule)
+        main, calls = outlined(prepared.module, prepared.outliner, unrolled)
         return build_calls(
             main,
             calls,
-            of.attached,
+            attached,
             target=self.backend.compiler.target,
             lanes=self.options.lanes,
             name=self.prepared.units.name,
@@ -116,8 +116,8 @@ class RelayUnits:
         """The model's tunable operators that the tuning log knows, and those it does not."""
         if self._tuned is None:
             return None
-        found, tunable = self._tuned.coverage(self.prepared.module)
-        return LogUse(found, found, tunable - found)
+        tuned, tunable = self._tuned.coverage(self.prepared.module)
+        return LogUse(tuned, tuned, tunable - tuned)
 
 
 def _backend(

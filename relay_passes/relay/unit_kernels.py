@@ -31,7 +31,7 @@ class RelayKernels:
     Parameters
     ----------
     target
-        Of the code.
+        The target of the code.
     log
         Tuned kernels.
     """
@@ -120,12 +120,12 @@ def _together(
     results: list[Any] = []
     calls: list[tuple[str, int, int]] = []
     for number, (key, unit) in enumerate(units.items()):
-        given = [
+        data = [
             relay.Var(f"u{number}_{place}", parameter.checked_type)
             for place, parameter in enumerate(unit.kernels.params)
         ]
-        parameters += given
-        results += bind_kernels(unit, given, bindings)
+        parameters += data
+        results += bind_kernels(unit, data, bindings)
         calls += [(key, number, 0)] * (len(bindings) - len(calls))
     body: Any = relay.Tuple(results)
     for variable, call in reversed(bindings):

@@ -18,7 +18,7 @@ SUFFIX = ".tar.xz"
 
 
 def pack_bundle(bundle: Path, archive: Path) -> None:
-    """Pack a bundle, and take its code away; ``run.py`` then finds it by ``PYTHONPATH`` alone."""
+    """Pack a bundle without our code, which its ``run.py`` then finds by ``PYTHONPATH`` alone."""
     shutil.rmtree(bundle / PACKAGES)
     about = json_object((bundle / ABOUT).read_bytes())
     files = about["files"].items()
@@ -28,16 +28,16 @@ def pack_bundle(bundle: Path, archive: Path) -> None:
 
 
 def pack(archive: Path, content: Mapping[str, Path]) -> None:
-    """Write files and folders into an archive, which is there when it is whole."""
+    """Write files and folders into an archive, which gets its name when it is whole."""
     unfinished = archive.with_name(f"{archive.name}.new")
-    with tarfile.open(unfinished, "w:xz", preset=9) as packed:
+    with tarfile.open(unfinished, "w:xz", preset=9) as tar:
         for name, path in content.items():
-            packed.add(path, name)
+            tar.add(path, name)
     os.replace(unfinished, archive)
 
 
 def is_current(archive: Path) -> bool:
-    """Whether a packed bundle is one that our code of now reads.
+    """Whether this version of our code reads a packed bundle.
 
     Raises
     ------
@@ -45,10 +45,10 @@ def is_current(archive: Path) -> bool:
         If it is damaged.
     """
     try:
-        with tarfile.open(archive) as packed:
+        with tarfile.open(archive) as tar:
             # Reads to the end, so that what is cut off shows.
-            packed.getmembers()
-            content = packed.extractfile(f"{archive.name.removesuffix(SUFFIX)}/{ABOUT}")
+            tar.getmembers()
+            content = tar.extractfile(f"{archive.name.removesuffix(SUFFIX)}/{ABOUT}")
             about: dict[str, Any] = json_object(b"" if content is None else content.read())
     except (OSError, EOFError, LZMAError, tarfile.TarError, KeyError, ValueError) as error:
         raise BundleError(f"{archive.name} is damaged ({error}): make it again") from error

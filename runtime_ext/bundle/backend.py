@@ -20,7 +20,7 @@ def open_bundle(
     Parameters
     ----------
     bundle
-        Made for a CPU or a GPU like that of this machine.
+        A bundle that was made for a CPU or GPU like this machine's.
     lanes
         Threads or streams; None for as many as the bundle says, and on a CPU no more than there
         are.
@@ -40,7 +40,7 @@ def open_bundle(
 
 
 def machine_facts(bundle: Bundle, backend: Backend[BundledKernels]) -> dict[str, Any]:
-    """What results on this machine depend on: of a GPU its driver, clocks and libraries."""
+    """Facts beside results: of a GPU its driver, clocks and libraries."""
     if bundle.rtasks is None:
         return {}
     from runtime_ext.bundle.rtasks import compiler_here
@@ -62,9 +62,9 @@ def _open_on_cpu(bundle: Bundle, lanes: int | None) -> Backend[BundledKernels]:
     try:
         import tvm_ffi
     except ImportError as error:
-        wanted = bundle.about["versions"]["apache-tvm-ffi"]
+        version = bundle.about["versions"]["apache-tvm-ffi"]
         raise BundleError(
-            f"running this bundle needs the Python package apache-tvm-ffi=={wanted}: install it"
+            f"running this bundle needs the Python package apache-tvm-ffi=={version}: install it"
         ) from error
     from runtime_ext.cpu.device import CpuDevice
     from runtime_ext.machine.cpu_features import missing_features
@@ -82,10 +82,10 @@ def _open_on_cpu(bundle: Bundle, lanes: int | None) -> Backend[BundledKernels]:
     except (RuntimeError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise BundleError(f"{path} cannot be loaded: {reason}") from error
-    count = lanes or min(int(bundle.about["lanes"]), available_lanes())
+    lane_count = lanes or min(int(bundle.about["lanes"]), available_lanes())
     function: Callable[[str], Any] = library.get_function
     kernels = BundledKernels(bundle, function, without_library="it is for GPUs")
-    return Backend(kernels, CpuDevice(count), "native")
+    return Backend(kernels, CpuDevice(lane_count), "native")
 
 
 def _open_on_gpu(

@@ -36,11 +36,11 @@ def compare_policies(
     Parameters
     ----------
     bundle, backend, timer
-        Whose.
+        The bundle, open on this machine.
     schedules, files
-        Of each policy, and where it is saved.
+        The schedule of each policy, and the file that it is saved in.
     options
-        Those that this ``run.py`` has, for the fresh processes.
+        Options of this ``run.py`` that the fresh processes get too.
     progress
         Called with (what, done, total).
 
@@ -49,16 +49,16 @@ def compare_policies(
     VerificationError
         If a schedule computes something else.
     """
-    lowered = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
+    timed = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
 
     def open_session(policy: str) -> Session:
-        return backend.session(bundled_program(bundle, backend, timer, lowered[policy]))
+        return backend.session(bundled_program(bundle, backend, timer, timed[policy]))
 
     def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
         command = [sys.executable, str(bundle.folder / "run.py"), "--contest", *options]
         return run_fresh_process(command, {policy: str(files[policy]) for policy in policies})
 
-    return hold_contest(lowered, open_session, reference_of(bundle), time_elsewhere, progress)
+    return hold_contest(timed, open_session, reference_of(bundle), time_elsewhere, progress)
 
 
 def time_saved(
@@ -67,7 +67,7 @@ def time_saved(
     timer: StageTimer,
     schedules: Mapping[str, Path],
 ) -> dict[str, list[float]]:
-    """Samples of some saved schedules in this process, which is one of the fresh ones."""
+    """Samples of saved schedules in this process, which is a fresh one."""
     sessions = {
         name: backend.session(bundled_program(bundle, backend, timer, Schedule.load(path)))
         for name, path in schedules.items()
@@ -81,5 +81,5 @@ def time_saved(
 
 
 def reference_of(bundle: Bundle) -> Reference:
-    """What the bundle's programs have to compute."""
+    """The inputs and outputs that the bundle's programs are compared with."""
     return Reference(bundle.reference_inputs, bundle.reference_outputs, bundle.about["precision"])

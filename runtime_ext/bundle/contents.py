@@ -1,8 +1,7 @@
-"""What a bundle holds, read on the machine that runs it."""
+"""The contents of a bundle, read on the machine that runs it."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import Weights, load_weights
+from runtime_ext.execution.package import digest
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays
 from tvm_ios.files.json_text import json_object, natural, naturals
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "tvm-ios bundle", 3
 ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.json", "reference.npz"
-#: Of a GPU.
+#: The kernels of a bundle for a GPU.
 KERNELS = "kernels.safetensors.gz"
 #: TVM's own build; a name that Python does not take for a module beside ``run.py``.
 TVM_LIBRARY = "tvm-build.so"
@@ -46,27 +46,27 @@ class Bundle:
     Attributes
     ----------
     folder
-        Where it lies.
+        The folder of the bundle.
     about
         Plain data of ``bundle.json``: the model's name, target, versions, limits, policies.
     graph
-        Of units.
+        The graph of units.
     forms
-        The units' code.
+        The code of the units.
     parts
-        For each tensor that lies in another one's memory, where.
+        For each tensor that lies in another one's memory, its part of that.
     constants
         For each unit the content keys of its function's parameters after the data.
     weights
-        Their content.
+        The constants by content key.
     inputs
-        The model's names, and the content keys of an input of each.
+        For each input, by the model's name, the content key of its reference value.
     outputs
-        The model's names and the tensors.
+        The model's name and the tensor of each output.
     rtasks
-        For a GPU: its kernels as rTasks.
+        For a GPU its kernels as rTasks.
     reference
-        What TVM's own build made of the inputs: ``output/PLACE``.
+        The reference outputs, as ``output/PLACE``.
     """
 
     folder: Path
@@ -83,11 +83,11 @@ class Bundle:
 
     @cached_property
     def reference_inputs(self) -> dict[str, Array]:
-        """By the model's names."""
+        """Reference inputs by the model's names."""
         return {name: self.weights[key] for name, key in self.inputs.items()}
 
     def function_weights(self, units: tuple[int, ...]) -> list[Array]:
-        """The values of the parameters after the data of a unit's function, or of merged ones'."""
+        """The weights of a unit's function, or of merged units': its parameters after the data."""
         weights = [[self.weights[key] for key in self.constants[unit]] for unit in units]
         if len(units) == 1:
             return weights[0]
@@ -97,7 +97,7 @@ class Bundle:
 
     @property
     def reference_outputs(self) -> list[Array]:
-        """In the model's order."""
+        """Reference outputs in the model's order."""
         return [self.reference[f"output/{place}"] for place in range(len(self.outputs))]
 
 
@@ -118,8 +118,8 @@ def read_bundle(folder: Path) -> Bundle:
     if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
         raise BundleError(f"{folder} is not a {FORMAT} of version {VERSION}: make it again")
     try:
-        for name, wanted in about["files"].items():
-            if digest(folder / name) != wanted:
+        for name, checksum in about["files"].items():
+            if digest(folder / name) != checksum:
                 raise BundleError(f"{name} of {folder} is damaged: copy the bundle again")
         units = json_object((folder / UNITS).read_bytes())
         return Bundle(
@@ -150,12 +150,6 @@ def _rtasks(folder: Path) -> BundledRTasks:
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     """Write ``bundle.json`` last, with the checksums of all other files."""
     files = sorted(p for p in folder.rglob("*") if p.is_file())
-    sums = {str(path.relative_to(folder)): digest(path) for path in files}
-    whole = {"format": FORMAT, "version": VERSION, **about, "files": sums}
-    (folder / ABOUT).write_text(json.dumps(whole, indent=1))
-
-
-def digest(file: Path) -> str:
-    """SHA-256 of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    checksums = {str(path.relative_to(folder)): digest(path) for path in files}
+    content = {"format": FORMAT, "version": VERSION, **about, "files": checksums}
+    (folder / ABOUT).write_text(json.dumps(content, indent=1))

@@ -11,7 +11,7 @@ from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.progress import Steps
 
-#: A unit, or several merged ones: what stands for their source.
+#: The source of a unit, or of several merged ones: their numbers.
 Units = tuple[int, ...]
 
 
@@ -21,13 +21,13 @@ class BundledKernels:
     Parameters
     ----------
     bundle
-        Where the code is.
+        The bundle that has the code.
     function
-        What a symbol of it is.
+        Gives the function of a symbol.
     fuser
-        What makes kernels of co-scheduled stages, on a GPU.
+        Makes kernels of co-scheduled stages, on a GPU.
     without_library
-        Why no kernel library is called; empty if one is, where the bundle has such forms.
+        Why no kernel library is called; empty if one may be.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BundledKernels:
         self._kept: dict[str, CompiledUnit] = {}
 
     def function(self, symbol: str) -> Any:
-        """What a symbol of the code is."""
+        """The function of a symbol, as an executor calls it."""
         if symbol not in self._functions:
             self._functions[symbol] = self._function(symbol)
         return self._functions[symbol]
@@ -60,9 +60,10 @@ class BundledKernels:
         BundleError
             As :meth:`compile_forms`.
         """
-        forms = self.compile_forms(units, progress)
-        usual = {name: [f for f in made if not f.library] for name, made in forms.items()}
-        return {name: self._kept.get(forms[name][-1].key, own[0]) for name, own in usual.items()}
+        return {
+            name: self._kept.get(forms[-1].key) or next(form for form in forms if not form.library)
+            for name, forms in self.compile_forms(units, progress).items()
+        }
 
     def compile_forms(
         self, units: Mapping[str, Units], progress: Steps | None = None
@@ -94,24 +95,24 @@ class BundledKernels:
         BundleError
             If it asks for what a library computes that is not called here.
         """
-        ways = {name: self._ways(members) for name, members in units.items()}
+        forms_by_name = {name: self._ways(members) for name, members in units.items()}
         if only is None:
             return {
                 name: {way: form for way, form in forms.items() if not form.library}
-                for name, forms in ways.items()
+                for name, forms in forms_by_name.items()
             }
-        chosen = {name: {only[name]: forms[only[name]]} for name, forms in ways.items()}
+        chosen = {name: {only[name]: forms[only[name]]} for name, forms in forms_by_name.items()}
         for name, (unit, *_) in units.items():
             if self.without_library and chosen[name][only[name]].library:
-                which = self._bundle.graph.operators[unit].name
+                unit_name = self._bundle.graph.operators[unit].name
                 raise BundleError(
-                    f"unit {which!r} of the schedule is computed by cuDNN, and "
+                    f"unit {unit_name!r} of the schedule is computed by cuDNN, and "
                     f"{self.without_library}, or search again"
                 )
         return chosen
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Use one of the forms of a unit from now on."""
+        """Give :meth:`compile` one of the forms of a unit to return from now on."""
         self._kept[forms[-1].key] = best
 
     def mergeable(self, graph: OpGraph, units: Sequence[int]) -> bool:

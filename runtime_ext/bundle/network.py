@@ -16,36 +16,28 @@ from tvm_ios.graph.op_graph import OpGraph
 
 @dataclass(frozen=True)
 class BundledNetwork:
-    """A network (:class:`runtime_ext.peers.peer.Network`).
-
-    Attributes
-    ----------
-    bundle
-        Whose.
-    lanes
-        Threads on a CPU.
-    """
+    """A bundle's network as a :class:`runtime_ext.peers.peer.PeerModel`."""
 
     bundle: Bundle
     lanes: int
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """Those that have reference outputs."""
+        """The inputs that the reference outputs are of."""
         return self.bundle.reference_inputs
 
     @property
     def gpu(self) -> bool:
-        """Whether the bundle is for one."""
+        """Whether the bundle is for a GPU."""
         return self.bundle.about["kind"] == "cuda"
 
     @property
     def precision(self) -> str:
-        """In which the bundle's programs compute."""
+        """The precision in which the bundle's programs compute."""
         return self.bundle.about["precision"]
 
     def onnx_file(self, folder: Path) -> Path:
-        """What PyTorch exports."""
+        """An ONNX file that PyTorch exports."""
         import torch
 
         module, path = self.torch_module(), folder / "network.onnx"
@@ -61,7 +53,7 @@ class BundledNetwork:
         return path
 
     def torch_module(self) -> Any:
-        """A module of PyTorch's functions, an operator each."""
+        """A module of PyTorch with a function for each operator."""
         from runtime_ext.peers.torch_import.graph_network import graph_network
 
         data = json_object((self.bundle.folder / OPERATORS).read_bytes())

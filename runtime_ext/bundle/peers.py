@@ -43,11 +43,12 @@ def compare_peers(
     Parameters
     ----------
     bundle, backend, timer
-        Whose.
+        The bundle, open on this machine.
     schedules
-        Files by name, that of the ratios first; of one for another batch the units' numbers count.
+        Files by name; ratios are to the first one. A schedule for another batch is taken over by
+        the numbers of its units.
     names
-        Of peers in :mod:`runtime_ext.peers.registry`.
+        Names of peers in :mod:`runtime_ext.peers.registry`.
     progress
         Called with (what, done, total).
 
@@ -85,13 +86,13 @@ def compare_peers(
 
 
 def for_this_batch(schedule: Schedule, graph: OpGraph) -> Schedule:
-    """A schedule of a graph that differs in its batch only, for this one.
+    """The schedule for this graph, made for one that differs in its batch only.
 
     Raises
     ------
     ScheduleError
         If the units do not fit.
     """
-    moved = replace(schedule, fingerprint=graph.fingerprint, latencies=(), batch=graph.batch)
-    moved.validate(graph)
-    return moved
+    adapted = replace(schedule, fingerprint=graph.fingerprint, latencies=(), batch=graph.batch)
+    adapted.validate(graph)
+    return adapted

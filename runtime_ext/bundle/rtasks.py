@@ -24,19 +24,19 @@ FILE, GPU = "rtasks.json.gz", "gpu.json"
 
 @dataclass(frozen=True)
 class BundledRTasks:
-    """What a bundle's file of rTasks holds.
+    """A bundle's kernels as rTasks, and the stages that were compiled ahead.
 
     Attributes
     ----------
     device
         The GPU that the kernels are cut for.
     kernels
-        For each symbol what a block of the kernel by itself takes, and its rTasks.
+        For each symbol the footprint of a block of the kernel by itself, and its rTasks.
     fused
-        For each kernel that was made of several, by its entry, what a thread and a block of it
-        take: registers, bytes of local memory, static shared bytes.
+        For each kernel of a stage, by its entry, the registers and bytes of local memory of a
+        thread and the static shared bytes of a block.
     stages
-        Units of the stages that these are of.
+        The units of the stages that these kernels are of.
     """
 
     device: DeviceDescription
@@ -81,18 +81,18 @@ def read_rtasks(folder: Path) -> BundledRTasks:
 def bundle_fuser(
     rtasks: BundledRTasks, kernels: dict[str, Launchable], opened: OpenDevice, cache: Path
 ) -> GpuStageFuser:
-    """What makes kernels of stages here: NVRTC or nvcc, or else only what was compiled before.
+    """The fuser of stages here: by NVRTC or nvcc, or else of the kernels compiled ahead only.
 
     Parameters
     ----------
     rtasks
-        Of the bundle.
+        The bundle's rTasks.
     kernels
-        All of its kernels, to which those that are made are added.
+        All of its kernels; new ones are added.
     opened
         The GPU here.
     cache
-        A folder for what is compiled.
+        A folder for compiled kernels.
     """
     count = opened.attribute("MULTIPROCESSOR_COUNT")
     device = replace(rtasks.device, processors=count)
@@ -101,7 +101,7 @@ def bundle_fuser(
 
 
 def compiler_here(rtasks: BundledRTasks) -> str:
-    """What compiles co-scheduled stages on this machine, for people."""
+    """The compiler of co-scheduled stages on this machine, as text for people."""
     if has_compiler():
         return compiler_version()
     return f"none: {len(rtasks.fused)} stages were compiled ahead, and only these are tried"
@@ -121,10 +121,10 @@ class _Library:
         return self.rtasks(symbol).tasks
 
     def footprint(self, symbol: str) -> Footprint:
-        return self._known(symbol)[0]
+        return self._kernel(symbol)[0]
 
     def rtasks(self, symbol: str) -> RTaskFunction:
-        return self._known(symbol)[1]
+        return self._kernel(symbol)[1]
 
     def cubin(self, source: str, arch: str, entry: str) -> Cubin:
         if entry in self._rtasks.fused:
@@ -139,7 +139,7 @@ class _Library:
     def add(self, symbol: str, kernel: Launchable) -> None:
         self._kernels[symbol] = kernel
 
-    def _known(self, symbol: str) -> tuple[Footprint, RTaskFunction]:
+    def _kernel(self, symbol: str) -> tuple[Footprint, RTaskFunction]:
         if symbol not in self._rtasks.kernels:
             raise UnfusedError(f"kernel {symbol!r} of the bundle cannot be rTasks")
         return self._rtasks.kernels[symbol]

@@ -34,24 +34,24 @@ from tvm_ios.schedule.schedule import Schedule
 
 def main(folder: Path, arguments: Sequence[str]) -> int:
     """Run a bundle; gives the exit code: 0, 1 for a stated failure, 2 for a wrong command line."""
-    wanted = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        results = run_bundle(folder, wanted)
+        results = run_bundle(folder, options)
     except (UserError, OSError) as error:
         interrupts.raise_if_received()
-        if wanted.debug:
+        if options.debug:
             raise
         print(f"run.py: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    if wanted.json or _of_saved(wanted):
+    if options.json or _of_saved(options):
         print(json.dumps(results))
     else:
         _print(results)
     return 0
 
 
-def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
-    """What is written to ``results.json``; samples by policy for a contest.
+def run_bundle(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Run a bundle; returns what is written to ``results.json``, or the samples of a contest.
 
     Raises
     ------
@@ -60,56 +60,56 @@ def run_bundle(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     """
     begin = time.perf_counter()
     bundle = read_bundle(folder)
-    output = wanted.output or folder / RESULTS
+    output = options.output or folder / RESULTS
     make_folder(output)
-    backend = open_bundle(bundle, wanted.lanes, output / "compiled", cudnn=wanted.cudnn)
-    limits = limits_of(bundle, wanted.max_measurements, wanted.time_limit)
-    again = not _of_saved(wanted)
+    backend = open_bundle(bundle, options.lanes, output / "compiled", cudnn=options.cudnn)
+    limits = limits_of(bundle, options.max_measurements, options.time_limit)
+    measure_again = not _of_saved(options)
     report = _Progress()
-    measured = bundle_search(bundle, backend, output, limits, report, again=again)
-    search, timer = measured.search, measured.timer
-    if wanted.contest:
+    searches = bundle_search(bundle, backend, output, limits, report, measure_again=measure_again)
+    search, timer = searches.search, searches.timer
+    if options.contest:
         files = {name: Path(path) for name, path in json.loads(sys.stdin.readline()).items()}
         search.find("sequential", priced=True)
         return time_saved(bundle, backend, timer, files)
-    if wanted.peers or wanted.warps:
+    if options.peers or options.warps:
         # Groups share the lanes by the latencies of their units, which the log has.
         search.find("sequential", priced=True)
-        named = [pair.partition("=") for pair in wanted.schedules]
+        named = [pair.partition("=") for pair in options.schedules]
         files = {name: Path(path) for name, _, path in named}
-        if wanted.peers:
+        if options.peers:
             from runtime_ext.bundle.peers import compare_peers
 
-            peers = wanted.peers.split(",")
-            made = compare_peers(bundle, backend, timer, files, peers, report)
+            peers = options.peers.split(",")
+            results = compare_peers(bundle, backend, timer, files, peers, report)
         else:
             from runtime_ext.bundle.warps import profile_warps
 
-            made = profile_warps(bundle, backend, timer, files, report)
-        name = "peers.json" if wanted.peers else "warps.json"
-        write_atomically(output / name, json.dumps(made, indent=1).encode())
-        return made
-    policies = tuple(wanted.policy.split(",")) if wanted.policy else bundle.about["policies"]
+            results = profile_warps(bundle, backend, timer, files, report)
+        name = "peers.json" if options.peers else "warps.json"
+        write_atomically(output / name, json.dumps(results, indent=1).encode())
+        return results
+    policies = tuple(options.policy.split(",")) if options.policy else bundle.about["policies"]
     found, skipped = search_policies(search, policies, output)
-    schedules = {policy: made.schedule for policy, made in found.items()}
+    schedules = {policy: result.schedule for policy, result in found.items()}
     files = {policy: output / f"schedule-{policy}.json" for policy in found}
-    options = ["--lanes", str(backend.device.lanes), "--output", str(output)]
-    options += [] if wanted.cudnn else ["--no-cudnn"]
-    verdict = compare_policies(bundle, backend, timer, schedules, files, options, report)
-    made = _results(bundle, backend, found, verdict)
-    made["search"]["stages_measured"] = timer.stages_measured
-    made["skipped"] = {**skipped, **verdict.skipped}
-    made["unfused"] = timer.unfused
-    made["unsupported"] = timer.forms.unsupported
-    made["seconds"] = time.perf_counter() - begin
-    write_atomically(output / "results.json", json.dumps(made, indent=1).encode())
-    measured.end_run()
-    return made
+    same_options = ["--lanes", str(backend.device.lanes), "--output", str(output)]
+    same_options += [] if options.cudnn else ["--no-cudnn"]
+    verdict = compare_policies(bundle, backend, timer, schedules, files, same_options, report)
+    results = _results(bundle, backend, found, verdict)
+    results["search"]["stages_measured"] = timer.stages_measured
+    results["skipped"] = {**skipped, **verdict.skipped}
+    results["unfused"] = timer.unfused
+    results["unsupported"] = timer.forms.unsupported
+    results["seconds"] = time.perf_counter() - begin
+    write_atomically(output / "results.json", json.dumps(results, indent=1).encode())
+    searches.end_run()
+    return results
 
 
-def _of_saved(wanted: argparse.Namespace) -> bool:
-    """Whether saved schedules are run, and none searched."""
-    return bool(wanted.contest or wanted.peers or wanted.warps)
+def _of_saved(options: argparse.Namespace) -> bool:
+    """Whether saved schedules are run, instead of a search."""
+    return bool(options.contest or options.peers or options.warps)
 
 
 def _results(
@@ -118,7 +118,7 @@ def _results(
     found: Mapping[str, Found],
     verdict: Verdict,
 ) -> dict[str, Any]:
-    counted = [made.statistics for made in found.values() if made.statistics is not None]
+    statistics = [r.statistics for r in found.values() if r.statistics is not None]
     about = bundle.about
     return {
         "model": about["model"],
@@ -131,15 +131,15 @@ def _results(
         "python": platform.python_version(),
         **machine_facts(bundle, backend),
         "policies": [result.to_json() for result in verdict.results],
-        "library_units": {name: _library_units(made.schedule) for name, made in found.items()},
+        "library_units": {name: _library_units(r.schedule) for name, r in found.items()},
         "kept": verdict.kept,
         "confirmed": {name: asdict(ratio) for name, ratio in verdict.confirmed.items()},
         "search": {
             "units": len(bundle.graph),
-            "states": sum(s.states or 0 for s in counted),
-            "transitions": sum(s.transitions or 0 for s in counted),
-            "candidates": max((s.candidates or 0 for s in counted), default=0),
-            "complete": all(s.complete for s in counted),
+            "states": sum(s.states or 0 for s in statistics),
+            "transitions": sum(s.transitions or 0 for s in statistics),
+            "candidates": max((s.candidates or 0 for s in statistics), default=0),
+            "complete": all(s.complete for s in statistics),
         },
     }
 
@@ -157,10 +157,10 @@ def _print(results: Mapping[str, Any]) -> None:
             f"{row['policy']:14} {row['stages']:6} {row['latency_ms']:9.3f} ms "
             f"{row['ratio']:14.3f} {row['max_rel_error']:9.1e}"
         )
-    for policy, why in results["skipped"].items():
-        print(f"{policy}: skipped: {why}")
-    if used := results["library_units"][results["kept"]]:
-        print(f"cuDNN {results['cudnn']} computes {used} of {results['search']['units']} units")
+    for policy, reason in results["skipped"].items():
+        print(f"{policy}: skipped: {reason}")
+    if by_cudnn := results["library_units"][results["kept"]]:
+        print(f"cuDNN {results['cudnn']} computes {by_cudnn} of {results['search']['units']} units")
     ratio = results["confirmed"]["sequential"]
     print(
         f"kept {results['kept']}: in {ratio['pairs']} pairs of runs in fresh processes "
@@ -169,16 +169,16 @@ def _print(results: Mapping[str, Any]) -> None:
 
 
 class _Progress:
-    """One line a tenth of a piece of work, on stderr."""
+    """Prints a line for each tenth of a piece of work, on stderr."""
 
     def __init__(self) -> None:
-        self._said: dict[str, int] = {}
+        self._printed: dict[str, int] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
         interrupts.raise_if_received()
         tenth = 10 * done // max(1, total)
-        if self._said.get(what) != tenth:
-            self._said[what] = tenth
+        if self._printed.get(what) != tenth:
+            self._printed[what] = tenth
             print(f"{what}: {done} of {total}", file=sys.stderr, flush=True)
 
 
@@ -205,14 +205,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", type=Path, help="where results go  [results/ in here]")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument(
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument(
         "--peers",
         metavar="NAMES",
         help="instead of a search compare saved schedules with others, between commas: "
         f"{', '.join(peer_names())} (tvm if the bundle has it)",
     )
-    instead.add_argument(
+    modes.add_argument(
         "--warps",
         action="store_true",
         help="instead of a search say how many warps saved schedules keep active on a GPU; "

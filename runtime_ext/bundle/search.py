@@ -52,15 +52,15 @@ def bundle_search(
     limits: Limits,
     progress: Progress,
     *,
-    again: bool = True,
+    measure_again: bool = True,
 ) -> BundleSearch:
     """Searches whose measurements go into ``log.jsonl`` of a folder, or are found there.
 
-    Without ``again`` nothing is measured that it has, which is for runs of saved schedules.
+    Without ``measure_again`` what the log has is not measured again, as for saved schedules.
     """
     header = LogHeader(backend.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
     log = MeasurementLog(folder / "log.jsonl", header)
-    if not again:
+    if not measure_again:
         log.reuse()
     kernels = backend.compiler
     graph, parts = bundle.graph, bundle.parts
@@ -74,7 +74,7 @@ def bundle_search(
 def search_policies(
     search: Search, policies: tuple[str, ...], folder: Path
 ) -> tuple[Mapping[str, Found], Mapping[str, str]]:
-    """The schedule of each policy, saved as ``schedule-POLICY.json``; why others have none."""
+    """The schedule of each policy, saved as ``schedule-POLICY.json``, and why others have none."""
     found: dict[str, Found] = {}
     skipped: dict[str, str] = {}
     for policy in dict.fromkeys(("sequential", *policies)):

@@ -32,23 +32,23 @@ def copy_sources(module: str, folder: Path) -> None:
 
 @cache
 def modules_of(file: Path) -> tuple[str, ...]:
-    """The modules that a Python file imports, anywhere in its code, whosever they are."""
+    """The modules that a Python file imports anywhere in its code, ours and others'."""
     return tuple(_imports(ast.parse(file.read_text())))
 
 
 def _needed(module: str) -> set[Path]:
-    found: set[Path] = set()
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
+    files: set[Path] = set()
+    pending = [module]
+    while pending:
+        name = pending.pop()
         path = _file(name)
-        if path is None or path in found:
+        if path is None or path in files:
             continue
-        found.add(path)
-        waiting += modules_of(path)
+        files.add(path)
+        pending += modules_of(path)
         if "." in name:
-            waiting.append(name.rpartition(".")[0])
-    return found
+            pending.append(name.rpartition(".")[0])
+    return files
 
 
 def _file(module: str) -> Path | None:

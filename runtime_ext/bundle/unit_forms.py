@@ -14,7 +14,7 @@ from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 
 @dataclass(frozen=True)
 class UnitForms:
-    """What a compiler made of the units that a search may put into a program.
+    """The compiled forms of the units that a search may put into a program.
 
     Attributes
     ----------
@@ -30,38 +30,43 @@ class UnitForms:
     @property
     def alone(self) -> dict[tuple[int, ...], tuple[CompiledUnit, ...]]:
         """The forms of units that are not merged."""
-        return {units: made for units, made in self.forms.items() if len(units) == 1}
+        return {units: forms for units, forms in self.forms.items() if len(units) == 1}
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Of all kernels."""
+        """The symbols of all kernels."""
         return self._symbols(self.forms)
 
     @property
     def unit_symbols(self) -> tuple[str, ...]:
-        """Of the kernels of units that are not merged; those of a library's forms not."""
+        """The symbols of kernels of units that are not merged, without a library's forms."""
         return self._symbols(self.alone, libraries=False)
 
     def _symbols(
-        self, of: Mapping[tuple[int, ...], tuple[CompiledUnit, ...]], *, libraries: bool = True
+        self,
+        forms_by_units: Mapping[tuple[int, ...], tuple[CompiledUnit, ...]],
+        *,
+        libraries: bool = True,
     ) -> tuple[str, ...]:
-        forms = [form for made in of.values() for form in made]
-        forms += [form for made in self.rkernels.values() for form in made.values()]
-        used = [form for form in forms if libraries or not form.library]
-        return tuple(dict.fromkeys(call.symbol for form in used for call in form.code.calls))
+        forms = [form for of_unit in forms_by_units.values() for form in of_unit]
+        forms += [form for of_unit in self.rkernels.values() for form in of_unit.values()]
+        counted = [form for form in forms if libraries or not form.library]
+        return tuple(dict.fromkeys(call.symbol for form in counted for call in form.code.calls))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
         codes: dict[str, Any] = {}
 
-        def entered(form: CompiledUnit) -> str:
+        def key_of(form: CompiledUnit) -> str:
             codes.setdefault(form.key, _form_json(form))
             return form.key
 
-        forms = [[units, [entered(form) for form in made]] for units, made in self.forms.items()]
+        forms = [
+            [units, [key_of(form) for form in of_unit]] for units, of_unit in self.forms.items()
+        ]
         rkernels = [
-            [unit, {name: entered(form) for name, form in made.items()}]
-            for unit, made in self.rkernels.items()
+            [unit, {name: key_of(form) for name, form in of_unit.items()}]
+            for unit, of_unit in self.rkernels.items()
         ]
         return {"forms": forms, "rkernels": rkernels, "codes": codes}
 
@@ -78,8 +83,8 @@ class UnitForms:
         return UnitForms(
             {naturals(units): tuple(codes[key] for key in keys) for units, keys in data["forms"]},
             {
-                natural(unit): {str(name): codes[key] for name, key in made.items()}
-                for unit, made in data["rkernels"]
+                natural(unit): {str(name): codes[key] for name, key in of_unit.items()}
+                for unit, of_unit in data["rkernels"]
             },
         )
 
@@ -118,7 +123,7 @@ def _form(key: str, data: Mapping[str, Any]) -> CompiledUnit:
 
 
 def _types_json(types: Sequence[BufferType]) -> list[Any]:
-    return [[kind.shape, kind.dtype] for kind in types]
+    return [[buffer_type.shape, buffer_type.dtype] for buffer_type in types]
 
 
 def _types(data: Any) -> tuple[BufferType, ...]:

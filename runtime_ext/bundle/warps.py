@@ -35,7 +35,7 @@ _POINTS = 100
 
 @dataclass(frozen=True, slots=True)
 class KernelSpan:
-    """When a kernel ran, in seconds, and its resident warps, a multiprocessor's on average."""
+    """When a kernel ran, in seconds, and its resident warps on a multiprocessor on average."""
 
     begin: float
     end: float
@@ -44,24 +44,24 @@ class KernelSpan:
 
 @dataclass(frozen=True)
 class ActiveWarps:
-    """Of one run.
+    """The active warps of one run.
 
     Attributes
     ----------
     seconds
         From the first kernel's begin to the last one's end.
     kernels
-        How many there were.
+        How many kernels ran.
     mean
         Active warps of a multiprocessor, over this time.
     busy
         Share of the time in which a kernel ran.
     side_by_side
-        Share of the time in which several did.
+        Share of the time in which several kernels ran.
     timeline
         Active warps of a multiprocessor in equal pieces of the time.
     most
-        That it can hold.
+        Warps that a multiprocessor can hold.
     """
 
     seconds: float
@@ -90,7 +90,7 @@ def profile_warps(
     if bundle.about["kind"] != "cuda":
         raise UserError("a CPU has no warps: bundle the model with --target cuda")
     most = open_device().attribute("MAX_THREADS_PER_MULTIPROCESSOR") // WARP
-    found: dict[str, Any] = {}
+    warps: dict[str, Any] = {}
     skipped: dict[str, str] = {}
     for done, (name, path) in enumerate(schedules.items()):
         progress("profiling", done, len(schedules))
@@ -107,8 +107,8 @@ def profile_warps(
             spans = kernel_spans(trace_of(session.run), most)
         finally:
             session.close()
-        found[name] = asdict(active_warps(spans, most))
-    return {"warps": found, "skipped": skipped}
+        warps[name] = asdict(active_warps(spans, most))
+    return {"warps": warps, "skipped": skipped}
 
 
 def active_warps(spans: Sequence[KernelSpan], most: int, points: int = _POINTS) -> ActiveWarps:
@@ -116,13 +116,13 @@ def active_warps(spans: Sequence[KernelSpan], most: int, points: int = _POINTS) 
     begin, end = min(s.begin for s in spans), max(s.end for s in spans)
     borders = sorted({border for s in spans for border in (s.begin, s.end)})
     step = (end - begin) / points
-    busy = together = 0.0
+    busy = overlap = 0.0
     sums = [0.0] * points
     for left, right in pairwise(borders):
-        inside = [s for s in spans if s.begin <= left and right <= s.end]
-        busy += (right - left) * (len(inside) > 0)
-        together += (right - left) * (len(inside) > 1)
-        warps = min(float(most), sum(s.warps for s in inside))
+        active = [s for s in spans if s.begin <= left and right <= s.end]
+        busy += (right - left) * (len(active) > 0)
+        overlap += (right - left) * (len(active) > 1)
+        warps = min(float(most), sum(s.warps for s in active))
         first = min(points - 1, int((left - begin) / step))
         last = min(points - 1, int((right - begin) / step))
         for i in range(first, last + 1):
@@ -134,7 +134,7 @@ def active_warps(spans: Sequence[KernelSpan], most: int, points: int = _POINTS) 
         kernels=len(spans),
         mean=sum(sums) / seconds,
         busy=busy / seconds,
-        side_by_side=together / seconds,
+        side_by_side=overlap / seconds,
         timeline=tuple(round(value / step, 3) for value in sums),
         most=most,
     )
@@ -149,7 +149,7 @@ def kernel_spans(trace: Mapping[str, Any], most: int) -> list[KernelSpan]:
         If it has none, or says of one no more than its time.
     """
     try:
-        found = [
+        spans = [
             KernelSpan(e["ts"] * 1e-6, (e["ts"] + e["dur"]) * 1e-6, _resident(e["args"], most))
             for e in trace["traceEvents"]
             if e.get("cat") == "kernel" and e["dur"] > 0
@@ -158,19 +158,19 @@ def kernel_spans(trace: Mapping[str, Any], most: int) -> list[KernelSpan]:
         raise UserError(
             f"this torch.profiler does not say {error} of kernels: update it"
         ) from error
-    if not found:
+    if not spans:
         raise UserError("torch.profiler saw no kernels: CUPTI is missing or not permitted here")
-    return found
+    return spans
 
 
-def _resident(about: Mapping[str, Any], most: int) -> float:
-    """Warps of a multiprocessor: all that there are, or as many as fit; the latter in percent."""
-    held = (about["est. achieved occupancy %"] + 0.5) / 100 * most
-    return min(about["warps per SM"], held)
+def _resident(arguments: Mapping[str, Any], most: int) -> float:
+    """A kernel's warps on a multiprocessor: all of them, or as many as fit (the occupancy)."""
+    occupied = (arguments["est. achieved occupancy %"] + 0.5) / 100 * most
+    return min(arguments["warps per SM"], occupied)
 
 
 def trace_of(run: Callable[[], object]) -> dict[str, Any]:
-    """What torch.profiler sees of one run, after another one that it does not keep.
+    """The trace by torch.profiler of one run, after another one that it does not keep.
 
     Raises
     ------
@@ -186,10 +186,10 @@ def trace_of(run: Callable[[], object]) -> dict[str, Any]:
     activities = profiler.supported_activities()
     with warnings.catch_warnings(), temporary_folder() as folder:
         warnings.simplefilter("ignore")
-        with profiler.profile(activities=activities, schedule=schedule) as seen:
+        with profiler.profile(activities=activities, schedule=schedule) as profile:
             for _ in range(2):
                 run()
-                seen.step()
+                profile.step()
         path = folder / "trace.json"
-        seen.export_chrome_trace(str(path))
+        profile.export_chrome_trace(str(path))
         return json_object(path.read_bytes())

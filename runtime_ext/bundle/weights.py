@@ -44,7 +44,7 @@ class Draw:
     seed: int
 
     def array(self) -> Array:
-        """The constant."""
+        """Draw the constant."""
         raw = np.random.PCG64(self.seed).random_raw(math.prod(self.shape))
         uniform = (raw >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
         width = np.float32(self.deviation * math.sqrt(12))
@@ -53,14 +53,14 @@ class Draw:
 
     @staticmethod
     def like(array: Array, seed: int) -> Draw | None:
-        """How to draw what stands for a constant; None for one that is kept as it is."""
+        """How to draw a stand-in for a constant; None for a constant that is saved as it is."""
         if array.dtype.kind != "f" or array.size < _LEAST_ELEMENTS:
             return None
         # The same constant is drawn alike wherever it is used.
-        mixed = hashlib.sha256(f"{seed}, {content_key(array)}".encode()).digest()
+        digest = hashlib.sha256(f"{seed}, {content_key(array)}".encode()).digest()
         mean, deviation = float(array.mean(dtype=np.float64)), float(array.std(dtype=np.float64))
-        number = int.from_bytes(mixed[:8], "little") >> 1
-        return Draw(array.shape, str(array.dtype), mean, deviation, number)
+        seed_of_draw = int.from_bytes(digest[:8], "little") >> 1
+        return Draw(array.shape, str(array.dtype), mean, deviation, seed_of_draw)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Draw:
@@ -76,21 +76,13 @@ class Draw:
 
 @dataclass(frozen=True)
 class Weights:
-    """Constants by content.
-
-    Attributes
-    ----------
-    file
-        Those that were saved.
-    drawn
-        How the others are drawn.
-    """
+    """Constants by content: those in a file, and how the others are drawn."""
 
     file: Path
     drawn: Mapping[str, Draw]
 
     def __getitem__(self, key: str) -> Array:
-        """A constant; what is read or drawn is checked.
+        """A constant, checked against its content key.
 
         Raises
         ------
@@ -138,12 +130,12 @@ class Weights:
 def save_weights(
     folder: Path, arrays: Mapping[str, Array], drawn: Mapping[str, Draw]
 ) -> dict[str, dict[str, Any]]:
-    """Write the constants that cannot be drawn; plain data says how the others are."""
+    """Write the constants that are not drawn; returns the draws of the others as plain data."""
     from safetensors.numpy import save_file
 
     # Unlike ascontiguousarray, this leaves single numbers without an axis.
-    kept = {key: np.asarray(a, order="C") for key, a in arrays.items() if key not in drawn}
-    save_file(kept, folder / FILE)
+    saved = {key: np.asarray(a, order="C") for key, a in arrays.items() if key not in drawn}
+    save_file(saved, folder / FILE)
     return {key: asdict(drawn[key]) for key in arrays if key in drawn}
 
 

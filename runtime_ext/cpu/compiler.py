@@ -78,7 +78,6 @@ class KernelCompiler(UnitCompiler):
         link(Path(path), [self._cache.code_file(key) for key in keys])
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """What the log has for a unit and, last, the default."""
         default = plan_unit(source, self.space)
         return {**self._as_in_log(source, default, self.space), "default": default}
 

@@ -60,10 +60,10 @@ def time_program(program: Program, function: Function) -> list[float]:
     functions = {symbol: function(symbol) for symbol in program.kernels}
     executor = NativeExecutor(program, functions, buffers)
     try:
-        (once,) = executor.benchmark(1, 1)
-        warm_up = max(1, math.ceil(_WARM_UP_SECONDS / once)) if once < _WARM_UP_SECONDS else 1
-        (once,) = executor.benchmark(warm_up, 1)
-        number = max(1, math.ceil(_SAMPLE_SECONDS / once))
+        (seconds,) = executor.benchmark(1, 1)
+        warm_up = max(1, math.ceil(_WARM_UP_SECONDS / seconds)) if seconds < _WARM_UP_SECONDS else 1
+        (seconds,) = executor.benchmark(warm_up, 1)
+        number = max(1, math.ceil(_SAMPLE_SECONDS / seconds))
         return undisturbed(lambda: executor.benchmark(number, _SAMPLES))
     finally:
         executor.close()
@@ -77,9 +77,9 @@ def undisturbed(sample: Callable[[], list[float]]) -> list[float]:
     """
     tries: list[list[float]] = []
     for _ in range(_TRIES):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        interruptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         tries.append(sample())
-        if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw == before:
+        if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw == interruptions:
             return tries[-1]
     return min(tries, key=statistics.median)
 
@@ -93,8 +93,8 @@ def profile_phases(program: Program, function: Function) -> list[list[float]]:
     executor = NativeExecutor(program, functions, buffers)
     try:
         executor.run()
-        (once,) = executor.benchmark(1, 1)
-        rounds = max(_FEWEST_ROUNDS, min(_ROUNDS, int(_PROFILE_SECONDS / once)))
+        (run_seconds,) = executor.benchmark(1, 1)
+        rounds = max(_FEWEST_ROUNDS, min(_ROUNDS, int(_PROFILE_SECONDS / run_seconds)))
         samples: list[list[float]] = [[] for _ in tiles]
         for _ in range(rounds):
             for span in executor.profile():
@@ -108,7 +108,7 @@ def profile_phases(program: Program, function: Function) -> list[list[float]]:
 def random_buffers(program: Program) -> list[Any]:
     """A tensor a buffer, of numbers that neither overflow nor become denormal.
 
-    That of a part is the whole's.
+    A part has the tensor of its whole.
     """
     rng = np.random.default_rng(0)
     wholes: dict[int, Any] = {}

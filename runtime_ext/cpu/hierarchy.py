@@ -11,8 +11,8 @@ from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 #: Bytes that a core's caches give in a cycle where nobody says more: a vector, a quarter of one.
 _L2_BYTES, _L3_BYTES = 64, 16
 _L2, _L3 = 1 << 20, 8 << 20
-#: What else a core does in a cycle at most: bytes of memory, where this TVM has no kernels to
-#: measure it with, and FLOPs of two units of multiply-adds by instruction-set level.
+#: At most a core moves so many bytes of memory in a cycle (assumed where this TVM has no kernels to
+#: measure it with), and so many FLOPs of two multiply-add units by instruction-set level.
 _MEMORY_BYTES, _FLOPS, _SCALAR_FLOPS = 4, {"x86-64-v4": 64, "x86-64-v3": 32}, 16
 
 
@@ -27,25 +27,25 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
     lanes
         Cores that run side by side.
     """
-    found = {cache.level: cache for cache in caches()}
+    cache_by_level = {cache.level: cache for cache in caches()}
     hertz = (megahertz() or 2000.0) * 1e6
-    each = _FLOPS.get(instruction_level(), _SCALAR_FLOPS)
+    flops_a_cycle = _FLOPS.get(instruction_level(), _SCALAR_FLOPS)
     if importlib.util.find_spec("tvm.tirx"):
         from runtime_ext.cpu.peak import measured_peak
 
         peak = measured_peak(lanes)
         flops, bandwidth = peak.gflops * 1e9, peak.gbps * 1e9
-        of_flops, of_bandwidth = "measured: multiply-adds in registers", "measured: a triad"
+        flops_source, bandwidth_source = "measured: multiply-adds in registers", "measured: a triad"
         # Virtual machines tell the base clock: what was measured needs a higher one.
-        hertz = max(hertz, flops / lanes / each)
+        hertz = max(hertz, flops / lanes / flops_a_cycle)
     else:
-        flops, bandwidth = each * hertz * lanes, _MEMORY_BYTES * hertz * lanes
-        of_flops, of_bandwidth = (
+        flops, bandwidth = flops_a_cycle * hertz * lanes, _MEMORY_BYTES * hertz * lanes
+        flops_source, bandwidth_source = (
             f"assumed: {n} {what} a cycle and core"
-            for n, what in ((each, "FLOPs"), (_MEMORY_BYTES, "bytes"))
+            for n, what in ((flops_a_cycle, "FLOPs"), (_MEMORY_BYTES, "bytes"))
         )
-    local, of_local = _size(found.get(2), _L2)
-    shared, of_shared = _size(found.get(3), _L3)
+    local, local_source = _size(cache_by_level.get(2), _L2)
+    shared, shared_source = _size(cache_by_level.get(3), _L3)
     return MemoryHierarchy(
         name="cpu",
         description=f"this machine's CPU, {lanes} lanes",
@@ -63,12 +63,12 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
             "clusters": "read: one process",
             "cores": "read: lanes",
             "compute_units": "assumed: vector units are not told apart",
-            "local_buffer": of_local,
-            "global_buffer": of_shared,
-            "memory_bandwidth": of_bandwidth,
+            "local_buffer": local_source,
+            "global_buffer": shared_source,
+            "memory_bandwidth": bandwidth_source,
             "global_bandwidth": f"assumed: {_L3_BYTES} bytes a cycle and core",
             "local_bandwidth": f"assumed: {_L2_BYTES} bytes a cycle and core",
-            "peak_flops": of_flops,
+            "peak_flops": flops_source,
             "kernel_overhead": "assumed: a step of a lane and a wait",
         },
     )

@@ -39,7 +39,7 @@ class KernelTimer:
         self._unit = VectorUnit.of(target)
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
-        """Seconds of each, in its fastest round.
+        """Seconds of each kernel, in its fastest round.
 
         Kernels take turns, so that a machine that others use too, or that grows warm, spoils
         little; what else runs only ever adds to a round.
@@ -56,8 +56,8 @@ class KernelTimer:
                     spin_seconds=_SPIN,
                 )
                 stack.callback(executor.close)
-                once = min(executor.benchmark(1, 3))
-                runners.append((executor, max(1, math.ceil(_SAMPLE_SECONDS / once))))
+                seconds = min(executor.benchmark(1, 3))
+                runners.append((executor, max(1, math.ceil(_SAMPLE_SECONDS / seconds))))
             rounds = [[_sample(*runner) for runner in runners] for _ in range(_ROUNDS)]
         return [min(samples) for samples in zip(*rounds, strict=True)]
 
@@ -82,9 +82,9 @@ def _program(spec: Contraction, symbol: str, tiles: int, lanes: int) -> Program:
         for i, shape in enumerate(spec.buffers)
     )
     borders = [tiles * lane // lanes for lane in range(lanes + 1)]
-    everything = tuple(range(len(buffers)))
+    arguments = tuple(range(len(buffers)))
     return Program(
-        lanes=tuple((Launch(0, everything, begin, end, 0),) for begin, end in pairwise(borders)),
+        lanes=tuple((Launch(0, arguments, begin, end, 0),) for begin, end in pairwise(borders)),
         kernels=(symbol,),
         buffers=buffers,
         units=("kernel",),

@@ -15,9 +15,9 @@ from tvm_ios.errors import UserError
 def object_code(library: Any) -> bytes:
     """The object file of a ``tvm.runtime.Module``."""
     # In memory: LLVM ends the whole process when a file cannot be written.
-    with open(os.memfd_create("kernel.o"), "rb") as made:
-        library.write_to_file(f"/proc/self/fd/{made.fileno()}", "o")
-        return made.read()
+    with open(os.memfd_create("kernel.o"), "rb") as file:
+        library.write_to_file(f"/proc/self/fd/{file.fileno()}", "o")
+        return file.read()
 
 
 def link(path: Path, objects: Sequence[Path]) -> None:
@@ -34,7 +34,7 @@ def link(path: Path, objects: Sequence[Path]) -> None:
         cc.create_shared(str(path), [str(o) for o in objects])
     except (RuntimeError, ValueError, OSError) as error:
         # The linker's own complaint is the second line; the first is TVM's heading.
-        said = [line for line in str(error).splitlines() if line.strip()]
+        lines = [line for line in str(error).splitlines() if line.strip()]
         raise UserError(
-            f"the kernels cannot be linked into {path}: {said[min(1, len(said) - 1)]}"
+            f"the kernels cannot be linked into {path}: {lines[min(1, len(lines) - 1)]}"
         ) from error

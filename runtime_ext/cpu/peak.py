@@ -67,7 +67,7 @@ def measured_peak(lanes: int) -> Peak:
     Parameters
     ----------
     lanes
-        Threads.
+        How many threads run at once.
     """
     library, width = _compile(lanes)
     return Peak(
@@ -77,7 +77,7 @@ def measured_peak(lanes: int) -> Peak:
 
 
 def _compile(lanes: int) -> tuple[Any, int]:
-    """The functions, and how many numbers their vectors have."""
+    """The compiled functions, and how many numbers their vectors have."""
     target = host_target(lanes)
     width = VectorUnit.of(target).lanes
     functions = {"multiply_add": _multiply_add(width), "triad": _triad(width)}
@@ -88,7 +88,7 @@ def _compile(lanes: int) -> tuple[Any, int]:
 
 
 def _arithmetic(lanes: int, width: int, function: Callable[..., Any]) -> float:
-    """Operations a second."""
+    """Operations a second that the multiply-adds reach."""
     tiles = lanes * _TILES_A_LANE
     factors = Buffer("factors", BufferType((2 * width,)), Role.INPUT)
     sums = Buffer("sums", BufferType((tiles * width,)), Role.OUTPUT)
@@ -105,7 +105,7 @@ def _arithmetic(lanes: int, width: int, function: Callable[..., Any]) -> float:
 
 
 def _traffic(lanes: int, function: Callable[..., Any]) -> float:
-    """Bytes a second."""
+    """Bytes a second that the triad moves."""
     most = min(_MOST_BYTES, available_memory() // 4)
     size = min(most, _TIMES_THE_CACHE * last_level_cache()) // 3
     tiles = max(lanes, size // 4 // _STRIP)
@@ -135,8 +135,8 @@ def _best(program: Program, function: Callable[..., Any], arrays: list[Any]) -> 
     executor = NativeExecutor(program, {program.kernels[0]: function}, tensors)
     try:
         executor.run()
-        (once,) = executor.benchmark(1, 1)
-        return min(executor.benchmark(1, max(3, min(1000, round(_SECONDS / once)))))
+        (seconds,) = executor.benchmark(1, 1)
+        return min(executor.benchmark(1, max(3, min(1000, round(_SECONDS / seconds)))))
     finally:
         executor.close()
 

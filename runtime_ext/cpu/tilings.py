@@ -1,6 +1,6 @@
 """Other tilings of kernels than the default, chosen to trade differently (analytic).
 
-On few execution units large rTasks of the best register tile do least work; on many units small
+On few lanes large rTasks of the best register tile do least work; on many lanes small
 ones spread more evenly. Which is better where is for a measurement to say.
 """
 
@@ -19,7 +19,7 @@ from runtime_ext.kernels.tile_work import finer
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource
 
-#: The blocking that a contraction has in a tiling, if it is another one than its own.
+#: Gives a contraction's blocking in a tiling; None for its own.
 Tiling = Callable[[Contraction, VectorUnit], Blocking | None]
 
 #: What the estimate may be wrong by: up to so much worse, another shape is the better trial.
@@ -65,11 +65,11 @@ def fine(spec: Contraction, unit: VectorUnit) -> Blocking | None:
 
 def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking]:
     """Register tiles from the least estimated work to the most; the larger of equals first."""
-    own, width = spec.blocking, spec.window.output[1]
+    blocking, width = spec.blocking, spec.window.output[1]
 
     def work(tile: Blocking) -> tuple[float, int]:
-        same = _ANOTHER_SHAPE if tile.vectors == own.vectors else 1.0
-        return same * cycles[tile], -tile.pixels * tile.vectors
+        factor = _ANOTHER_SHAPE if tile.vectors == blocking.vectors else 1.0
+        return factor * cycles[tile], -tile.pixels * tile.vectors
 
     cycles = row_cycles(spec, unit)
     for tile in sorted(cycles, key=work):

@@ -61,35 +61,35 @@ class VectorSpace:
 
     def choices(self, spec: Contraction) -> tuple[BlockingChoices, ...]:
         """Every blocking worth measuring, among them the one that ``spec`` has."""
-        own = self.explicit(spec)
+        blocking = self.explicit(spec)
         channels, width = spec.channels, spec.window.output[1]
         widest = max(
-            own.vectors, min(8 if width == 1 else 6, ceil(max(spec.parts) / self.unit.lanes))
+            blocking.vectors, min(8 if width == 1 else 6, ceil(max(spec.parts) / self.unit.lanes))
         )
         unroll = {0}
         if channels > UNROLLED:
             unroll |= {u for u in range(1, _MOST_UNROLLED + 1) if channels % u == 0}
         one_row = spec.batch * spec.window.output[0] == 1 < width
-        tiles = tuple(sorted({*_TILES, own.tiles})) if one_row else (own.tiles,)
-        spaces: list[BlockingChoices] = []
+        tiles = tuple(sorted({*_TILES, blocking.tiles})) if one_row else (blocking.tiles,)
+        choices: list[BlockingChoices] = []
         for vectors in range(1, widest + 1):
             most = min(width, (self.unit.registers - 1 - vectors) // vectors)
             pixels = {p for p in range(1, most + 1) if p * vectors >= min(_IN_FLIGHT, width)}
-            if vectors == own.vectors:
-                pixels.add(own.pixels)
+            if vectors == blocking.vectors:
+                pixels.add(blocking.pixels)
             blocks = sum(ceil(part / (vectors * self.unit.lanes)) for part in spec.parts)
             for outer in (False, True) if blocks > 1 else (False,):
                 if pixels:
-                    spaces.append(
+                    choices.append(
                         BlockingChoices(
                             vectors, outer, tuple(sorted(pixels)), tuple(sorted(unroll)), tiles
                         )
                     )
-        return tuple(spaces)
+        return tuple(choices)
 
     def points(self, spec: Contraction) -> tuple[Blocking, ...]:
         """The blockings of the space that are cut differently, the default first."""
-        found: dict[object, Blocking] = {}
+        point_by_cut: dict[object, Blocking] = {}
         every = (
             Blocking(pixels, choices.vectors, unroll or None, tiles, choices.blocks_outer)
             for choices in self.choices(spec)
@@ -98,8 +98,8 @@ class VectorSpace:
         for point in (self.explicit(spec), *every):
             plan = plan_tiles(replace(spec, blocking=point), self.unit)
             cut = (point.pixels, point.vectors, point.unroll, plan.strip, plan.blocks_outer)
-            found.setdefault(cut, point)
-        return tuple(found.values())
+            point_by_cut.setdefault(cut, point)
+        return tuple(point_by_cut.values())
 
     def holds(self, spec: Contraction, point: Blocking) -> bool:
         """Whether a blocking, e.g. one that a file names, is a point of the space."""
@@ -142,8 +142,8 @@ def sampled(
 ) -> s_tir.Schedule:
     """Cut the workload's loops by sampled choices, or as a given point says."""
 
-    def sample(candidates: Sequence[int], wanted: int | None) -> Any:
-        decision = None if wanted is None else candidates.index(wanted)
+    def sample(candidates: Sequence[int], value: int | None) -> Any:
+        decision = None if value is None else candidates.index(value)
         share = 1.0 / len(candidates)
         return schedule.sample_categorical(
             list(candidates), [share] * len(candidates), decision=decision

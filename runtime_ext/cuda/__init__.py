@@ -16,5 +16,5 @@
 ``measure.py``
     Seconds of programs on a GPU, by the GPU's own clock.
 ``stored_types.py``
-    In which type a program on a GPU stores what the model has as float32.
+    The type in which a program on a GPU stores the model's float32 tensors.
 """

@@ -35,7 +35,7 @@ from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, library_plan, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
-from tvm_ios.devices.device import DeviceDescription, largest_gpu
+from tvm_ios.devices.device import largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError, UserError
 
@@ -90,10 +90,11 @@ class CudaKernelCompiler(UnitCompiler):
         self.target = cuda_target(arch)
         self.space = GemmSpace(self.gpu.processors, precision)
         self._cache = ArtefactCache(cache_dir, suffix="cubins")
-        self._facts: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
+        #: By workload's key and symbol: the description and the cubin.
+        self._compiled: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
         self._scheduled: dict[str, Any] = {}
         self._fused: dict[str, Launchable] = {}
-        self._calls: dict[str, LibraryConvolution] = {}
+        self._library_calls: dict[str, LibraryConvolution] = {}
         log = None
         if database is not None:
             log = TuningLog(database, self.target, lambda f: dlight_schedule(f, arch))
@@ -104,12 +105,14 @@ class CudaKernelCompiler(UnitCompiler):
                 )
         self._rtasks: dict[str, RTaskFunction] = {}
         self._fused_cubins = CubinCache(Path(cache_dir) / "fused")
-        self.device = _device(arch)
-        self.fuser = GpuStageFuser(self, self.device)
+        device = largest_gpu(arch)
+        assert device is not None, "gpu_of has found it"
+        self.device = device
+        self.fuser = GpuStageFuser(self, device)
         super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}", log)
 
     def kernel(self, symbol: str) -> CudaKernel:
-        """What is known of a kernel.
+        """The description of a compiled kernel, with its TIR.
 
         Raises
         ------
@@ -121,10 +124,10 @@ class CudaKernelCompiler(UnitCompiler):
             phases = self._phases(self._workloads[key]).phases
             names = (phase.symbol for phase in self._artefacts[key].phases)
             self._scheduled.update(zip(names, (p.function for p in phases), strict=True))
-        return replace(self._fact(symbol), scheduled=self._scheduled[symbol])
+        return replace(self._description(symbol), scheduled=self._scheduled[symbol])
 
     def function(self, symbol: str) -> LaunchedWork:
-        """What launching a kernel takes, or the call of a library that stands for one.
+        """The launchable kernel of a symbol, or the call of a library in its place.
 
         Raises
         ------
@@ -133,23 +136,23 @@ class CudaKernelCompiler(UnitCompiler):
         """
         if symbol in self._fused:
             return self._fused[symbol]
-        if symbol in self._calls:
-            return self._calls[symbol]
-        kernel, cubin = self._facts[self._key_of_symbol(symbol)][symbol]
+        if symbol in self._library_calls:
+            return self._library_calls[symbol]
+        kernel, cubin = self._compiled[self._key_of_symbol(symbol)][symbol]
         return Launchable(
             kernel.entry, kernel.grid, kernel.block, kernel.dynamic_shared_bytes, cubin
         )
 
     def blocks(self, symbol: str) -> int:
-        """How many rTasks a kernel is; see :class:`RTaskLibrary`."""
-        return self._fact(symbol).blocks
+        """How many rTasks a kernel has; see :class:`RTaskLibrary`."""
+        return self._description(symbol).blocks
 
     def footprint(self, symbol: str) -> Footprint:
-        """What a block of a kernel by itself takes."""
-        return self._fact(symbol).footprint
+        """Threads, registers and shared memory of a block of a kernel by itself."""
+        return self._description(symbol).footprint
 
     def rtasks(self, symbol: str) -> RTaskFunction:
-        """A kernel as a function.
+        """A kernel as a ``__device__`` function of its rTasks.
 
         Raises
         ------
@@ -158,12 +161,14 @@ class CudaKernelCompiler(UnitCompiler):
         """
         if symbol not in self._rtasks:
             try:
-                made = rtask_function(self.kernel(symbol).scheduled, f"rtask_{symbol}", self.arch)
+                function = rtask_function(
+                    self.kernel(symbol).scheduled, f"rtask_{symbol}", self.arch
+                )
             except ValueError as error:
                 raise UnfusedError(
                     f"kernel {symbol!r} is no function of rTasks: {error}"
                 ) from error
-            self._rtasks[symbol] = made
+            self._rtasks[symbol] = function
         return self._rtasks[symbol]
 
     def cubin(self, source: str, arch: str, entry: str) -> Cubin:
@@ -174,8 +179,8 @@ class CudaKernelCompiler(UnitCompiler):
         """Keep a kernel that was made of those of several units."""
         self._fused[symbol] = kernel
 
-    def _fact(self, symbol: str) -> CudaKernel:
-        return self._facts[self._key_of_symbol(symbol)][symbol][0]
+    def _description(self, symbol: str) -> CudaKernel:
+        return self._compiled[self._key_of_symbol(symbol)][symbol][0]
 
     def export(self, path: str | os.PathLike[str], symbols: Iterable[str]) -> None:
         """Write a file of kernels; see :mod:`runtime_ext.cuda.machine_code.launchable`."""
@@ -188,23 +193,21 @@ class CudaKernelCompiler(UnitCompiler):
         return {**self._library_plans(source), **stored} if self.cudnn else stored
 
     def _library_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        made = library_plan(source, self.space, self.precision)
-        return {} if made is None else {CUDNN: self._stored(made)}
+        plan = library_plan(source, self.space, self.precision)
+        return {} if plan is None else {CUDNN: self._stored(plan)}
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        of = (self.gpu.processors, self.precision)
-
         def coarse(spec: Contraction) -> GemmTile | None:
-            return gemm_tile.coarse_tile(spec, *of)
+            return gemm_tile.coarse_tile(spec, self.gpu.processors, self.precision)
 
         def fine(spec: Contraction) -> GemmTile | None:
-            return gemm_tile.fine_tile(spec, *of)
+            return gemm_tile.fine_tile(spec, self.gpu.processors, self.precision)
 
         narrow = plan_unit(source, self.space, fine)
         kernels = tuple(replace(k, spec=finer(k.spec)) for k in narrow.kernels)
         # What has no rTasks stays out, and functions of a log: their threads may be others'.
-        out = (CUDNN, "tuned-functions")
-        plans = {n: plan for n, plan in self._plan(source).items() if n not in out}
+        without_rtasks = (CUDNN, "tuned-functions")
+        plans = {n: plan for n, plan in self._plan(source).items() if n not in without_rtasks}
         others = {
             "coarse": self._stored(plan_unit(source, self.space, coarse)),
             "fine": self._stored(replace(narrow, kernels=kernels)),
@@ -216,7 +219,7 @@ class CudaKernelCompiler(UnitCompiler):
 
     @property
     def stored_dtype(self) -> str:
-        """In which what the model has as float32 is stored."""
+        """The type in which the model's float32 tensors are stored."""
         return "float16" if self.precision == "float16" else "float32"
 
     def _phases(self, workload: Workload) -> Any:
@@ -226,18 +229,18 @@ class CudaKernelCompiler(UnitCompiler):
         workload = self._workloads[key]
         if isinstance(workload, LibraryConvolution):
             symbol = f"k{key}_0"
-            self._calls[symbol] = workload
+            self._library_calls[symbol] = workload
             return Artefact(key, (KernelPhase(symbol, 1, tuple(range(workload.buffers))),), ())
-        found = self._cache.find(key)
-        if found is None:
+        artefact = self._cache.find(key)
+        if artefact is None:
             return None
-        self._facts[key] = unpack(self._cache.code_file(key).read_bytes())
-        return found
+        self._compiled[key] = unpack(self._cache.code_file(key).read_bytes())
+        return artefact
 
     def _build(self, key: str, workload: Workload) -> Artefact:
         phases = self._phases(workload)
         pipeline = "s_tir" if isinstance(workload, (Generic, Scheduled)) else "tirx"
-        made: dict[str, tuple[CudaKernel, bytes]] = {}
+        kernels: dict[str, tuple[CudaKernel, bytes]] = {}
         for number, phase in enumerate(phases.phases):
             symbol = f"k{key}_{number}"
             try:
@@ -245,8 +248,8 @@ class CudaKernelCompiler(UnitCompiler):
             except Exception as error:
                 if isinstance(workload, Generic):
                     raise no_cuda_code(workload) from error
-                of_the_log = isinstance(workload, Scheduled)
-                if not of_the_log or not isinstance(error, (ValueError, tvm.error.InternalError)):
+                is_logged = isinstance(workload, Scheduled)
+                if not is_logged or not isinstance(error, (ValueError, tvm.error.InternalError)):
                     raise
                 raise UserError(
                     f"a schedule of the tuning log is no CUDA kernel: {str(error).splitlines()[-1]}"
@@ -265,18 +268,12 @@ class CudaKernelCompiler(UnitCompiler):
                 registers=cubin.registers,
                 local_bytes=cubin.local_bytes,
             )
-            made[symbol] = kernel, cubin.code
-        uses = tuple(
+            kernels[symbol] = kernel, cubin.code
+        kernel_phases = tuple(
             KernelPhase(symbol, 1, phase.arguments)
-            for symbol, phase in zip(made, phases.phases, strict=True)
+            for symbol, phase in zip(kernels, phases.phases, strict=True)
         )
-        artefact = Artefact(key, uses, phases.scratch)
-        self._cache.add(artefact, pack(made))
-        self._facts[key] = made
+        artefact = Artefact(key, kernel_phases, phases.scratch)
+        self._cache.add(artefact, pack(kernels))
+        self._compiled[key] = kernels
         return artefact
-
-
-def _device(arch: str) -> DeviceDescription:
-    found = largest_gpu(arch)
-    assert found is not None, "gpu_of has found it"
-    return found

@@ -26,9 +26,10 @@ class Node:
     launch
         What runs.
     awaits
-        Nodes of other lanes whose events the stream waits for before.
+        Nodes of other lanes whose events the stream waits for before the launch.
     forks
-        Whether the stream waits for the run's begin before: nothing else orders it after that.
+        Whether the stream first waits for the event of the run's begin, because nothing else orders
+        the launch after that.
     """
 
     lane: int
@@ -80,8 +81,8 @@ def event_graph(program: Program) -> EventGraph:
     depth: dict[tuple[int, int], int] = {}
     for lane, finished, _, launch in ordered_launches(program):
         place = (lane, finished)
-        before = [*awaits[place], *([(lane, finished - 1)] if finished > 1 else [])]
-        depth[place] = 1 + max((depth[other] for other in before), default=0)
+        predecessors = [*awaits[place], *([(lane, finished - 1)] if finished > 1 else [])]
+        depth[place] = 1 + max((depth[other] for other in predecessors), default=0)
         launches[place] = launch
     order = sorted(launches, key=lambda place: (depth[place], place))
     number = {place: n for n, place in enumerate(order)}

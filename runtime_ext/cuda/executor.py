@@ -18,9 +18,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
-import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,9 @@ from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork
 from runtime_ext.cuda.nvidia.cudnn_convolution import BoundConvolution, CudnnLanes
 from runtime_ext.cuda.nvidia.driver import OpenDevice, call, driver, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
-from runtime_ext.cuda.nvidia.resources import Held, Module, event, shared_module, stream
-from runtime_ext.execution.executor import Span
-from runtime_ext.native_errors import BusyError, CudaError, KernelError
+from runtime_ext.cuda.nvidia.resources import DriverHandle, Module, event, shared_module, stream
+from runtime_ext.execution.executor import Exclusive, Span
+from runtime_ext.native_errors import CudaError, KernelError
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, ProgramError
 
@@ -45,11 +44,11 @@ class CudaExecutor:
     program
         What to run: every launch is of a whole kernel, ``[0, 1)``.
     kernels
-        For each of the program's symbols its kernel, or what of a library stands for it.
+        For each of the program's symbols its kernel, or the call of a library in its place.
     addresses
-        One address on the device a buffer of the program. Whoever gives them keeps the memory.
+        The address on the device of each buffer of the program. The caller keeps the memory.
     device
-        Where.
+        The GPU, opened.
     captured
         Replay a captured graph; else the host issues every launch in every run.
 
@@ -90,10 +89,9 @@ class CudaExecutor:
         self._begin = event(device)
         self._events = {number: event(device) for number in self._graph.recorded}
         self._captured = captured
-        self._replay: Held | None = None
-        self._tried = False
-        self._inside = threading.Lock()
-        self._closed = False
+        self._replay: DriverHandle | None = None
+        self._warm = False
+        self._exclusive = Exclusive()
 
     @property
     def origin(self) -> Any:
@@ -102,21 +100,23 @@ class CudaExecutor:
 
     @property
     def launches(self) -> int:
-        """How many there are in a run."""
+        """How many launches a run has."""
         return len(self._graph.nodes)
 
     def run(self) -> None:
         """Run the program once; returns when all of it has finished."""
-        with _Exclusive(self):
-            if self._first():
+        with self._exclusive:
+            self.device.use()
+            if self._warm_up():
                 return
             self._start()
             self._finish()
 
     def benchmark(self, number: int, repeat: int) -> list[float]:
         """Seconds a run by the device's clock, ``repeat`` samples, each the mean of ``number``."""
-        with _Exclusive(self):
-            self._first()
+        with self._exclusive:
+            self.device.use()
+            self._warm_up()
             begin, end = (event(self.device, timing=True) for _ in range(2))
             samples: list[float] = []
             for _ in range(repeat):
@@ -130,8 +130,9 @@ class CudaExecutor:
 
     def profile(self) -> tuple[Span, ...]:
         """One run with the times of every launch, lane by lane, by events around each."""
-        with _Exclusive(self):
-            self._first()
+        with self._exclusive:
+            self.device.use()
+            self._warm_up()
             timed = _Timed(self.device, len(self._graph.nodes), in_graph=self._captured)
             if self._captured:
                 # Events in the graph: the host's time for a launch has no part in it.
@@ -142,31 +143,31 @@ class CudaExecutor:
             self._finish()
             return timed.spans(self._graph)
 
-    def capture(self, repeats: int = 1) -> Held:
+    def capture(self, repeats: int = 1) -> DriverHandle:
         """A graph of so many runs, one after another, ready to be launched on :attr:`origin`."""
-        with _Exclusive(self):
-            self._first()
+        with self._exclusive:
+            self.device.use()
+            self._warm_up()
             return self._capture(repeats)
 
     def close(self) -> None:
         """Give streams, events and the graph back; later runs are refused."""
-        with self._inside:
-            self._closed = True
-            self._cudnn.close()
-            held = [*self._streams.values(), self._begin, *self._events.values()]
-            for resource in [self._replay, *held]:
-                if resource is not None:
-                    resource.close()
+        self._exclusive.close()
+        self._cudnn.close()
+        resources = [*self._streams.values(), self._begin, *self._events.values()]
+        for resource in [self._replay, *resources]:
+            if resource is not None:
+                resource.close()
 
-    def _first(self) -> bool:
-        """The first run, and what later ones need; False if it was before."""
-        if self._tried:
+    def _warm_up(self) -> bool:
+        """Run for the first time, and capture later runs; False if that has been done already."""
+        if self._warm:
             return False
         self._issue(checked=True)
         self._finish()
         if self._captured:
             self._replay = self._capture(1)
-        self._tried = True
+        self._warm = True
         return True
 
     def _start(self) -> None:
@@ -183,9 +184,9 @@ class CudaExecutor:
                 f"a kernel of the program failed: {error}; a first run in a new process says which"
             ) from error
 
-    def _capture(self, repeats: int, timed: _Timed | None = None) -> Held:
+    def _capture(self, repeats: int, timed: _Timed | None = None) -> DriverHandle:
         mode = driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        with _NoCollection():
+        with _garbage_collection_off():
             call("cuStreamBeginCapture", self.origin, mode)
             try:
                 for _ in range(repeats):
@@ -196,8 +197,10 @@ class CudaExecutor:
                     call("cuStreamEndCapture", self.origin)
                 raise
             graph = call("cuStreamEndCapture", self.origin)
-        description = Held(self.device, graph, "cuGraphDestroy")
-        replay = Held(self.device, call("cuGraphInstantiate", graph, 0), "cuGraphExecDestroy")
+        description = DriverHandle(self.device, graph, "cuGraphDestroy")
+        replay = DriverHandle(
+            self.device, call("cuGraphInstantiate", graph, 0), "cuGraphExecDestroy"
+        )
         description.close()
         call("cuGraphUpload", replay.handle, self.origin)
         return replay
@@ -256,7 +259,7 @@ def run_on_device(
 
 
 class _Call:
-    """What the driver is told of one launch."""
+    """The arguments of one kernel launch, as the driver takes them."""
 
     def __init__(
         self, kernel: Launchable, function: Any, addresses: list[int], sizes: list[int], queue: Any
@@ -294,9 +297,9 @@ def _calls(
     modules: Mapping[str, Module],
     lanes: CudnnLanes,
 ) -> list[_Call | BoundConvolution]:
-    own = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
+    launchables = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
     functions = {
-        symbol: module.function(own[symbol].entry, own[symbol].shared_bytes)
+        symbol: module.function(launchables[symbol].entry, launchables[symbol].shared_bytes)
         for symbol, module in modules.items()
     }
     calls: list[_Call | BoundConvolution] = []
@@ -308,14 +311,14 @@ def _calls(
                 f"lane {node.lane} launches the tiles {launch.begin} to {launch.end} of kernel "
                 f"{symbol!r}, and CUDA kernels run whole"
             )
-        here = [addresses[b] for b in launch.buffers]
+        arguments = [addresses[b] for b in launch.buffers]
         kernel = kernels[symbol]
         if isinstance(kernel, Launchable):
             sizes = [program.buffers[b].type.nbytes for b in launch.buffers]
             queue = lanes.queues[node.lane]
-            calls.append(_Call(kernel, functions[symbol], here, sizes, queue))
+            calls.append(_Call(kernel, functions[symbol], arguments, sizes, queue))
         else:
-            calls.append(lanes.bind(node.lane, kernel, here))
+            calls.append(lanes.bind(node.lane, kernel, arguments))
     return calls
 
 
@@ -329,13 +332,13 @@ def _require_resident(device: OpenDevice, kernel: LaunchedWork, module: Module) 
     function = module.function(kernel.entry, kernel.shared_bytes)
     threads, blocks = math.prod(kernel.block), math.prod(kernel.grid)
     occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
-    held = device.attribute("MULTIPROCESSOR_COUNT") * call(
+    resident_blocks = device.attribute("MULTIPROCESSOR_COUNT") * call(
         occupancy, function, threads, kernel.shared_bytes
     )
-    if blocks > held:
+    if blocks > resident_blocks:
         raise CudaError(
             f"kernel '{kernel.entry}' needs {blocks} blocks at once and {device.name} holds "
-            f"{held}: compile the model for this device"
+            f"{resident_blocks}: compile the model for this device"
         )
 
 
@@ -348,7 +351,7 @@ class _Timed:
         self.before = [event(device, timing=True) for _ in range(count)]
         self.after = [event(device, timing=True) for _ in range(count)]
 
-    def record(self, moment: Held, queue: Any) -> None:
+    def record(self, moment: DriverHandle, queue: Any) -> None:
         """Record one of the events on a stream."""
         if self._in_graph:
             flag = driver().CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
@@ -364,39 +367,17 @@ class _Timed:
         ]
         return tuple(sorted(spans, key=lambda span: (span.lane, span.launch)))
 
-    def _seconds(self, moment: Held) -> float:
+    def _seconds(self, moment: DriverHandle) -> float:
         return call("cuEventElapsedTime", self.origin.handle, moment.handle) * 1e-3
 
 
-class _NoCollection:
+@contextmanager
+def _garbage_collection_off() -> Iterator[None]:
     """Puts garbage collection off: what it frees on the device would end a capture."""
-
-    def __enter__(self) -> None:
-        self._before = gc.isenabled()
-        gc.disable()
-
-    def __exit__(self, *_: object) -> None:
-        if self._before:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
             gc.enable()
-
-
-class _Exclusive:
-    """Refuses whoever comes while a thread is inside, or after the end."""
-
-    def __init__(self, executor: CudaExecutor) -> None:
-        self._executor = executor
-
-    def __enter__(self) -> None:
-        executor = self._executor
-        if not executor._inside.acquire(blocking=False):
-            raise BusyError("this session is running in another thread; make one session a thread")
-        try:
-            if executor._closed:
-                raise BusyError("this session is closed; make a new one")
-            executor.device.use()
-        except BaseException:
-            executor._inside.release()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._executor._inside.release()

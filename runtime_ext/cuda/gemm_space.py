@@ -33,9 +33,9 @@ class GemmSpace:
     Parameters
     ----------
     processors
-        Of the GPU.
+        Multiprocessors of the GPU.
     precision
-        In which it multiplies.
+        The precision in which it multiplies.
     """
 
     processors: int
@@ -82,12 +82,12 @@ class GemmSpace:
         block = schedule.get_sblock("sum")
         note(schedule, block, (tile.rows, tile.columns, tile.depth, tile.splits, 0))
         n, y, x, c, *reduced = schedule.get_loops(block)
-        row, own_row = schedule.split(schedule.fuse(n, y, x), [None, tile.rows])
-        column, own_column = schedule.split(c, [None, tile.columns])
-        schedule.reorder(row, column, own_row, own_column, *reduced)
+        row, inner_row = schedule.split(schedule.fuse(n, y, x), [None, tile.rows])
+        column, inner_column = schedule.split(c, [None, tile.columns])
+        schedule.reorder(row, column, inner_row, inner_column, *reduced)
         schedule.bind(schedule.fuse(row, column), "blockIdx.x")
         threads = THREADS if is_vector_product(spec) else tile.threads
-        each, thread = schedule.split(schedule.fuse(own_row, own_column), [None, threads])
+        each, thread = schedule.split(schedule.fuse(inner_row, inner_column), [None, threads])
         schedule.reorder(thread, each)
         schedule.bind(thread, "threadIdx.x")
         for number in range(len(spec.statements)):
@@ -98,7 +98,7 @@ class GemmSpace:
         return schedule
 
     def features(self, spec: Contraction, points: Sequence[GemmTile]) -> Array:
-        """What may tell fast tiles from slow ones, a row for each."""
+        """Features of tiles for a learned model of their speed, a row for each."""
         cycles = {tile: t for t, tile in estimates(spec, self.processors, self.precision)}
         return np.array([self._features(spec, p, cycles[p]) for p in points], np.float32)
 

@@ -29,9 +29,9 @@ class GpuKernelTimer:
         self._compiler, self._device = compiler, device
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
-        """Seconds of each in its fastest sample, the sum of a split reduction included."""
-        made = self._compiler.compile_workloads(specs)
-        programs = [self._program(*pair) for pair in zip(specs, made, strict=True)]
+        """Seconds of each contraction in its fastest sample, the sum of a split one included."""
+        artefacts = self._compiler.compile_workloads(specs)
+        programs = [self._program(*pair) for pair in zip(specs, artefacts, strict=True)]
         rounds = [
             [min(self._device.time_program(p, self._compiler.function)) for p in programs]
             for _ in range(_ROUNDS)

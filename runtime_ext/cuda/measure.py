@@ -31,11 +31,12 @@ _SAMPLES = 12
 _SAMPLE_SECONDS = 1e-3
 #: So that graphs are captured in milliseconds; longer samples replay them.
 _MOST_NODES = 1000
-#: Of one sample when the cache is flushed before each.
+#: Runs of one sample when the cache is flushed before each.
 _FLUSHED_RUNS = 5
-#: Of random numbers in a buffer, which then repeat.
+#: Bytes of random numbers in a buffer, which then repeat.
 _DRAWN_BYTES = 16 << 20
-#: Times the second-level cache: the host issues the next run while so much is being written.
+#: Bytes written to flush the second-level cache, as a multiple of its size: the host issues the
+#: next run meanwhile.
 _FLUSHED_CACHES = 4
 
 
@@ -46,9 +47,9 @@ class GpuDevice:
     Attributes
     ----------
     number
-        As CUDA counts them.
+        The GPU's number, as CUDA counts them.
     lanes
-        Streams.
+        How many streams a program may use.
     flush
         Whether each run begins with nothing of its data in the second-level cache.
     """
@@ -62,19 +63,19 @@ class GpuDevice:
 
     @property
     def name(self) -> str:
-        """As NVIDIA calls it."""
+        """The GPU's name, as NVIDIA gives it."""
         return open_device(self.number).name
 
     def time_program(
         self, program: Program, function: KernelOf, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Samples, in seconds, of a program on random data, but for constants that are given."""
+        """Samples, in seconds a run, of a program on random data and the constants given."""
         return time_program(
             program, function, device=self.number, flush=self.flush, constants=constants
         )
 
     def profile_phases(self, program: Program, function: KernelOf) -> list[list[float]]:
-        """For each launch of a program of one lane samples of its seconds alone."""
+        """For each launch of a one-lane program samples of its seconds when it runs alone."""
         (lane,) = program.lanes
         return [
             self.time_program(replace(program, lanes=((item,),)), function)
@@ -104,7 +105,7 @@ def time_program(
     flush
         Overwrite the second-level cache before each run, outside the time.
     constants
-        By the names of their buffers, such as kernels cannot run without: what vEUs go through.
+        By the names of their buffers, constants that cannot be random: the step tables of vEUs.
 
     Raises
     ------
@@ -127,12 +128,12 @@ def time_program(
 
 def _repeated(executor: CudaExecutor) -> list[float]:
     """Samples of runs back to back: their data is in the cache as far as it fits."""
-    (once,) = executor.benchmark(1, 1)
-    (once,) = executor.benchmark(max(1, math.ceil(_SAMPLE_SECONDS / max(once, 1e-6))), 1)
-    runs = max(1, math.ceil(_SAMPLE_SECONDS / max(once, 1e-7)))
-    inside = max(1, min(runs, _MOST_NODES // max(executor.launches, 1)))
-    replays = math.ceil(runs / inside)
-    graph = executor.capture(inside)
+    (seconds,) = executor.benchmark(1, 1)
+    (seconds,) = executor.benchmark(max(1, math.ceil(_SAMPLE_SECONDS / max(seconds, 1e-6))), 1)
+    runs = max(1, math.ceil(_SAMPLE_SECONDS / max(seconds, 1e-7)))
+    runs_in_graph = max(1, min(runs, _MOST_NODES // max(executor.launches, 1)))
+    replays = math.ceil(runs / runs_in_graph)
+    graph = executor.capture(runs_in_graph)
     begin, end = (event(executor.device, timing=True) for _ in range(2))
     samples: list[float] = []
     for sample in range(_SAMPLES + 1):
@@ -143,7 +144,7 @@ def _repeated(executor: CudaExecutor) -> list[float]:
         call("cuStreamSynchronize", executor.origin)
         # The first one warms the graph itself up.
         if sample:
-            samples.append(_seconds(begin, end) / (inside * replays))
+            samples.append(_seconds(begin, end) / (runs_in_graph * replays))
     return samples
 
 
@@ -171,26 +172,26 @@ def _seconds(begin: Any, end: Any) -> float:
 
 
 def _fill(memory: DeviceMemory, program: Program, queue: Any) -> None:
-    """Numbers that neither overflow nor are all alike, which would cost less power."""
+    """Fill buffers with numbers that do not overflow; equal ones would cost less power."""
     for number, buffer in enumerate(program.buffers):
         if buffer.part is None and buffer.type.nbytes:
-            kind = np.dtype(buffer.type.dtype)
+            dtype = np.dtype(buffer.type.dtype)
             address, nbytes = memory.addresses[number], buffer.type.nbytes
             # Whatever its size, few different arrays are drawn, and no large one is copied there.
             filled = min(nbytes, _DRAWN_BYTES)
-            data = _numbers(kind.str, 1 << (filled // kind.itemsize - 1).bit_length())
-            upload(address, data[: filled // kind.itemsize])
+            data = _numbers(dtype.str, 1 << (filled // dtype.itemsize - 1).bit_length())
+            upload(address, data[: filled // dtype.itemsize])
             while filled < nbytes:
-                more = min(filled, nbytes - filled)
-                call("cuMemcpyDtoDAsync", address + filled, address, more, queue)
-                filled += more
+                chunk = min(filled, nbytes - filled)
+                call("cuMemcpyDtoDAsync", address + filled, address, chunk, queue)
+                filled += chunk
     call("cuStreamSynchronize", queue)
 
 
 @cache
 def _numbers(dtype: str, count: int) -> np.ndarray[Any, Any]:
-    kind = np.dtype(dtype)
-    if kind.kind != "f":
+    numpy_dtype = np.dtype(dtype)
+    if numpy_dtype.kind != "f":
         # Integers may be indices: zero is always one.
-        return np.zeros(count, kind)
-    return (np.random.default_rng(0).random(count, np.float32) - 0.5).astype(kind)
+        return np.zeros(count, numpy_dtype)
+    return (np.random.default_rng(0).random(count, np.float32) - 0.5).astype(numpy_dtype)

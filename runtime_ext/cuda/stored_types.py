@@ -1,4 +1,4 @@
-"""In which type a program on a GPU stores what the model has as float32."""
+"""The type in which a program on a GPU stores the model's float32 tensors."""
 
 from __future__ import annotations
 

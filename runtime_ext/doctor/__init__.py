@@ -1,7 +1,7 @@
-"""Checks of an installation that work, too, where it does not; one kind of checks a file.
+"""Checks of an installation, which run even where it is broken; one kind of checks a file.
 
 ``check.py``
-    What a check finds: fine, worth knowing, or in the way.
+    The finding of a check: fine, a warning, or a problem.
 ``compiled_code.py``
     TVM, the native executor and a kernel, tried in another process.
 ``compiler.py``
@@ -11,7 +11,7 @@
 ``packages.py``
     Versions of what is installed, and whether they are those that tvm-ios was made for.
 ``processor.py``
-    The processor, how much of it this process may use, and what else is there.
+    The processor, how much of it this process may use, its load, and GPUs.
 ``surroundings.py``
     The cache folder, and environment variables that change what tvm-ios does.
 ``trial.py``

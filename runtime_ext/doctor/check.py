@@ -1,4 +1,4 @@
-"""What a check finds: fine, worth knowing, or in the way."""
+"""The finding of a check: fine, a warning, or a problem."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How bad it is."""
+    """How serious a finding is."""
 
     OK = "ok"
     #: tvm-ios works, but not as well as it could.
@@ -23,11 +23,11 @@ class Check:
     Attributes
     ----------
     name
-        What was looked at.
+        What was checked.
     status
-        How it is.
+        How serious the finding is.
     detail
-        What was seen.
+        What was found.
     remedy
         The way out, in one sentence; empty if none is needed.
     """

@@ -23,18 +23,18 @@ def check_compiled_code() -> Iterator[Check]:
     """Whether each step of :mod:`runtime_ext.doctor.trial` works."""
     command = [sys.executable, "-m", "runtime_ext.doctor.trial"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
-        printed, end = done.stdout, _end(done.returncode)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+        output, end = process.stdout, _end(process.returncode)
     except subprocess.TimeoutExpired as error:
-        printed = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
+        output = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
         end = f"hangs: it was ended after {_SECONDS} s"
-    lines = [_line(text) for text in printed.splitlines()]
-    ended = {line["step"]: line for line in lines if "step" in line}
+    lines = [_line(text) for text in output.splitlines()]
+    line_by_step = {line["step"]: line for line in lines if "step" in line}
     for step, remedy in _REMEDIES.items():
-        if step in ended and "detail" in ended[step]:
-            yield Check(step, Status.OK, ended[step]["detail"])
-        elif step in ended:
-            yield Check(step, Status.PROBLEM, ended[step]["error"], remedy)
+        if step in line_by_step and "detail" in line_by_step[step]:
+            yield Check(step, Status.OK, line_by_step[step]["detail"])
+        elif step in line_by_step:
+            yield Check(step, Status.PROBLEM, line_by_step[step]["error"], remedy)
         elif {"begin": step} in lines:
             yield Check(step, Status.PROBLEM, end, remedy)
         else:
@@ -43,8 +43,8 @@ def check_compiled_code() -> Iterator[Check]:
 
 def _line(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-        return found if isinstance(found, dict) else {}
+        data = json.loads(text)
+        return data if isinstance(data, dict) else {}
     except json.JSONDecodeError:
         return {}
 

@@ -23,18 +23,20 @@ def check_compiler() -> Iterator[Check]:
     chosen = os.environ.get("CXX") or os.environ.get("CC")
     path = shutil.which(chosen) if chosen else next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
-        wanted = f"{chosen!r} (of CXX or CC)" if chosen else "no C++ compiler"
+        missing = f"{chosen!r} (of CXX or CC)" if chosen else "no C++ compiler"
         remedy = "unset CXX and CC, or name one that exists" if chosen else _INSTALL
-        yield Check("compiler", Status.PROBLEM, f"{wanted} is not in PATH", remedy)
+        yield Check("compiler", Status.PROBLEM, f"{missing} is not in PATH", remedy)
         return
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
         source, library = Path(folder) / "answer.cc", Path(folder) / "answer.so"
         source.write_text(_SOURCE)
         command = [path, "-shared", "-fPIC", "-o", str(library), str(source)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-            if done.returncode:
-                raise OSError(done.stderr.strip().partition("\n")[0] or f"exit {done.returncode}")
+            process = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            if process.returncode:
+                raise OSError(
+                    process.stderr.strip().partition("\n")[0] or f"exit {process.returncode}"
+                )
             answer = ctypes.CDLL(str(library)).answer()
         except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
             detail = f"{path} makes no shared library that loads: {error}"

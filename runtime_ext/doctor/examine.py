@@ -7,7 +7,7 @@ from importlib import import_module
 
 from runtime_ext.doctor.check import Check, Status
 
-#: Looks at one thing, or at several of a kind.
+#: Checks one thing, or several of a kind.
 Checker = Callable[[], Iterable[Check]]
 
 
@@ -16,7 +16,7 @@ def _named(module: str, function: str) -> Checker:
     return lambda: getattr(import_module(f"runtime_ext.doctor.{module}"), function)()
 
 
-#: By the names that failures of their own go under.
+#: All checkers, by the name under which a failure of the checker itself is reported.
 CHECKERS: Mapping[str, Checker] = {
     "python": _named("packages", "check_python"),
     "packages": _named("packages", "check_packages"),
@@ -32,14 +32,14 @@ CHECKERS: Mapping[str, Checker] = {
 
 def examine(checkers: Mapping[str, Checker] = CHECKERS) -> list[Check]:
     """Run all checks; one that fails itself is a problem and keeps no other from running."""
-    found: list[Check] = []
+    checks: list[Check] = []
     for name, checker in checkers.items():
         try:
             # Keeps what a checker has found before it fails.
-            found.extend(checker())
+            checks.extend(checker())
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             detail = f"could not be looked at: {reason}"
             remedy = "install tvm-ios again (`pip install .`), then report this"
-            found.append(Check(name, Status.PROBLEM, detail, remedy))
-    return found
+            checks.append(Check(name, Status.PROBLEM, detail, remedy))
+    return checks

@@ -18,9 +18,9 @@ def check_python() -> Iterator[Check]:
     """The interpreter, and the system that the kernels are made for."""
     version, machine = platform.python_version(), platform.machine()
     detail = f"{platform.python_implementation()} {version} on {platform.system()} {machine}"
-    wanted = ",".join(_metadata("Requires-Python"))
-    if not SpecifierSet(wanted).contains(version, prereleases=True):
-        remedy = f"make a virtual environment with Python {wanted} and install tvm-ios there"
+    required = ",".join(_metadata("Requires-Python"))
+    if not SpecifierSet(required).contains(version, prereleases=True):
+        remedy = f"make a virtual environment with Python {required} and install tvm-ios there"
         yield Check("python", Status.PROBLEM, detail, remedy)
     elif (platform.system(), machine) != ("Linux", "x86_64"):
         remedy = "use Linux on x86-64: kernels and the executor are made for it"
@@ -58,27 +58,26 @@ def check_packages() -> Iterator[Check]:
 
 def _required(requirement: Requirement) -> Check:
     install = f"run `pip install '{_without_marker(requirement)}'`"
-    found = _version(requirement.name)
-    if found is None:
+    version = _version(requirement.name)
+    if version is None:
         return Check(requirement.name, Status.PROBLEM, "is not installed", install)
-    if not _holds(requirement, found):
-        detail = f"{found}, but tvm-ios needs {requirement.specifier}"
+    if not _holds(requirement, version):
+        detail = f"{version}, but tvm-ios needs {requirement.specifier}"
         return Check(requirement.name, Status.PROBLEM, detail, install)
-    return Check(requirement.name, Status.OK, found)
+    return Check(requirement.name, Status.OK, version)
 
 
 def _optional(requirement: Requirement, extras: list[str]) -> Check:
-    found = _version(requirement.name)
-    where = ", ".join(extras)
-    if found is None:
-        detail = (
-            f"is not installed; the extra {where} brings it (pip install 'tvm-ios[{extras[0]}]')"
-        )
+    version = _version(requirement.name)
+    extra_names = ", ".join(extras)
+    if version is None:
+        install = f"pip install 'tvm-ios[{extras[0]}]'"
+        detail = f"is not installed; the extra {extra_names} brings it ({install})"
         return Check(requirement.name, Status.OK, detail)
-    if not _holds(requirement, found):
-        detail = f"{found}, but the extra {where} needs {requirement.specifier}"
+    if not _holds(requirement, version):
+        detail = f"{version}, but the extra {extra_names} needs {requirement.specifier}"
         return Check(requirement.name, Status.WARNING, detail, f"run `pip install '{requirement}'`")
-    return Check(requirement.name, Status.OK, f"{found} (extra {where})")
+    return Check(requirement.name, Status.OK, f"{version} (extra {extra_names})")
 
 
 def _holds(requirement: Requirement, version: str) -> bool:

@@ -1,4 +1,4 @@
-"""The processor, how much of it this process may use, and what else is there."""
+"""The processor, how much of it this process may use, its load, and GPUs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_lanes() -> Iterator[Check]:
 
 
 def check_gpu() -> Iterator[Check]:
-    """NVIDIA GPUs that the driver tells of."""
+    """NVIDIA GPUs that the driver reports."""
     names = gpu_names()
     if names is None:
         yield Check("gpu", Status.OK, "no NVIDIA driver; none is needed")

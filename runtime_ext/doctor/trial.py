@@ -1,4 +1,4 @@
-"""A trial run of everything that is compiled: ``python -m runtime_ext.doctor.trial``.
+"""A trial run of all compiled code: ``python -m runtime_ext.doctor.trial``.
 
 It runs in a process of its own, because what is broken here may end the process. Each step
 prints one line of JSON when it is done.
@@ -77,9 +77,9 @@ def _kernel() -> str:
     inputs = session.random_inputs(0)
     session.run(**inputs)
     expected = np.maximum(inputs["a"] @ inputs["b"], 0)
-    found = session.get_output("c")
+    output = session.get_output("c")
     session.close()
-    error = float(np.max(np.abs(found - expected)))
+    error = float(np.max(np.abs(output - expected)))
     if not error < 1e-3:
         raise ArithmeticError(f"its result differs by {error}")
     return f"compiled, and right on {lanes} lanes"

@@ -14,14 +14,14 @@ from tvm_ios.program.program import ALIGNMENT, BufferType
 
 _lock = threading.Lock()
 _shared: weakref.WeakValueDictionary[str, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
-#: The same by identity, so that an array that is shared already is not hashed again.
+#: The shared arrays by identity, so that they are not hashed again.
 _by_identity: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
 
 
-def allocate(kind: BufferType) -> np.ndarray[Any, Any]:
+def allocate(buffer_type: BufferType) -> np.ndarray[Any, Any]:
     """A buffer of zeros whose first byte is aligned to 64; raises as the two below."""
-    _dtype(kind)  # a type that NumPy has not has no size either
-    return view(allocate_bytes(kind.nbytes), kind)
+    _dtype(buffer_type)  # A type that NumPy does not have has no size either.
+    return view(allocate_bytes(buffer_type.nbytes), buffer_type)
 
 
 def allocate_bytes(nbytes: int) -> np.ndarray[Any, Any]:
@@ -42,7 +42,9 @@ def allocate_bytes(nbytes: int) -> np.ndarray[Any, Any]:
     return raw[first : first + nbytes]
 
 
-def view(memory: np.ndarray[Any, Any], kind: BufferType, offset: int = 0) -> np.ndarray[Any, Any]:
+def view(
+    memory: np.ndarray[Any, Any], buffer_type: BufferType, offset: int = 0
+) -> np.ndarray[Any, Any]:
     """A buffer that lies in some bytes, from ``offset`` on.
 
     Raises
@@ -50,21 +52,24 @@ def view(memory: np.ndarray[Any, Any], kind: BufferType, offset: int = 0) -> np.
     UserError
         If NumPy has no such type.
     """
-    dtype = _dtype(kind)
+    dtype = _dtype(buffer_type)
     try:
-        return memory[offset : offset + kind.nbytes].view(dtype).reshape(kind.shape)
+        return memory[offset : offset + buffer_type.nbytes].view(dtype).reshape(buffer_type.shape)
     except ValueError as error:
-        raise UserError(f"a buffer of shape {kind.shape} cannot be allocated: {error}") from error
+        raise UserError(
+            f"a buffer of shape {buffer_type.shape} cannot be allocated: {error}"
+        ) from error
 
 
-def _dtype(kind: BufferType) -> np.dtype[Any]:
+def _dtype(buffer_type: BufferType) -> np.dtype[Any]:
     try:
-        dtype = np.dtype(kind.dtype)
+        dtype = np.dtype(buffer_type.dtype)
     except TypeError:
         dtype = np.dtype(object)
     if dtype.kind not in "biuf":
         raise UserError(
-            f"a buffer of type {kind.dtype!r} cannot be allocated; use a number type of NumPy's"
+            f"a buffer of type {buffer_type.dtype!r} cannot be allocated; use a number type of "
+            "NumPy's"
         )
     return dtype
 
@@ -79,18 +84,18 @@ def share_constant(array: np.ndarray[Any, Any], key: str | None = None) -> np.nd
     array
         The content.
     key
-        Its :func:`content_key`, if that is known already.
+        Its :func:`content_key`, if it was computed before.
     """
     if _by_identity.get(id(array)) is array:
         return array
     key = key or content_key(array)
     with _lock:
-        shared = _shared.get(key)
-        if shared is None:
-            shared = allocate(BufferType(array.shape, str(array.dtype)))
-            np.copyto(shared, array)
-            _share(key, shared)
-        return shared
+        constant = _shared.get(key)
+        if constant is None:
+            constant = allocate(BufferType(array.shape, str(array.dtype)))
+            np.copyto(constant, array)
+            _share(key, constant)
+        return constant
 
 
 def adopt_constant(array: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any]:
@@ -99,11 +104,11 @@ def adopt_constant(array: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any
         # NumPy 1 makes such arrays of DLPack's tensors, and no tensors of such arrays.
         return share_constant(array, key)
     with _lock:
-        shared = _shared.get(key)
-        if shared is None:
-            shared = array
-            _share(key, shared)
-        return shared
+        constant = _shared.get(key)
+        if constant is None:
+            constant = array
+            _share(key, constant)
+        return constant
 
 
 def _share(key: str, array: np.ndarray[Any, Any]) -> None:

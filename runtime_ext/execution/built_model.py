@@ -1,4 +1,4 @@
-"""What a scheduled module of either dialect is built to: it runs here, and can be saved."""
+"""A built model, of either dialect: it runs here, and can be saved."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tvm_ios.files.atomic import temporary_folder
 
 
 class BuiltKernels(Protocol):
-    """Holds kernels."""
+    """The compiled kernels of a model."""
 
-    #: The ``tvm.target.Target`` that they are for.
+    #: The ``tvm.target.Target`` that they are compiled for.
     target: Any
 
     def function(self, symbol: str) -> Any:
-        """What a session takes of a kernel."""
+        """A kernel as sessions call it."""
         ...
 
     def export(self, path: Path, symbols: Iterable[str]) -> None:
-        """Write the file that an executable has of these kernels."""
+        """Write these kernels to the file of an executable."""
         ...
 
 
@@ -37,11 +37,11 @@ class BuiltModel(ModelProgram):
     Attributes
     ----------
     kernels
-        Holds the program's.
+        The kernels of the program.
     schedule
         The module's schedule as plain data.
     packages
-        As of :class:`runtime_ext.execution.executable.Executable`.
+        As in :class:`runtime_ext.execution.executable.Executable`.
     """
 
     kernels: BuiltKernels

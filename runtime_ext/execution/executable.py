@@ -56,29 +56,29 @@ class Executable:
     program
         What to run.
     plan
-        Where its intermediate buffers and scratch lie.
+        The memory plan of its intermediate buffers and scratch.
     kernels
         The shared library that has the program's kernels; for a GPU the file that
         :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote.
     constants
-        For each constant buffer, by name, its content as the kernels want it.
+        The content of each constant buffer, by name, in the kernels' layout.
     inputs, outputs
-        What the user sets and reads.
+        The inputs and outputs that a user sets and reads.
     schedule
-        What :meth:`tvm_ios.schedule.schedule.Schedule.to_json` gave.
+        The schedule as :meth:`tvm_ios.schedule.schedule.Schedule.to_json` gives it.
     target
         The TVM target of the kernels, as text.
     features
         CPU features that the kernels need, by
         :func:`runtime_ext.machine.cpu_features.required_features`.
     fingerprint
-        Of the graph of units.
+        The fingerprint of the graph of units.
     notes
         Anything else worth keeping, as plain data: latencies, policy, errors.
     arch
         The CUDA architecture of the kernels, such as ``sm_90``; None for a CPU's.
     packages
-        Whose versions the kernels were compiled for, :data:`PACKAGES` or the last of them.
+        Packages whose versions the kernels depend on: :data:`PACKAGES`, or the last of them.
     """
 
     program: Program
@@ -248,14 +248,14 @@ def _check_tvm(path: Path, versions: Mapping[str, str]) -> None:
     if name not in versions:
         return
     try:
-        here = metadata.version(name)
+        installed = metadata.version(name)
     except metadata.PackageNotFoundError:
-        here = "none"
-    there = versions[name]
+        installed = "none"
+    compiled_with = versions[name]
     # Patch releases keep the binary interface of kernels.
-    if here.split(".")[:2] != there.split(".")[:2]:
+    if installed.split(".")[:2] != compiled_with.split(".")[:2]:
         raise ExecutableError(
-            f"{path} was made with {name} {there} and here is {here}; "
+            f"{path} was made with {name} {compiled_with} and here is {installed}; "
             "install that version or save it again with this one"
         )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+
+from runtime_ext.native_errors import BusyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +70,29 @@ class Executor(Protocol):
     def close(self) -> None:
         """End the threads, if there are any; those of a run in progress when it ends."""
         ...
+
+
+class Exclusive:
+    """Lets one thread at a time use an executor, until it is closed; others get `BusyError`.
+
+    A generator as context manager would cost a microsecond.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("this session is running in another thread; make one session a thread")
+        if self._closed:
+            self._lock.release()
+            raise BusyError("this session is closed; make a new one")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        """Refuse every later use; returns when the one in progress has ended."""
+        with self._lock:
+            self._closed = True

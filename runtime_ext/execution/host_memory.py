@@ -21,7 +21,7 @@ class HostMemory:
     Parameters
     ----------
     program
-        Whose buffers.
+        The program that has the buffers.
     constants
         For each constant buffer, by name, its content.
     plan
@@ -34,9 +34,10 @@ class HostMemory:
     ) -> None:
         wholes: dict[int, Array] = {}
         if plan is not None:
-            memory = allocate_bytes(plan.nbytes)
+            arena = allocate_bytes(plan.nbytes)
             wholes = {
-                n: view(memory, program.buffers[n].type, at) for n, at in plan.offsets.items()
+                n: view(arena, program.buffers[n].type, offset)
+                for n, offset in plan.offsets.items()
             }
         wholes |= {
             n: _outside(buffer, constants)

@@ -39,9 +39,9 @@ class ModelProgram:
     constants
         Weights as the kernels want them, by content.
     memory
-        Where its intermediate buffers and scratch lie.
+        The memory plan of its intermediate buffers and scratch.
     inputs, outputs
-        As the model names them.
+        Inputs and outputs by the model's names.
     """
 
     program: Program
@@ -56,7 +56,7 @@ class ModelProgram:
         Parameters
         ----------
         function
-            What a symbol of the program's kernels is.
+            Gives the function of a kernel's symbol.
         options
             As of :class:`runtime_ext.execution.session.Session`.
         """
@@ -79,13 +79,13 @@ class ModelUnits:
     Attributes
     ----------
     graph
-        Of units.
+        The graph of units.
     parts
-        For each tensor that lies in another one's memory, where.
+        For each tensor that lies in another one's memory, its part of that.
     source
-        What the compiler takes for a unit, or for merged ones.
+        Gives the compiler's source of a unit, or of merged units.
     weights
-        The values of their function's parameters after the data.
+        Gives the values of their function's parameters after the data.
     """
 
     graph: OpGraph
@@ -95,16 +95,16 @@ class ModelUnits:
 
 
 class Stages(Protocol):
-    """What of a schedule a program follows; see :class:`tvm_ios.schedule.schedule.Schedule`."""
+    """The stages of a schedule; see :class:`tvm_ios.schedule.schedule.Schedule`."""
 
     @property
     def stages(self) -> Sequence[Stage]:
-        """One after another."""
+        """The stages, which run one after another."""
         ...
 
     @property
     def placements(self) -> Mapping[int, Placement]:
-        """For the place of each co-scheduled stage where its rTasks run."""
+        """The placement of the rTasks of each co-scheduled stage, by the stage's place."""
         ...
 
     @property
@@ -113,12 +113,12 @@ class Stages(Protocol):
         ...
 
 
-class UnitCompiler(Protocol):
+class UnitCodes(Protocol):
     """Gives the code of units; see :class:`runtime_ext.units.unit_compiler.UnitCompiler`."""
 
     @property
     def fuser(self) -> GpuStageFuser | None:
-        """What makes one kernel of a co-scheduled stage, on a GPU."""
+        """Makes one kernel of a co-scheduled stage, on a GPU."""
         ...
 
     def compile(
@@ -145,7 +145,7 @@ class UnitCompiler(Protocol):
 def lower_units(
     units: ModelUnits,
     schedule: Stages,
-    compiler: UnitCompiler,
+    compiler: UnitCodes,
     *,
     lanes: int,
     unit_latency: UnitLatency | None,
@@ -156,13 +156,13 @@ def lower_units(
     Parameters
     ----------
     units
-        Of the model.
+        The units of the model.
     schedule
-        Over their graph.
+        A schedule of their graph.
     compiler
         Gives their code.
     lanes
-        Execution units to use.
+        How many lanes the program has.
     unit_latency
         As of :func:`tvm_ios.program.lower.lower_stages`.
     progress
@@ -171,7 +171,7 @@ def lower_units(
     Returns
     -------
     Program, dict
-        And its constants by the names of their buffers.
+        The program, and its constants by the names of their buffers.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def lower_units(
 
 
 def compiled_pieces(stages: Sequence[Stage]) -> list[Units]:
-    """What is compiled for some stages: each unit, or the merged units of a stage at once."""
+    """The pieces to compile for some stages: each unit, or the merged units of a stage."""
     return [
         piece
         for stage in stages
@@ -229,9 +229,9 @@ def compiled_pieces(stages: Sequence[Stage]) -> list[Units]:
 
 
 def _compiled(
-    units: ModelUnits, schedule: Stages, compiler: UnitCompiler, progress: Steps | None
+    units: ModelUnits, schedule: Stages, compiler: UnitCodes, progress: Steps | None
 ) -> dict[Units, CompiledUnit]:
-    """The code that a schedule means."""
+    """The code of each piece of a schedule, in the form that the schedule names."""
     pieces = sorted(compiled_pieces(schedule.stages))
     sources = {str(place): units.source(piece) for place, piece in enumerate(pieces)}
     compiled = compiler.compile(sources, progress)
@@ -240,11 +240,11 @@ def _compiled(
         kernel = schedule.kernels.get(piece[0])
         if kernel is None:
             continue
-        known = compiler.rkernels(sources[str(place)])
-        if kernel not in known:
+        names = compiler.rkernels(sources[str(place)])
+        if kernel not in names:
             raise UserError(
                 f"unit {units.graph.operators[piece[0]].name!r} has no kernel {kernel!r}, only "
-                f"{', '.join(known)}: schedule anew, with the tuning log if there was one"
+                f"{', '.join(names)}: schedule anew, with the tuning log if there was one"
             )
         named[str(place)] = kernel
     chosen = compiler.compile_rkernels({place: sources[place] for place in named}, only=named)

@@ -23,7 +23,7 @@ class NativeExecutor:
     functions
         For each of the program's symbols a function of its buffers, ``begin`` and ``end``.
     buffers
-        One tensor a buffer of the program.
+        A tensor for each buffer of the program.
     pin
         Bind each lane to one CPU of the process's affinity mask; the calling thread only for
         the time of a run. By default if there are as many lanes as CPUs: then there is nothing

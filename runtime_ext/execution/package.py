@@ -61,7 +61,7 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
     path
         A folder to be, or a file if it ends in ``.tar``. A package there is replaced.
     meta
-        Plain data to keep with the files.
+        Plain data that is kept with the files.
     fill
         Writes the files into a folder.
 
@@ -77,16 +77,16 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
             folder = room / "new"
             folder.mkdir()
             fill(folder)
-            whole = {"format": FORMAT, "version": VERSION, **meta}
-            (folder / META).write_text(json.dumps(whole, indent=1))
+            content = {"format": FORMAT, "version": VERSION, **meta}
+            (folder / META).write_text(json.dumps(content, indent=1))
             seal(folder)
             if path.suffix == ".tar":
-                packed = room / "new.tar"
-                with tarfile.open(packed, "w") as tar:
+                tar_file = room / "new.tar"
+                with tarfile.open(tar_file, "w") as tar:
                     for file in sorted(folder.iterdir()):
                         tar.add(file, arcname=file.name)
-                _sync(packed)
-                os.replace(packed, path)
+                _sync(tar_file)
+                os.replace(tar_file, path)
             else:
                 _swap_in(folder, path, room / "old")
     except OSError as error:
@@ -94,7 +94,7 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
 
 
 def open_folder(path: Path) -> tuple[Path, object]:
-    """The folder of a package, and what keeps it: that of a tar goes when its keeper does.
+    """The folder of a package, and its keeper: a tar's folder is removed with its keeper.
 
     Parameters
     ----------
@@ -119,13 +119,13 @@ def open_folder(path: Path) -> tuple[Path, object]:
 def seal(folder: Path) -> None:
     """Write the checksums of a folder's files as they are now, and sync all of them."""
     files = sorted(file for file in folder.iterdir() if file.name != _SUMS)
-    (folder / _SUMS).write_text("".join(f"{_digest(file)}  {file.name}\n" for file in files))
+    (folder / _SUMS).write_text("".join(f"{digest(file)}  {file.name}\n" for file in files))
     for file in (*files, folder / _SUMS):
         _sync(file)
 
 
 class _Keeper:
-    """A folder that goes when this does, or at the latest when the process ends."""
+    """Owns a temporary folder, which is removed with it, or when the process ends."""
 
     def __init__(self) -> None:
         stack = ExitStack()
@@ -155,12 +155,12 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _replaceable(path: Path) -> bool:
-    """Whether nothing is lost that we have not written: our own package, or an empty folder."""
+    """Whether a path may be overwritten: it is an empty folder or a package of ours."""
     try:
         if path.is_dir():
             files = {file.name for file in path.iterdir()}
-            ours = not files or files <= _sealed_files(path)
-            return path.suffix != ".tar" and ours
+            is_ours = not files or files <= _sealed_files(path)
+            return path.suffix != ".tar" and is_ours
         with tarfile.open(path, "r:") as tar:
             member = tar.extractfile(META)
             return (
@@ -173,7 +173,7 @@ def _replaceable(path: Path) -> bool:
 
 
 def _sealed_files(folder: Path) -> set[str]:
-    """The names of a package's files; empty of another folder."""
+    """The names of a package's files; empty for another folder."""
     meta = json_object((folder / META).read_bytes())
     if meta["format"] != FORMAT:
         return set()
@@ -184,7 +184,7 @@ def _sealed_files(folder: Path) -> set[str]:
 
 
 def _swap_in(folder: Path, path: Path, aside: Path) -> None:
-    """Put a folder where another may be; what was there is then in the place of the first."""
+    """Move a folder to a path; what was there is then at the folder's former path, or aside."""
     try:
         os.rename(folder, path)
     except OSError as error:
@@ -201,24 +201,25 @@ def _swap_in(folder: Path, path: Path, aside: Path) -> None:
             raise
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names in one step, so that a kill loses neither; False where that is not known.
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two names in one step, so that a kill loses neither; False if it is not supported.
 
-    Python has no name for it, and not every file system has it.
+    Python has no function for it, and not every file system supports it.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "renameat2"):
         return False
-    done = library.renameat2(
-        *(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    failed = library.renameat2(
+        *(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
     )
     code = ctypes.get_errno()
-    if done and code not in (errno.EINVAL, errno.ENOSYS):
-        raise OSError(code, os.strerror(code), str(other))
-    return not done
+    if failed and code not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(code, os.strerror(code), str(second))
+    return not failed
 
 
-def _digest(file: Path) -> str:
+def digest(file: Path) -> str:
+    """SHA-256 of a file's bytes."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -23,9 +23,9 @@ class Poison:
     Parameters
     ----------
     program
-        What runs, one launch after another.
+        The program that runs, one launch after another.
     memory
-        Of each buffer of the program.
+        The memory of each buffer of the program.
     """
 
     def __init__(self, program: Program, memory: Sequence[np.ndarray[Any, Any]]) -> None:
@@ -35,26 +35,26 @@ class Poison:
         self._all_uses: dict[int, int] = dict.fromkeys(self._bytes, 0)
         for launch in (item for lane in program.lanes for item in lane):
             if isinstance(launch, Launch):
-                wholes = set(map(program.whole_of, launch.buffers))
-                self._used[launch.buffers] = tuple(b for b in wholes if b in self._bytes)
+                buffers = set(map(program.whole_of, launch.buffers))
+                self._used[launch.buffers] = tuple(b for b in buffers if b in self._bytes)
                 for buffer in self._used[launch.buffers]:
                     self._all_uses[buffer] += 1
         self._to_come: dict[int, int] = {}
 
     def begin(self) -> None:
-        """A run begins: no buffer holds anything."""
+        """Begin a run: no buffer holds anything."""
         self._to_come = dict(self._all_uses)
         for buffer in self._bytes:
             self._spoil(buffer)
 
     def before(self, launch: Launch) -> None:
-        """Nobody may need what lies where this launch is the first to use a buffer."""
+        """Overwrite the buffers that this launch is the first to use."""
         for buffer in self._used[launch.buffers]:
             if self._to_come[buffer] == self._all_uses[buffer]:
                 self._spoil(buffer)
 
     def after(self, launch: Launch) -> None:
-        """A buffer is dead if this launch was the last to use it."""
+        """Overwrite the buffers that this launch was the last to use."""
         for buffer in self._used[launch.buffers]:
             self._to_come[buffer] -= 1
             if self._to_come[buffer] == 0:

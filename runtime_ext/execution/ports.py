@@ -27,7 +27,7 @@ class Port:
     buffer
         Name of the program's buffer.
     shape, dtype
-        As in the model; the buffer has the same.
+        Shape and type in the model, which the buffer has too.
     """
 
     name: str
@@ -45,8 +45,8 @@ def ports(
     types = {buffer.name: buffer.type for buffer in program.buffers}
 
     def port(tensor: int, name: str) -> Port:
-        made = buffers[tensor]
-        return Port(name, made, types[made].shape, types[made].dtype)
+        buffer = buffers[tensor]
+        return Port(name, buffer, types[buffer].shape, types[buffer].dtype)
 
     return tuple(map(port, tensors, names))
 
@@ -62,13 +62,13 @@ def check_ports(program: Program, ports: Sequence[Port]) -> None:
     """Refuse ports that are not as the buffers of the program, as :class:`SessionError`."""
     types = {buffer.name: buffer.type for buffer in program.buffers}
     for port in ports:
-        kind = types.get(port.buffer)
-        if kind is None:
+        buffer_type = types.get(port.buffer)
+        if buffer_type is None:
             raise SessionError(f"{port.name!r} belongs to buffer {port.buffer!r}, of none")
-        if (kind.shape, kind.dtype) != (tuple(port.shape), port.dtype):
+        if (buffer_type.shape, buffer_type.dtype) != (tuple(port.shape), port.dtype):
             raise SessionError(
                 f"{port.name!r} is {port.dtype}{list(port.shape)} but its buffer is "
-                f"{kind.dtype}{list(kind.shape)}"
+                f"{buffer_type.dtype}{list(buffer_type.shape)}"
             )
 
 

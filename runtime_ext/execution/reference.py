@@ -10,14 +10,13 @@ It can poison memory that a run does not need, so that a wrong memory plan shows
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runtime_ext.execution.executor import Span
+from runtime_ext.execution.executor import Exclusive, Span
 from runtime_ext.execution.poison import Poison
-from runtime_ext.native_errors import BusyError, KernelError
+from runtime_ext.native_errors import KernelError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import Launch, Program, Wait
 
@@ -32,9 +31,9 @@ class ReferenceExecutor:
     functions
         For each of the program's symbols a function of its buffers, ``begin`` and ``end``.
     buffers
-        One tensor a buffer of the program.
+        A tensor for each buffer of the program.
     seed
-        Of the choices. Each run goes on choosing, so two runs differ.
+        Seed of the choices. Each run goes on choosing, so two runs differ.
     poison
         The memory of each buffer: intermediate ones and scratch are overwritten before a run's
         first use of them and after its last.
@@ -59,8 +58,7 @@ class ReferenceExecutor:
         self._buffers = list(buffers)
         self._poison = None if poison is None else Poison(program, poison)
         self._random = random.Random(seed)
-        self._inside = threading.Lock()
-        self._closed = False
+        self._exclusive = Exclusive()
 
     def run(self) -> None:
         """Run the program once."""
@@ -82,27 +80,21 @@ class ReferenceExecutor:
 
     def close(self) -> None:
         """Refuse later runs; there are no threads to end."""
-        self._closed = True
+        self._exclusive.close()
 
     def _interleave(self) -> list[Span]:
-        if not self._inside.acquire(blocking=False):
-            raise BusyError("this session is running in another thread; make one session a thread")
-        try:
-            if self._closed:
-                raise BusyError("this session is closed; make a new one")
+        with self._exclusive:
             return self._run_lanes()
-        finally:
-            self._inside.release()
 
     def _run_lanes(self) -> list[Span]:
         lanes = self._program.lanes
         position = [0] * len(lanes)
-        done = [0] * len(lanes)
+        launched = [0] * len(lanes)
         spans: list[Span] = []
         if self._poison is not None:
             self._poison.begin()
         origin = time.perf_counter()
-        while ready := [n for n in range(len(lanes)) if self._ready(n, position[n], done)]:
+        while ready := [n for n in range(len(lanes)) if self._ready(n, position[n], launched)]:
             # A burst lets one lane run far ahead of the others, where missing waits show.
             number = self._random.choice(ready)
             for _ in range(self._random.choice((1, 1, 2, 4, 1000))):
@@ -110,19 +102,21 @@ class ReferenceExecutor:
                 if isinstance(item, Launch):
                     begin = time.perf_counter() - origin
                     self._launch(number, item)
-                    spans.append(Span(number, done[number], begin, time.perf_counter() - origin))
-                    done[number] += 1
+                    spans.append(
+                        Span(number, launched[number], begin, time.perf_counter() - origin)
+                    )
+                    launched[number] += 1
                 position[number] += 1
-                if not self._ready(number, position[number], done):
+                if not self._ready(number, position[number], launched):
                     break
         return spans
 
-    def _ready(self, number: int, position: int, done: list[int]) -> bool:
+    def _ready(self, number: int, position: int, launched: list[int]) -> bool:
         lane = self._program.lanes[number]
         if position == len(lane):
             return False
         item = lane[position]
-        return not isinstance(item, Wait) or done[item.lane] >= item.launches
+        return not isinstance(item, Wait) or launched[item.lane] >= item.launches
 
     def _launch(self, number: int, launch: Launch) -> None:
         if self._poison is not None:

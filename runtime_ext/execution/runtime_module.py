@@ -30,7 +30,7 @@ class ScheduledModule:
     Parameters
     ----------
     module
-        What ``tvm.runtime.load_module`` or ``tvm_ffi.load_module`` gave.
+        The module from ``tvm.runtime.load_module`` or ``tvm_ffi.load_module``.
     """
 
     def __init__(self, module: tvm_ffi.Module) -> None:

@@ -15,7 +15,7 @@ from tvm_ios.program.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program.program import Program, Role
 
 Array = np.ndarray[Any, Any]
-#: What runs a program; see :class:`Session`.
+#: Names of executors; see :class:`Session`.
 ExecutorName = Literal["native", "reference", "poisoning", "cuda", "cuda-streams"]
 
 
@@ -33,8 +33,8 @@ class Session:
         For each constant buffer, by name, its content. Equal constants of all sessions of a
         process share memory.
     inputs, outputs
-        What the user sets and reads, in order. Default: the program's input and output
-        buffers under their own names.
+        The inputs and outputs that a user sets and reads, in order. Default: the program's input
+        and output buffers under their own names.
     plan
         Where intermediate buffers and scratch lie in one arena; without it each has memory of
         its own.
@@ -48,7 +48,7 @@ class Session:
     pin
         Bind lanes to CPUs (native only); by default if there are as many lanes as CPUs.
     seed
-        Of the reference executor's choices.
+        Seed of the reference executor's choices.
 
     Raises
     ------
@@ -86,7 +86,7 @@ class Session:
         _check_constants(program, constants)
         self._unset = {port.name for port in self.inputs}
         self._ran = False
-        self._exclusive = _Exclusive()
+        self._one_thread = _OneThread()
         self._memory: Memory
         self._executor: Executor
         if executor in ("cuda", "cuda-streams"):
@@ -126,7 +126,7 @@ class Session:
         SessionError
             If there is no such input, or its shape or type differs.
         """
-        with self._exclusive:
+        with self._one_thread:
             if value is not None:
                 values[self._only_input() if name is None else name] = value
             elif name is not None:
@@ -148,7 +148,7 @@ class Session:
         """
         if inputs:
             self.set_input(**inputs)
-        with self._exclusive:
+        with self._one_thread:
             self._begin()
             self._executor.run()
             self._ran = True
@@ -161,7 +161,7 @@ class Session:
         SessionError
             If there is no such output, or nothing has run.
         """
-        with self._exclusive:
+        with self._one_thread:
             if isinstance(which, str):
                 port = find_port(self.outputs, which, "output")
             elif -len(self.outputs) <= which < len(self.outputs):
@@ -176,7 +176,7 @@ class Session:
         """Seconds a run: ``repeat`` samples, each the mean of ``number`` runs; raises as run."""
         if number < 1 or repeat < 1:
             raise SessionError("a benchmark needs at least one run and one sample")
-        with self._exclusive:
+        with self._one_thread:
             self._begin()
             samples = self._executor.benchmark(number, repeat)
             self._ran = True
@@ -184,14 +184,14 @@ class Session:
 
     def profile(self) -> tuple[Span, ...]:
         """One run with the times of every launch, lane by lane; raises as run."""
-        with self._exclusive:
+        with self._one_thread:
             self._begin()
             spans = self._executor.profile()
             self._ran = True
         return spans
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Inputs to try it with: normal numbers, or small ones for integers."""
+        """Random inputs: normal numbers, or zeros and ones for integers."""
         generator = np.random.default_rng(seed)
         values: dict[str, Array] = {}
         for port in self.inputs:
@@ -218,20 +218,20 @@ class Session:
         self._ran = False
 
 
-class _Exclusive:
-    """Refuses whoever comes while a thread is inside; a generator would cost a microsecond."""
+class _OneThread:
+    """Refuses a second thread while one is inside; a generator would cost a microsecond."""
 
     def __init__(self) -> None:
-        self._inside = threading.Lock()
+        self._lock = threading.Lock()
 
     def __enter__(self) -> None:
-        if not self._inside.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             raise SessionError(
                 "this session is in use by another thread; make one session a thread"
             )
 
     def __exit__(self, *_: object) -> None:
-        self._inside.release()
+        self._lock.release()
 
 
 def _check_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:

@@ -9,7 +9,7 @@ Nothing here knows a unit or a device's instructions.
 ``cut.py``
     How the work of a contraction is cut: into blockings on CPUs, into tiles of blocks on GPUs.
 ``cutter.py``
-    What a device says of how it cuts contractions.
+    How a device cuts contractions.
 ``expression.py``
     Element-wise expressions: what a kernel does to a value before it stores it.
 ``generic.py``

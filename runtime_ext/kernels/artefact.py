@@ -14,17 +14,14 @@ from tvm_ios.files.atomic import make_folder, temporary_folder
 from tvm_ios.files.json_text import json_object, natural, naturals
 
 #: Counts up whenever the code of equal kernels changes.
-SCHEDULE_VERSION = 4
+SCHEDULE_VERSION = 5
 #: How kernels are called: buffers, begin, end.
 CONVENTION = "tiles-1"
 
 
 @dataclass(frozen=True, slots=True)
 class KernelPhase:
-    """A function of a kernel.
-
-    ``arguments`` count the kernel's buffers and then its scratch.
-    """
+    """A function of a kernel; ``arguments`` count the kernel's buffers and then its scratch."""
 
     symbol: str
     tiles: int
@@ -33,7 +30,7 @@ class KernelPhase:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """What is known of a compiled kernel.
+    """The description of a compiled kernel.
 
     Attributes
     ----------
@@ -67,9 +64,9 @@ class ArtefactCache:
     Parameters
     ----------
     folder
-        Where.
+        The folder of the cache.
     suffix
-        Of the names of files of machine code.
+        The suffix of files of machine code.
 
     Raises
     ------
@@ -91,7 +88,7 @@ class ArtefactCache:
             ) from error
 
     def code_file(self, key: str) -> Path:
-        """Where the machine code of a kernel lies."""
+        """The path of a kernel's machine code."""
         return self.folder / f"{key}.{self._suffix}"
 
     def find(self, key: str) -> Artefact | None:
@@ -127,21 +124,21 @@ class ArtefactCache:
 
     def _add(self, artefact: Artefact, content: bytes) -> None:
         with temporary_folder(self.folder, "new-") as folder:
-            made = folder / "kernel.code"
-            made.write_bytes(content)
+            code_file = folder / "kernel.code"
+            code_file.write_bytes(content)
             data = {
                 "key": artefact.key,
                 "phases": [[p.symbol, p.tiles, p.arguments] for p in artefact.phases],
                 "scratch": artefact.scratch,
             }
-            text = folder / "kernel.json"
-            text.write_text(json.dumps({**data, "sha256": _digest(data, content)}))
-            made.rename(self.code_file(artefact.key))
-            text.rename(self.folder / f"{artefact.key}.json")
+            description_file = folder / "kernel.json"
+            description_file.write_text(json.dumps({**data, "sha256": _digest(data, content)}))
+            code_file.rename(self.code_file(artefact.key))
+            description_file.rename(self.folder / f"{artefact.key}.json")
 
 
 def _digest(description: Any, content: bytes) -> str:
-    """Of both, so that neither can be damaged alone."""
+    """One checksum of both, so that damage of either shows."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
     digest.update(content)
     return digest.hexdigest()

@@ -10,6 +10,8 @@ from tvm import tirx
 
 #: A Python int or an int32 expression of TIR.
 Index = Any
+#: The least float32, with which a maximum begins.
+LOWEST = -3.4028234663852886e38
 
 
 class Code:
@@ -72,8 +74,8 @@ class Code:
         self._enter()
         yield var
         body = self._leave()
-        extent = _int(end - begin)
-        self.append(tirx.For(var, _int(begin), extent, tirx.ForKind.SERIAL, body))
+        extent = integer(end - begin)
+        self.append(tirx.For(var, integer(begin), extent, tirx.ForKind.SERIAL, body))
 
     @contextmanager
     def branch(self, condition: Any) -> Any:
@@ -93,33 +95,33 @@ class Code:
         Parameters
         ----------
         block
-            Which one.
+            The number of the block.
         extent, size
-            Of the range, and of its blocks.
+            Elements of the range, and of a whole block.
         write
-            Writes them, given where the block begins and its size.
+            Writes the statements, given where the block begins and its size.
         """
         last = -(-extent // size) - 1
-        rest = extent - last * size
-        if rest == size or not last:
-            write(block * size if last else 0, rest)
+        last_size = extent - last * size
+        if last_size == size or not last:
+            write(block * size if last else 0, last_size)
             return
         with self.branch(block < last):
             write(block * size, size)
         with self.branch(equal(block, last)):
-            write(last * size, rest)
+            write(last * size, last_size)
 
     def vectors(self, count: int, lanes: int, write: Callable[[Index, int], None]) -> None:
         """Statements for each vector of a run of elements: where it begins, and its width."""
         if count >= lanes:
             with self.loop("c", 0, count // lanes) as c:
                 write(c * lanes, lanes)
-        if rest := count % lanes:
-            write(count - rest, rest)
+        if remainder := count % lanes:
+            write(count - remainder, remainder)
 
     def function(self, buffers: Sequence[Any], begin: Any, end: Any) -> Any:
         """The statements as a PrimFunc of its buffers and a tile range."""
-        function = tirx.PrimFunc([*buffers, begin, end], _sequence(self._statements))
+        function = tirx.PrimFunc([*buffers, begin, end], sequence(self._statements))
         return function.with_attr("tirx.noalias", True)
 
     def _enter(self) -> None:
@@ -128,27 +130,31 @@ class Code:
 
     def _leave(self) -> Any:
         inner, self._statements = self._statements, self._open.pop()
-        return _sequence(inner)
+        return sequence(inner)
 
 
 def load(buffer: Any, offset: Index, lanes: int, stride: int = 1) -> Any:
     """Read a vector; stride 0 repeats one element."""
     if lanes == 1:
-        return tirx.BufferLoad(buffer, element(buffer, _int(offset)))
+        return tirx.BufferLoad(buffer, element(buffer, integer(offset)))
     if stride == 0:
-        return broadcast(tirx.BufferLoad(buffer, element(buffer, _int(offset))), lanes)
+        return broadcast(tirx.BufferLoad(buffer, element(buffer, integer(offset))), lanes)
     return tirx.BufferLoad(buffer, element(buffer, vector(offset, lanes, stride)))
 
 
 def element(buffer: Any, offset: Any) -> list[Any]:
     """Indices of an element counted from the start of the buffer, whatever its shape."""
     rank = len(buffer.ty.shape)
-    return [_int(0)] * (rank - 1) + [offset] if rank else []
+    return [integer(0)] * (rank - 1) + [offset] if rank else []
 
 
 def vector(offset: Index, lanes: int, stride: int = 1) -> Any:
     """The indices of a vector's elements."""
-    return _int(offset) if lanes == 1 else tirx.Ramp(_int(offset), _int(stride), _int(lanes))
+    return (
+        integer(offset)
+        if lanes == 1
+        else tirx.Ramp(integer(offset), integer(stride), integer(lanes))
+    )
 
 
 def constant(value: float, lanes: int) -> Any:
@@ -158,16 +164,16 @@ def constant(value: float, lanes: int) -> Any:
 
 def broadcast(value: Any, lanes: int) -> Any:
     """A scalar in every lane."""
-    return value if lanes == 1 else tirx.Broadcast(value, _int(lanes))
+    return value if lanes == 1 else tirx.Broadcast(value, integer(lanes))
 
 
 def equal(a: Index, b: Index) -> Any:
     """The condition that two indices are the same."""
-    return tirx.EQ(_int(a), _int(b))
+    return tirx.EQ(integer(a), integer(b))
 
 
 def widths(count: int, lanes: int) -> list[int]:
-    """Of the vectors that hold so many elements; the last may be shorter."""
+    """Widths of the vectors that hold ``count`` elements; the last may be shorter."""
     return [min(lanes, count - at) for at in range(0, count, lanes)]
 
 
@@ -175,17 +181,18 @@ def low_lanes(value: Any, lanes: int, of: int) -> Any:
     """The first lanes of a vector."""
     if lanes == of:
         return value
-    return tirx.Shuffle([value], [_int(i) for i in range(lanes)])
+    return tirx.Shuffle([value], [integer(i) for i in range(lanes)])
 
 
 def shuffle(vectors: Sequence[Any], places: Sequence[int]) -> Any:
     """The elements at these places of vectors that follow one another."""
     if len(places) == 1:
         return vectors[places[0]]
-    return tirx.Shuffle(list(vectors), [_int(place) for place in places])
+    return tirx.Shuffle(list(vectors), [integer(place) for place in places])
 
 
-def _sequence(statements: list[Any]) -> Any:
+def sequence(statements: list[Any]) -> Any:
+    """Statements as one."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 
@@ -193,5 +200,6 @@ def _vector_type(lanes: int) -> str:
     return "float32" if lanes == 1 else f"float32x{lanes}"
 
 
-def _int(value: Index) -> Any:
+def integer(value: Index) -> Any:
+    """An index as TIR."""
     return tirx.IntImm("int32", value) if isinstance(value, int) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: Tiles that a contraction aims at where rows are few: they balance some lanes.
@@ -39,9 +40,9 @@ class GemmTile:
     Attributes
     ----------
     rows, columns, depth
-        Of a block, and how much of the reduction it holds in shared memory at once.
+        Rows and columns of a block, and steps of the reduction that it holds in shared memory.
     thread_rows, thread_columns
-        Of one of its threads.
+        Rows and columns of one of its threads.
     splits
         Blocks that share the reduction of one tile.
     """
@@ -55,8 +56,37 @@ class GemmTile:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPart:
+    """Output channels that are packed together, their first one at the begin of a block.
+
+    Attributes
+    ----------
+    first_block, blocks
+        The first block of packed weights, and how many there are.
+    begin, count
+        The first channel, and how many there are.
+    """
+
+    first_block: int
+    blocks: int
+    begin: int
+    count: int
+
+
+def channel_parts(counts: Iterable[int], width: int) -> tuple[ChannelPart, ...]:
+    """Parts of so many output channels each, in blocks of ``width`` channels."""
+    parts: list[ChannelPart] = []
+    block = channel = 0
+    for count in counts:
+        parts.append(ChannelPart(block, -(-count // width), channel, count))
+        block += parts[-1].blocks
+        channel += count
+    return tuple(parts)
 
 
 #: How a device cuts a contraction.

@@ -1,4 +1,4 @@
-"""What a device says of how it cuts contractions."""
+"""How a device cuts contractions."""
 
 from __future__ import annotations
 

@@ -41,14 +41,16 @@ class Access:
     offset: int
     strides: tuple[int, int, int, int]
 
+    def shifted(self, axis: int, by: int) -> Access:
+        """The access ``by`` elements further along an axis."""
+        return Access(self.buffer, self.offset + by * self.strides[axis], self.strides)
+
 
 _EMIT: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
-    "max": tirx.max,
-    "min": tirx.min,
     "sqrt": tirx.sqrt,
     "log": tirx.log,
     "abs": tirx.abs,
@@ -67,7 +69,7 @@ def emit(
     keep: Callable[[Any], Any],
     functions: Mapping[str, Callable[[Any, Any, Any], Any]] = VECTORISED,
 ) -> Any:
-    """The TIR of an expression; what it says twice is computed once.
+    """The TIR of an expression, whose equal parts are computed once.
 
     Parameters
     ----------
@@ -84,24 +86,34 @@ def emit(
     functions
         How to compute exp and the like from (operand, constant, keep).
     """
-    made: dict[Expr, Any] = {ACC: acc}
+    values: dict[Expr, Any] = {ACC: acc}
 
     def value(part: Expr) -> Any:
-        if part not in made:
+        if part not in values:
             match part:
                 case ("load", access):
-                    made[part] = keep(load(access))
+                    values[part] = keep(load(access))
                 case ("const", number):
-                    made[part] = constant(number)
+                    values[part] = constant(number)
                 case (operation, operand) if operation in functions:
-                    made[part] = keep(functions[operation](value(operand), constant, keep))
+                    values[part] = keep(functions[operation](value(operand), constant, keep))
+                case ("max" | "min" as operation, a, b):
+                    # NaN passes: no comparison with it holds, so that the right operand is taken.
+                    if b[0] == "const":
+                        a, b = b, a
+                    values[part] = keep(_extreme(operation, value(a), value(b), a[0] != "const"))
                 case (operation, *operands):
-                    made[part] = keep(_EMIT[operation](*map(value, operands)))
+                    values[part] = keep(_EMIT[operation](*map(value, operands)))
                 case _:
                     raise ValueError(f"{part!r} is not an expression")
-        return made[part]
+        return values[part]
 
     return value(expr)
+
+
+def _extreme(operation: str, a: Any, b: Any, may_be_nan: bool) -> Any:
+    extreme = tirx.Select(a > b if operation == "max" else a < b, a, b)
+    return tirx.Select(tirx.isnan(a), a, extreme) if may_be_nan else extreme
 
 
 def loads(expr: Expr) -> Iterator[Any]:
@@ -131,6 +143,16 @@ def substitute(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
     return (expr[0], *(substitute(e, leaf) if isinstance(e, tuple) else e for e in expr[1:]))
 
 
+def map_accesses(expr: Expr, change: Callable[[Access], Access]) -> Expr:
+    """The expression with every access that it reads changed."""
+    return substitute(expr, lambda x: ("load", change(x[1])) if x[0] == "load" else x)
+
+
+def reads_nothing(_access: Access) -> Any:
+    """The ``load`` of :func:`emit` for a prologue, which reads nothing but its input."""
+    raise AssertionError("a prologue reads nothing but its input")
+
+
 def _operands(expr: Expr) -> list[Expr]:
     return [e for e in expr[1:] if isinstance(e, tuple)]
 
@@ -154,7 +176,7 @@ def is_element_wise(name: str) -> bool:
 
 
 def element_wise(name: str, operands: Sequence[Expr], attrs: Any) -> Expr | None:
-    """The expression of a Relax operator, or None if it is none of the known ones.
+    """The expression of a Relax operator; None if it is not element-wise.
 
     Parameters
     ----------
@@ -163,7 +185,7 @@ def element_wise(name: str, operands: Sequence[Expr], attrs: Any) -> Expr | None
     operands
         Expressions of its arguments.
     attrs
-        Its attributes.
+        The attributes of its call.
     """
     if name == "relax.nn.leakyrelu":
         (x,) = operands
@@ -177,7 +199,7 @@ def element_wise(name: str, operands: Sequence[Expr], attrs: Any) -> Expr | None
 def _power(base: Expr, exponent: Expr) -> Expr:
     """Powers that roots and products make, at a tenth of the time of the general one."""
     root: Expr = ("sqrt", base)
-    known: dict[float, Expr] = {
+    products: dict[float, Expr] = {
         0.25: ("sqrt", root),
         0.5: root,
         0.75: ("mul", root, ("sqrt", root)),
@@ -185,8 +207,8 @@ def _power(base: Expr, exponent: Expr) -> Expr:
         2.0: ("mul", base, base),
         3.0: ("mul", ("mul", base, base), base),
     }
-    if exponent[0] == "const" and exponent[1] in known:
-        return known[exponent[1]]
+    if exponent[0] == "const" and exponent[1] in products:
+        return products[exponent[1]]
     return ("pow", base, exponent)
 
 
@@ -220,7 +242,6 @@ _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.square": lambda x: ("mul", x, x),
     "relax.negative": lambda x: ("sub", _ZERO, x),
     "relax.nn.relu": lambda x: ("max", x, _ZERO),
-    # In TVM's order, by which NaN becomes the upper bound.
     "relax.clip": lambda x, low, high: ("max", ("min", x, high), low),
     "relax.sigmoid": _unary("sigmoid"),
     "relax.erf": _unary("erf"),

@@ -13,6 +13,7 @@ from tvm import relax, s_tir
 from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
 
+from runtime_ext.kernels.float_edges import with_float_edges
 from runtime_ext.kernels.operator_function import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name
@@ -38,7 +39,7 @@ class Generic:
 
     @property
     def name(self) -> str:
-        """The operator's, or ``tir.`` and that of the TIR function that is called."""
+        """The operator's name, or ``tir.`` and the name of the TIR function that is called."""
         return _name(self.function)
 
     def __repr__(self) -> str:
@@ -64,7 +65,7 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
         return split_phases(spec.function)
     function = prim_func(spec.function, target)
     try:
-        return split_phases(default_schedule(function))
+        return split_phases(default_schedule(with_float_edges(function)))
     except Exception as error:
         # TIR that someone wrote need not be what schedules are made for.
         raise NoKernelError(_refusal(spec.function, _reason(error))) from error
@@ -83,8 +84,8 @@ def prim_func(function: Any, target: Any) -> Any:
         If they make none of it, or several.
     """
     primitive = function.with_attr("Primitive", True)
-    bound = (binding.value for block in function.body.blocks for binding in block.bindings)
-    names = {operator_name(value) for value in bound if isinstance(value, relax.Call)}
+    values = (binding.value for block in function.body.blocks for binding in block.bindings)
+    names = {operator_name(value) for value in values if isinstance(value, relax.Call)}
     # For GPUs TVM scans in dozens of launches or in several functions; for CPUs by rows.
     scanned_for = tvm.target.Target("llvm") if names & _SCANS else target
     dispatch: Any = DispatchSortScan()
@@ -104,10 +105,10 @@ def prim_func(function: Any, target: Any) -> Any:
             module = tvm.transform.Sequential(passes)(module)
         except Exception as error:
             raise NoKernelError(_refusal(function, _reason(error))) from error
-    found = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
-    if len(found) != 1:
-        raise NoKernelError(_refusal(function, f"it makes {len(found)} of it"))
-    return found[0]
+    functions = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    if len(functions) != 1:
+        raise NoKernelError(_refusal(function, f"it makes {len(functions)} of it"))
+    return functions[0]
 
 
 def _reason(error: Exception) -> str:
@@ -139,8 +140,8 @@ class _NumberMutator(relax.PyExprMutator):
         # TVM 0.27 cannot write these as a constant: logarithms and powers of what it can.
         finite, function = (1e4, relax.op.exp) if value > 0 else (0.0, relax.op.log)
         finite = -1.0 if math.isnan(value) else finite
-        made = relax.op.full((), relax.const(finite, dtype), dtype)
-        return self.builder_.emit(function(self.builder_.emit(made)))
+        full = relax.op.full((), relax.const(finite, dtype), dtype)
+        return self.builder_.emit(function(self.builder_.emit(full)))
 
 
 @tvm.transform.module_pass(opt_level=0, name="NumbersAsOperators")
@@ -159,16 +160,18 @@ def default_schedule(function: Any) -> Any:
     """Run the outer spatial loops of every block in parallel; write numbers where they are read."""
     schedule = s_tir.Schedule(function.with_attr("global_symbol", "main"))
     root = schedule.get_sblock("root")
-    made: Any = schedule.get(root)
-    numbers = [buffer for buffer in made.alloc_buffers if not len(buffer.shape)]
+    root_block: Any = schedule.get(root)
+    numbers = [buffer for buffer in root_block.alloc_buffers if not len(buffer.shape)]
     for block in schedule.get_child_blocks(root):
-        known: Any = schedule.get(block)
-        if not len(known.reads) and any(known.writes[0].source.same_as(b) for b in numbers):
+        block_node: Any = schedule.get(block)
+        if not len(block_node.reads) and any(
+            block_node.writes[0].source.same_as(b) for b in numbers
+        ):
             schedule.compute_inline(block)
     for block in schedule.get_child_blocks(root):
         loops: list[Any] = schedule.get_loops(block)
-        realised: Any = schedule.get(block)
-        iters = realised.iter_vars
+        block_node: Any = schedule.get(block)
+        iters = block_node.iter_vars
         if not loops or len(loops) != len(iters):
             continue
         spatial = 0

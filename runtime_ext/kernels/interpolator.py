@@ -13,7 +13,7 @@ from runtime_ext.kernels.statements import activate, store_statement
 
 
 class Interpolator:
-    """Writes the results of one input pixel."""
+    """Writes the results of one input pixel; devices read and store in their own ways."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class Interpolator:
     def _offsets(
         self, name: str, at: Index, taps: tuple[tuple[int, float], ...], extent: int, stride: int
     ) -> dict[int, Index]:
-        """Where each neighbour that counts lies; beyond the border the border itself."""
-        found: dict[int, Index] = {}
-        for by in sorted({i for first, weight in taps for i in _read(first, weight)}):
-            place = tirx.max(at + by, 0) if by < 0 else at + by
-            place = tirx.min(place, extent - 1) if by > 0 else place
-            found[by] = self.code.bind(f"{name}_at", place * stride)
-        return found
+        """The offset of each neighbour with a weight; beyond the border that of the border."""
+        offsets: dict[int, Index] = {}
+        for neighbour in sorted({i for first, weight in taps for i in _read(first, weight)}):
+            place = tirx.max(at + neighbour, 0) if neighbour < 0 else at + neighbour
+            place = tirx.min(place, extent - 1) if neighbour > 0 else place
+            offsets[neighbour] = self.code.bind(f"{name}_at", place * stride)
+        return offsets
 
     def channels(self, channel: Index, lanes: int) -> None:
         """All results at one input pixel, for one vector of channels."""
@@ -76,7 +76,7 @@ class Interpolator:
         value: Any,
         lanes: int,
     ) -> None:
-        """What a statement makes of some channels of a result."""
+        """Store some channels of a result by a statement."""
         store_statement(self.code, self.buffers, statement, grid, channel, value, lanes)
 
     def _between(self, values: dict[int, Any], tap: tuple[int, float], lanes: int) -> Any:

@@ -18,14 +18,14 @@ Two = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Where an image lies.
+    """An image in a buffer of a call.
 
     Attributes
     ----------
     argument
         Which of the call's buffers it lies in.
     offset
-        Of its first element in that buffer.
+        Element of that buffer at which it begins.
     extents
         Images, channels, rows, columns.
     strides
@@ -39,7 +39,7 @@ class Image:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Image:
-        """Read plain data."""
+        """Read the fields of an image from plain data."""
         argument, offset = natural(data["argument"]), natural(data["offset"])
         return Image(argument, offset, _four(data["extents"]), _four(data["strides"]))
 
@@ -51,10 +51,11 @@ class LibraryConvolution:
     Attributes
     ----------
     data, result
-        Images.
+        The images that are read and written.
     weight
-        Which buffer: ``[output channel][input channel of a group][row][column]``, or, with
-        ``channels_last``, the input channel innermost.
+        Which buffer holds the weights:
+        ``[output channel][input channel of a group][row][column]``, or, with ``channels_last``, the
+        input channel innermost.
     filter
         Extents of the weights in the first of these orders.
     channels_last
@@ -62,7 +63,7 @@ class LibraryConvolution:
     pads, strides, dilations
         Along rows and columns; pads are the same at both ends.
     groups
-        Of channels.
+        Groups of channels.
     bias
         Which buffer has a number for each output channel; None for no bias, and then neither
         residual nor activation.
@@ -71,7 +72,7 @@ class LibraryConvolution:
     relu
         Whether what is negative becomes zero.
     precision
-        In which images are stored and products made: see
+        The precision in which images are stored and products made: see
         :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
 
@@ -97,7 +98,7 @@ class LibraryConvolution:
 
     @property
     def dtype(self) -> str:
-        """Of everything in memory."""
+        """The type of everything in memory."""
         return "float16" if self.precision == "float16" else "float32"
 
     def to_json(self) -> dict[str, Any]:

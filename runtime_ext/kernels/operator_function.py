@@ -27,10 +27,10 @@ def outlined(call: Any, arguments: list[Any]) -> Any:
     return builder.finalize()["kernel"]
 
 
-def astype(shape: Sequence[int], dtype: str, wanted: str) -> Any:
+def astype(shape: Sequence[int], dtype: str, to: str) -> Any:
     """A Relax function that converts a tensor, or copies it."""
     var = relax.Var("p0", relax.TensorType(shape, dtype))
-    return outlined(relax.op.astype(var, wanted), [var])
+    return outlined(relax.op.astype(var, to), [var])
 
 
 def leaves(expr: Any) -> list[Any]:
@@ -42,12 +42,15 @@ def leaves(expr: Any) -> list[Any]:
     return [expr] if isinstance(expr, (relax.Var, GenericConst)) else []
 
 
-def replace_variables(expr: Any, by: dict[Any, Any]) -> Any:
+def replace_variables(expr: Any, replacements: dict[Any, Any]) -> Any:
     """An operator's call with other arguments."""
     if isinstance(expr, relax.Call):
         return relax.Call(
-            expr.op, [replace_variables(a, by) for a in expr.args], expr.attrs, expr.ty_args
+            expr.op,
+            [replace_variables(a, replacements) for a in expr.args],
+            expr.attrs,
+            expr.ty_args,
         )
     if isinstance(expr, relax.Tuple):
-        return relax.Tuple([replace_variables(f, by) for f in expr.fields])
-    return by.get(expr, expr) if isinstance(expr, relax.Var) else expr
+        return relax.Tuple([replace_variables(f, replacements) for f in expr.fields])
+    return replacements.get(expr, expr) if isinstance(expr, relax.Var) else expr

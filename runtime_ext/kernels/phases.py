@@ -54,9 +54,8 @@ def split_phases(function: Any) -> Phases:
     parts, scratch = split_root(function)
     for part in parts:
         loop, begin, end, tiles = _ranged(part.statement)
-        made = tirx.PrimFunc([*part.buffers, begin, end], part.rooted(loop))
-        made = made.with_attr("tirx.noalias", True)
-        phases.append(Phase(made, tiles, part.arguments))
+        phase = tirx.PrimFunc([*part.buffers, begin, end], part.rooted(loop))
+        phases.append(Phase(phase.with_attr("tirx.noalias", True), tiles, part.arguments))
     return Phases(tuple(phases), scratch)
 
 
@@ -71,9 +70,9 @@ class RootPart:
     buffers
         The parameters and the buffers shared with other statements that it uses.
     arguments
-        Which they are; see :class:`Phase`.
+        Which these are; see :class:`Phase`.
     root, local
-        The root, and what of it only this statement uses.
+        The root, and the buffers of it that only this statement uses.
     """
 
     statement: Any
@@ -109,20 +108,21 @@ def split_root(
     root = function.body
     body = root.block.body
     statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
-    used = [_variables(s) for s in statements]
+    variables_by_statement = [_variables(s) for s in statements]
     allocated = list(root.block.alloc_buffers)
     shared = [
         b
         for b in allocated
-        if sum(_holds(u, b) for u in used) > 1 or (device and b.scope() == "global")
+        if sum(_holds(u, b) for u in variables_by_statement) > 1
+        or (device and b.scope() == "global")
     ]
     buffers = [*function.params, *shared]
     parts: list[RootPart] = []
-    for statement, variables in zip(statements, used, strict=True):
+    for statement, variables in zip(statements, variables_by_statement, strict=True):
         arguments = tuple(i for i, b in enumerate(buffers) if _holds(variables, b))
-        own = tuple(b for b in allocated if _holds(variables, b) and not _holds(shared, b))
+        local = tuple(b for b in allocated if _holds(variables, b) and not _holds(shared, b))
         parts.append(
-            RootPart(statement, tuple(buffers[i] for i in arguments), arguments, root, own)
+            RootPart(statement, tuple(buffers[i] for i in arguments), arguments, root, local)
         )
     scratch = tuple((tuple(int(e) for e in b.ty.shape), str(b.ty.dtype)) for b in shared)
     return parts, scratch
@@ -152,10 +152,10 @@ def _ranged(outer: Any) -> tuple[Any, Any, Any, int]:
 
 def _variables(statement: Any) -> list[Any]:
     """Every variable (buffers are variables) that a statement mentions."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(statement, (tvm.ir.Var, found.append))
-    return found
+    variables: list[Any] = []
+    tvm_ffi.structural_walk(statement, (tvm.ir.Var, variables.append))
+    return variables
 
 
-def _holds(variables: Sequence[Any], wanted: Any) -> bool:
-    return any(v.same_as(wanted) for v in variables)
+def _holds(variables: Sequence[Any], variable: Any) -> bool:
+    return any(v.same_as(variable) for v in variables)

@@ -59,11 +59,11 @@ def results(function: Any) -> list[tuple[Any, int | None]]:
 
 def readers(function: Any) -> dict[Any, list[tuple[Any, Any]]]:
     """For each variable the bindings (variable, expression) that read it, once for each time."""
-    found: dict[Any, list[tuple[Any, Any]]] = {}
+    bindings: dict[Any, list[tuple[Any, Any]]] = {}
 
     def visit(expr: Any, binding: tuple[Any, Any]) -> None:
         if isinstance(expr, relax.Var):
-            found.setdefault(expr, []).append(binding)
+            bindings.setdefault(expr, []).append(binding)
         elif isinstance(expr, relax.Call):
             for argument in expr.args:
                 visit(argument, binding)
@@ -76,7 +76,7 @@ def readers(function: Any) -> dict[Any, list[tuple[Any, Any]]]:
     for block in function.body.blocks:
         for binding in block.bindings:
             visit(binding.value, (binding.var, binding.value))
-    return found
+    return bindings
 
 
 def operator_name(call: Any) -> str:
@@ -96,6 +96,12 @@ def operator_name(call: Any) -> str:
 def static_shape(ty: Any) -> tuple[int, ...]:
     """The extents of a tensor type."""
     return tuple(int(extent) for extent in ty.shape)
+
+
+def pair(values: Any) -> tuple[int, int]:
+    """Two integers of an operator's attribute."""
+    first, second = (int(value) for value in values)
+    return first, second
 
 
 def is_float(ty: Any) -> bool:

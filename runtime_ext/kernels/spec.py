@@ -6,10 +6,11 @@ which vectors lie (the channels of an image in NHWC).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from runtime_ext.kernels.cut import ContractionCut
-from runtime_ext.kernels.expression import Access, Expr
+from runtime_ext.kernels.expression import Access, Expr, loads, map_accesses
 
 #: Physical shape of a float32 buffer.
 PhysicalShape = tuple[int, ...]
@@ -24,7 +25,7 @@ class Statement:
     value
         What to store. Its loads, like ``target``, are relative to channel ``begin``.
     target
-        Where to.
+        Where to store it.
     begin, count
         Which of the kernel's channels.
     """
@@ -33,6 +34,15 @@ class Statement:
     target: Access
     begin: int
     count: int
+
+    def mapped(self, change: Callable[[Access], Access]) -> Statement:
+        """The statement with other accesses."""
+        return replace(self, value=map_accesses(self.value, change), target=change(self.target))
+
+
+def accesses(statements: Iterable[Statement]) -> list[Access]:
+    """All accesses that statements read and write."""
+    return [access for s in statements for access in (*loads(s.value), s.target)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +169,7 @@ class Normalisation:
     grid
         Extents of the other axes.
     epsilon
-        Of a layer norm.
+        The epsilon of a layer normalisation.
     """
 
     buffers: tuple[PhysicalShape, ...]
@@ -215,7 +225,7 @@ class Interleave:
     values
         One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
     target
-        Where to; contiguous along the channels.
+        Where to store them; contiguous along the channels.
     count
         Channels of a group.
     """

@@ -7,7 +7,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index, constant, load
-from runtime_ext.kernels.expression import Access, Expr, emit
+from runtime_ext.kernels.expression import Access, Expr, emit, reads_nothing
 from runtime_ext.kernels.spec import Statement
 
 
@@ -49,7 +49,7 @@ def evaluate(
 
 
 def element_offset(access: Access, grid: tuple[Index, Index, Index], channel: Index) -> Index:
-    """Where a channel of a pixel lies in the access's buffer."""
+    """The element of the access's buffer in which a channel of a pixel lies."""
     sn, sh, sw, sc = access.strides
     return access.offset + grid[0] * sn + grid[1] * sh + grid[2] * sw + channel * sc
 
@@ -57,13 +57,10 @@ def element_offset(access: Access, grid: tuple[Index, Index, Index], channel: In
 def activate(code: Code, prologue: Expr, value: Any, lanes: int) -> Any:
     """Apply a prologue to what was read."""
 
-    def nothing(_access: Any) -> Any:
-        raise AssertionError("a prologue reads nothing but its input")
-
     def keep(result: Any) -> Any:
         return code.keep(result, lanes)
 
-    return emit(prologue, value, nothing, lambda c: constant(c, lanes), keep)
+    return emit(prologue, value, reads_nothing, lambda c: constant(c, lanes), keep)
 
 
 def divide(code: Code, name: str, value: Index, by: int, extent: int) -> tuple[Index, Index]:

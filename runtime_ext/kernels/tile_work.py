@@ -28,7 +28,7 @@ def finer(spec: Spec) -> Spec:
 
 
 def channels_a_tile(spec: Pooling, finer: bool) -> int:
-    """As many as stay in the cache, or a third of them, in whole cache lines."""
+    """Channels of a tile: as many as stay in the cache, or a third, in whole cache lines."""
     row_bytes = spec.window.input[1] * _LINE * 4
     lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
     lines = min(lines, -(-spec.channels // _LINE))
@@ -36,7 +36,7 @@ def channels_a_tile(spec: Pooling, finer: bool) -> int:
 
 
 def work_a_tile(spec: Pointwise, finer: bool) -> int:
-    """Pixels of a row, or elements of a long run."""
+    """Work of a tile: pixels of a row, or elements of a long run."""
     elements = _FINER if finer else _ELEMENTS
     if is_long_run(spec):
         return min(elements, spec.statements[0].count)
@@ -44,5 +44,5 @@ def work_a_tile(spec: Pointwise, finer: bool) -> int:
 
 
 def is_long_run(spec: Pointwise) -> bool:
-    """Whether one statement covers all."""
+    """Whether one statement covers a single run of elements."""
     return spec.grid == (1, 1, 1) and len(spec.statements) == 1

@@ -13,33 +13,33 @@ _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
 def with_tir(function: Any, source: Any) -> Any:
-    """A function that has with it what it calls by ``relax.call_tir``.
+    """The function with the TIR functions that it calls by ``relax.call_tir`` attached.
 
     Parameters
     ----------
     function
-        Of a module, or a part of another function.
+        A function of a module, or a part of another function.
     source
-        That module, or that function, which has with it what it calls.
+        That module, or that function with its TIR functions attached.
     """
     called = _called(function)
     if not called:
         return function
-    known = source if isinstance(source, tvm.IRModule) else source.attrs[_TIR]
-    return function.with_attr(_TIR, {v.name_hint: known[v.name_hint] for v in called})
+    functions = source if isinstance(source, tvm.IRModule) else source.attrs[_TIR]
+    return function.with_attr(_TIR, {v.name_hint: functions[v.name_hint] for v in called})
 
 
 def without_tir(function: Any) -> tuple[Any, tvm.IRModule]:
-    """The function alone, and a module of what it has with it, private as the function."""
+    """The function alone, and a module of the TIR functions attached to it, which are private."""
     called = _called(function)
     if not called:
         return function, tvm.IRModule()
-    known = function.attrs[_TIR]
-    private = {v: known[v.name_hint].without_attr("global_symbol") for v in called}
+    functions = function.attrs[_TIR]
+    private = {v: functions[v.name_hint].without_attr("global_symbol") for v in called}
     return function.without_attr(_TIR), tvm.IRModule(private)
 
 
 def _called(function: Any) -> list[Any]:
     calls = (binding.value for block in function.body.blocks for binding in block.bindings)
-    found = [c.args[0] for c in calls if isinstance(c, relax.Call) and c.op == _CALL_TIR]
-    return list(dict.fromkeys(found))
+    functions = [c.args[0] for c in calls if isinstance(c, relax.Call) and c.op == _CALL_TIR]
+    return list(dict.fromkeys(functions))

@@ -62,8 +62,8 @@ def tanh(x: Any, constant: Constant, keep: Keep) -> Any:
     size = keep(_absolute(x, constant))
     square = keep(x * x)
     near = keep(x + x * (square * _polynomial(square, _TANH, constant, keep)))
-    grown = keep(exp(keep(size + size), constant, keep))
-    far = keep(constant(1.0) - constant(2.0) / (grown + constant(1.0)))
+    exponential = keep(exp(keep(size + size), constant, keep))
+    far = keep(constant(1.0) - constant(2.0) / (exponential + constant(1.0)))
     return tirx.Select(size <= constant(_TANH_BORDER), near, _signed(far, x, constant))
 
 
@@ -93,8 +93,8 @@ def _power_of_two(n: Any) -> Any:
     lanes = int(dtype.partition("x")[2] or 1)
 
     def number(value: int) -> Any:
-        one = tirx.IntImm("int32", value)
-        return one if lanes == 1 else tirx.Broadcast(one, lanes)
+        scalar = tirx.IntImm("int32", value)
+        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
 
     return tirx.reinterpret(dtype, (tirx.Cast(integer, n) + number(127)) << number(23))
 

@@ -28,9 +28,9 @@ def required_features(target: Any) -> tuple[str, ...]:
 
     if not isinstance(target, tvm.target.Target):
         target = tvm.target.Target(target)
-    named: Any = llvm_get_cpu_features(target)
-    known = map(str, load_native_library()["known_features"]())
-    return tuple(sorted({str(name) for name in named} & set(known)))
+    features: Any = llvm_get_cpu_features(target)
+    decisive = map(str, load_native_library()["known_features"]())
+    return tuple(sorted({str(name) for name in features} & set(decisive)))
 
 
 def missing_features(required: Sequence[str]) -> tuple[str, ...]:

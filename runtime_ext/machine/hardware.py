@@ -1,4 +1,4 @@
-"""What the system tells about this machine's processor and memory."""
+"""This machine's processor and memory, as the system describes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cache:
     level
         1 is nearest to the core.
     size
-        Bytes of each.
+        Bytes of each cache.
     count
         How many the CPUs of this process have.
     """
@@ -31,7 +31,7 @@ class Cache:
 
 def caches() -> tuple[Cache, ...]:
     """The data caches of the CPUs that this process may use, nearest first; () if not told."""
-    found: dict[tuple[int, int], set[str]] = {}
+    shared_lists: dict[tuple[int, int], set[str]] = {}
     for cpu in os.sched_getaffinity(0):
         for folder in (_CPUS / f"cpu{cpu}" / "cache").glob("index*"):
             try:
@@ -40,19 +40,21 @@ def caches() -> tuple[Cache, ...]:
                     for name in ("type", "level", "size", "shared_cpu_list")
                 )
                 if kind != "Instruction":
-                    found.setdefault((int(level), _bytes(size)), set()).add(shared)
+                    shared_lists.setdefault((int(level), _bytes(size)), set()).add(shared)
             except (OSError, ValueError, KeyError):
                 continue
-    return tuple(Cache(level, size, len(lists)) for (level, size), lists in sorted(found.items()))
+    return tuple(
+        Cache(level, size, len(lists)) for (level, size), lists in sorted(shared_lists.items())
+    )
 
 
 def last_level_cache() -> int:
     """Bytes of the outermost caches together; 64 MiB where the system does not tell."""
-    found = caches()
-    if not found:
+    levels = caches()
+    if not levels:
         return 64 << 20
-    last = max(cache.level for cache in found)
-    return sum(cache.size * cache.count for cache in found if cache.level == last)
+    last = max(cache.level for cache in levels)
+    return sum(cache.size * cache.count for cache in levels if cache.level == last)
 
 
 def total_memory() -> int:

@@ -84,12 +84,12 @@ def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
 
 
 def device_name(lanes: int) -> str:
-    """What schedules and logs are made for."""
+    """The name of this machine in schedules and logs."""
     return f"{processor()}, {instruction_level()}, {lanes} lanes"
 
 
 def cache_folder() -> Path:
-    """Where kernels and logs are kept between runs: ``TVM_IOS_CACHE`` or the user's cache."""
+    """The folder of kernels and logs kept between runs: ``TVM_IOS_CACHE`` or the user's cache."""
     if chosen := os.environ.get("TVM_IOS_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

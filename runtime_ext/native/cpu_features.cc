@@ -48,9 +48,9 @@ const std::map<std::string, std::string>& LinuxNames() {
 }  // namespace
 
 std::vector<std::string> KnownFeatures() {
-  std::vector<std::string> known;
-  for (const auto& [name, linux_name] : LinuxNames()) known.push_back(name);
-  return known;
+  std::vector<std::string> names;
+  for (const auto& [name, linux_name] : LinuxNames()) names.push_back(name);
+  return names;
 }
 
 std::vector<std::string> MissingFeatures(const std::vector<std::string>& required) {

@@ -34,15 +34,15 @@ constexpr unsigned kSharedWithoutAsking = 48 << 10;
 constexpr std::size_t kBufferAlignment = 256;
 
 Resource NewStream() {
-  Handle made;
-  TVM_IOS_CUDA(StreamCreate, &made, kNonBlocking);
-  return cuda::Held(made, LoadDriver().StreamDestroy);
+  Handle stream;
+  TVM_IOS_CUDA(StreamCreate, &stream, kNonBlocking);
+  return cuda::Owned(stream, LoadDriver().StreamDestroy);
 }
 
 Resource NewEvent(unsigned flags) {
-  Handle made;
-  TVM_IOS_CUDA(EventCreate, &made, flags);
-  return cuda::Held(made, LoadDriver().EventDestroy);
+  Handle event;
+  TVM_IOS_CUDA(EventCreate, &event, flags);
+  return cuda::Owned(event, LoadDriver().EventDestroy);
 }
 
 double Milliseconds(const Resource& begin, const Resource& end) {
@@ -58,17 +58,17 @@ void Upload(Address target, const void* bytes, std::size_t count) {
   TVM_IOS_CUDA(StreamSynchronize, nullptr);
 }
 
-// Content on the device, uploaded once and the same for all sessions.
+// A constant on the device, uploaded once and the same for all sessions.
 std::shared_ptr<const Address> SharedConstant(const Gpu& gpu, const Constant& constant,
                                               std::size_t bytes) {
   static std::mutex mutex;
   static auto* const shared = new std::map<std::string, std::weak_ptr<const Address>>();
   std::lock_guard<std::mutex> lock(mutex);
-  if (auto known = (*shared)[constant.key].lock()) return known;
-  auto made = cuda::AllocateOn(gpu, bytes);
-  Upload(*made, constant.block.get(), bytes);
-  (*shared)[constant.key] = made;
-  return made;
+  if (auto address = (*shared)[constant.key].lock()) return address;
+  auto address = cuda::AllocateOn(gpu, bytes);
+  Upload(*address, constant.block.get(), bytes);
+  (*shared)[constant.key] = address;
+  return address;
 }
 
 // The arena, the buffers outside it, and constants.
@@ -87,10 +87,10 @@ class DeviceBuffers {
         end = places[i] + buffers[i].type.Bytes();
       }
     }
-    own_ = cuda::AllocateOn(gpu, end);
+    memory_ = cuda::AllocateOn(gpu, end);
     std::vector<Address> wholes(buffers.size());
     for (std::size_t i = 0; i < buffers.size(); ++i) {
-      wholes[i] = *own_ + places[i];
+      wholes[i] = *memory_ + places[i];
       if (buffers[i].role != "constant") continue;
       constants_.push_back(
           SharedConstant(gpu, executable.constants.at(i), buffers[i].type.Bytes()));
@@ -102,16 +102,16 @@ class DeviceBuffers {
     }
   }
 
-  // For each buffer; kernels of a part are given the whole.
+  // The address of each buffer; kernels of a part are given the whole.
   std::vector<Address> addresses;
   std::vector<std::size_t> sizes;
 
  private:
-  std::shared_ptr<const Address> own_;
+  std::shared_ptr<const Address> memory_;
   std::vector<std::shared_ptr<const Address>> constants_;
 };
 
-// A launch, with what the driver is told of it.
+// A launch, with its arguments as the driver takes them.
 struct Call {
   std::size_t lane;
   std::size_t place;  // in its lane
@@ -139,7 +139,7 @@ class Cuda final : public Device {
       Handle& code = loaded[kernel.cubin.get()];
       if (code == nullptr) {
         TVM_IOS_CUDA(ModuleLoadData, &code, kernel.cubin->data());
-        modules_.push_back(cuda::Held(code, LoadDriver().ModuleUnload));
+        modules_.push_back(cuda::Owned(code, LoadDriver().ModuleUnload));
       }
       Handle& function = functions_.emplace_back();
       TVM_IOS_CUDA(ModuleGetFunction, &function, code, kernel.entry.c_str());
@@ -165,14 +165,14 @@ class Cuda final : public Device {
 
   void Run() final {
     const auto entered = Enter();
-    if (First()) return;
+    if (WarmUp()) return;
     Replay(replay_);
     Finish();
   }
 
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final {
     const auto entered = Enter();
-    First();
+    WarmUp();
     const Resource begin = NewEvent(0), end = NewEvent(0);
     std::vector<double> samples;
     for (std::int64_t sample = 0; sample < repeat; ++sample) {
@@ -187,7 +187,7 @@ class Cuda final : public Device {
 
   std::vector<std::vector<Span>> Profile() final {
     const auto entered = Enter();
-    First();
+    WarmUp();
     std::vector<Resource> before, after;
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       before.push_back(NewEvent(0));
@@ -229,10 +229,10 @@ class Cuda final : public Device {
   static const Gpu& Require(const Executable& executable) {
     const Gpu& gpu = cuda::OpenGpu();
     if (!cuda::RunsOn(executable.arch, gpu.major, gpu.minor)) {
-      const std::string here = "sm_" + std::to_string(gpu.major) + std::to_string(gpu.minor);
+      const std::string own_arch = "sm_" + std::to_string(gpu.major) + std::to_string(gpu.minor);
       throw ffi::Error("ExecutableError",
                        "the kernels were compiled for " + executable.arch + " and " + gpu.name +
-                           " is " + here + "; compile them with --arch " + here,
+                           " is " + own_arch + "; compile them with --arch " + own_arch,
                        "");
     }
     gpu.Use();
@@ -243,7 +243,7 @@ class Cuda final : public Device {
   void MakeCalls(const Program& program) {
     const std::vector<std::vector<Item>> lanes = DecodeLanes(program);
     std::vector<std::size_t> position(lanes.size());
-    std::vector<std::vector<std::size_t>> made(lanes.size());
+    std::vector<std::vector<std::size_t>> issued(lanes.size());
     std::vector<std::vector<std::size_t>> awaits(lanes.size());
     std::vector<bool> awaited;
     for (bool moved = true; moved;) {
@@ -252,7 +252,7 @@ class Cuda final : public Device {
         for (; position[lane] < lanes[lane].size(); ++position[lane], moved = true) {
           const Item& item = lanes[lane][position[lane]];
           if (item.kernel < 0) {
-            const std::vector<std::size_t>& other = made[item.lane];
+            const std::vector<std::size_t>& other = issued[item.lane];
             if (other.size() < item.launches) break;
             if (item.lane != lane && item.launches != 0) {
               awaits[lane].push_back(other[item.launches - 1]);
@@ -260,13 +260,13 @@ class Cuda final : public Device {
             continue;
           }
           if (calls_.empty()) origin_ = lane;
-          const bool forks = lane != origin_ && made[lane].empty() && awaits[lane].empty();
+          const bool forks = lane != origin_ && issued[lane].empty() && awaits[lane].empty();
           for (std::size_t other : awaits[lane]) awaited[other] = true;
-          calls_.push_back(MakeCall(program, lane, made[lane].size(), item));
+          calls_.push_back(MakeCall(program, lane, issued[lane].size(), item));
           calls_.back().awaits = std::move(awaits[lane]);
           calls_.back().forks = forks;
           awaits[lane].clear();
-          made[lane].push_back(calls_.size() - 1);
+          issued[lane].push_back(calls_.size() - 1);
           awaited.push_back(false);
         }
       }
@@ -276,11 +276,11 @@ class Cuda final : public Device {
         throw Misfit("lane " + std::to_string(lane) +
                      " would wait for ever: the waits form a cycle");
       }
-      launches_.push_back(made[lane].size());
+      launches_.push_back(issued[lane].size());
       // Whatever ends a lane is waited for by a launch of another one, or by the origin.
-      if (lane != origin_ && !made[lane].empty() && !awaited[made[lane].back()]) {
-        joins_.push_back(made[lane].back());
-        awaited[made[lane].back()] = true;
+      if (lane != origin_ && !issued[lane].empty() && !awaited[issued[lane].back()]) {
+        joins_.push_back(issued[lane].back());
+        awaited[issued[lane].back()] = true;
       }
     }
     for (std::size_t i = 0; i < calls_.size(); ++i) {
@@ -294,15 +294,15 @@ class Cuda final : public Device {
     const auto product = [](const std::array<unsigned, 3>& extents) {
       return static_cast<std::int64_t>(extents[0]) * extents[1] * extents[2];
     };
-    int processors = 0, each = 0, device = 0;
+    int processors = 0, blocks_each = 0, device = 0;
     TVM_IOS_CUDA(DeviceGet, &device, 0);
     TVM_IOS_CUDA(DeviceGetAttribute, &processors, kMultiprocessors, device);
-    TVM_IOS_CUDA(OccupancyMaxActiveBlocksPerMultiprocessor, &each, function,
+    TVM_IOS_CUDA(OccupancyMaxActiveBlocksPerMultiprocessor, &blocks_each, function,
                  static_cast<int>(product(kernel.block)), kernel.shared_bytes);
-    const std::int64_t held = static_cast<std::int64_t>(processors) * each;
-    if (product(kernel.grid) > held) {
+    const std::int64_t resident = static_cast<std::int64_t>(processors) * blocks_each;
+    if (product(kernel.grid) > resident) {
       throw Misfit("kernel '" + kernel.entry + "' needs " + std::to_string(product(kernel.grid)) +
-                   " blocks at once and " + gpu_.name + " holds " + std::to_string(held) +
+                   " blocks at once and " + gpu_.name + " holds " + std::to_string(resident) +
                    ": compile the model for this device");
     }
   }
@@ -339,8 +339,8 @@ class Cuda final : public Device {
     return lock;
   }
 
-  // The first run, and what later ones need; false if it was before.
-  bool First() {
+  // Runs for the first time, and captures later runs; false if that has been done already.
+  bool WarmUp() {
     if (replay_) return false;
     Issue([this](std::size_t number, Handle stream) {
       Launch(calls_[number], stream);
@@ -353,10 +353,10 @@ class Cuda final : public Device {
     return true;
   }
 
-  // A graph of what `issue` puts on the streams.
+  // A graph of the work that `issue` puts on the streams.
   template <typename Function>
   Resource Capture(Function issue) {
-    Handle graph = nullptr, made = nullptr;
+    Handle graph = nullptr, executable = nullptr;
     TVM_IOS_CUDA(StreamBeginCapture, Origin(), kThreadLocal);
     try {
       issue();
@@ -366,10 +366,10 @@ class Cuda final : public Device {
       throw;
     }
     TVM_IOS_CUDA(StreamEndCapture, Origin(), &graph);
-    const Resource description = cuda::Held(graph, LoadDriver().GraphDestroy);
-    TVM_IOS_CUDA(GraphInstantiate, &made, graph, 0);
-    const Resource replay = cuda::Held(made, LoadDriver().GraphExecDestroy);
-    TVM_IOS_CUDA(GraphUpload, made, Origin());
+    const Resource description = cuda::Owned(graph, LoadDriver().GraphDestroy);
+    TVM_IOS_CUDA(GraphInstantiate, &executable, graph, 0);
+    const Resource replay = cuda::Owned(executable, LoadDriver().GraphExecDestroy);
+    TVM_IOS_CUDA(GraphUpload, executable, Origin());
     return replay;
   }
 

@@ -55,7 +55,7 @@ std::string Sentence(const char* function, int status) {
          (words ? words : "an error without a description");
 }
 
-// Whether the driver can be told that something is given back: a forked child has no context.
+// Whether the driver can release a handle: a forked child has no context.
 bool Reachable() {
   return getpid() == OpenGpu().process && LoadDriver().CtxSetCurrent(OpenGpu().context) == 0;
 }
@@ -92,13 +92,14 @@ bool RunsOn(const std::string& arch, int major, int minor) {
   const bool number = std::all_of(digits.begin(), digits.end(),
                                   [](char digit) { return '0' <= digit && digit <= '9'; });
   if (digits.empty() || digits.size() > 4 || !number) return false;
-  const int made = std::stoi(digits);
-  return made / 10 == major && (exact ? made % 10 == minor : made % 10 <= minor);
+  const int arch_number = std::stoi(digits);
+  return arch_number / 10 == major &&
+         (exact ? arch_number % 10 == minor : arch_number % 10 <= minor);
 }
 
-std::shared_ptr<void> Held(Handle handle, int (*release)(Handle)) {
-  return {handle, [release](Handle held) {
-            if (Reachable()) release(held);
+std::shared_ptr<void> Owned(Handle handle, int (*release)(Handle)) {
+  return {handle, [release](Handle owned) {
+            if (Reachable()) release(owned);
           }};
 }
 
@@ -106,9 +107,9 @@ std::shared_ptr<const Address> AllocateOn(const Gpu& gpu, std::size_t bytes) {
   gpu.Use();
   auto address = std::make_unique<Address>();
   TVM_IOS_CUDA(MemAlloc, address.get(), std::max<std::size_t>(bytes, 1));
-  return {address.release(), [](const Address* held) {
-            if (Reachable()) LoadDriver().MemFree(*held);
-            delete held;
+  return {address.release(), [](const Address* owned) {
+            if (Reachable()) LoadDriver().MemFree(*owned);
+            delete owned;
           }};
 }
 

@@ -99,8 +99,8 @@ const Gpu& OpenGpu();
 // Whether machine code of an architecture such as sm_90 runs on a device.
 bool RunsOn(const std::string& arch, int major, int minor);
 
-// What is given back to the driver when the last one who has it goes.
-std::shared_ptr<void> Held(Handle handle, int (*release)(Handle));
+// A handle that is released when its last owner is destroyed.
+std::shared_ptr<void> Owned(Handle handle, int (*release)(Handle));
 // Memory of the device, aligned to 256 bytes.
 std::shared_ptr<const Address> AllocateOn(const Gpu& gpu, std::size_t bytes);
 

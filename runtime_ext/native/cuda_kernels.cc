@@ -39,15 +39,15 @@ std::vector<CudaKernel> ReadCudaKernels(std::string_view file, const std::string
   std::map<std::string, std::shared_ptr<const std::string>> modules;
   std::vector<CudaKernel> kernels;
   for (const std::string& symbol : symbols) {
-    const JsonArray fact = List(Field(facts, symbol));
-    if (fact.size() != 6) throw Misfit("kernel '" + symbol + "' is not described");
-    const std::string key = Text(fact[4]);
-    const auto found = cubins.find(key);
-    if (found == cubins.end()) throw Misfit("kernel '" + symbol + "' has no code");
+    const JsonArray fields = List(Field(facts, symbol));
+    if (fields.size() != 6) throw Misfit("kernel '" + symbol + "' is not described");
+    const std::string key = Text(fields[4]);
+    const auto cubin = cubins.find(key);
+    if (cubin == cubins.end()) throw Misfit("kernel '" + symbol + "' has no code");
     auto& code = modules[key];
-    if (!code) code = std::make_shared<const std::string>(found->second.bytes);
-    kernels.push_back({Text(fact[0]), Extents(fact[1]), Extents(fact[2]), Count(fact[3]),
-                       Naturals(fact[5]), code});
+    if (!code) code = std::make_shared<const std::string>(cubin->second.bytes);
+    kernels.push_back({Text(fields[0]), Extents(fields[1]), Extents(fields[2]), Count(fields[3]),
+                       Naturals(fields[5]), code});
   }
   return kernels;
 }

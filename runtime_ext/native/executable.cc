@@ -74,7 +74,9 @@ class Folder {
   // Lines as sha256sum writes them: digits, two spaces, a file's name. What meta.json says is
   // believed only when it is known to be as it was written.
   void ReadSums() {
-    std::istringstream lines{std::string(MappedFile(At(kSums)).bytes())};
+    const MappedFile sums(At(kSums));
+    if (!IsUtf8(sums.bytes())) Damaged(kSums);
+    std::istringstream lines{std::string(sums.bytes())};
     for (std::string line; std::getline(lines, line);) {
       if (line.size() <= 66 || line.compare(64, 2, "  ") != 0) Damaged(kSums);
       sums_[line.substr(66)] = line.substr(0, 64);
@@ -116,25 +118,26 @@ class Folder {
 
 void RequireVersion(const Folder& folder) {
   // Kernels depend on the C ABI of tvm-ffi alone; TVM itself need not be here.
-  const std::string there = Text(Field(Object(Field(folder.meta(), "versions")), "apache-tvm-ffi"));
+  const std::string compiled_with =
+      Text(Field(Object(Field(folder.meta(), "versions")), "apache-tvm-ffi"));
   TVMFFIVersion version;
   TVMFFIGetVersion(&version);
   // Patch releases keep the binary interface of kernels.
   const std::string minor =
       std::to_string(version.major) + "." + std::to_string(version.minor) + ".";
-  if (there.compare(0, minor.size(), minor) != 0) {
-    Refuse(folder.name() + " was made with apache-tvm-ffi " + there + " and here is " + minor +
-           std::to_string(version.patch) +
+  if (compiled_with.compare(0, minor.size(), minor) != 0) {
+    Refuse(folder.name() + " was made with apache-tvm-ffi " + compiled_with + " and here is " +
+           minor + std::to_string(version.patch) +
            "; install that version or save it again with this one");
   }
 }
 
 void RequireMachine(const Folder& folder) {
   const std::string machine = Text(Field(folder.meta(), "machine"));
-  utsname here;
-  uname(&here);
-  if (machine != here.machine) {
-    Refuse(folder.name() + " was made for " + machine + " and this machine is " + here.machine +
+  utsname host;
+  uname(&host);
+  if (machine != host.machine) {
+    Refuse(folder.name() + " was made for " + machine + " and this machine is " + host.machine +
            "; optimize the model here");
   }
   std::string missing;
@@ -156,11 +159,11 @@ std::map<std::size_t, Constant> LoadConstants(const Folder& folder, const Progra
     const Buffer& buffer = program.buffers[i];
     if (buffer.role != "constant") continue;
     const auto key = keys.Get(ffi::String(buffer.name));
-    const auto found = key ? stored.find(Text(*key)) : stored.end();
-    if (found == stored.end()) {
+    const auto entry = key ? stored.find(Text(*key)) : stored.end();
+    if (entry == stored.end()) {
       Refuse(folder.name() + " lacks the constant '" + buffer.name + "'; save it again");
     }
-    const auto& [name, tensor] = *found;
+    const auto& [name, tensor] = *entry;
     if (!(tensor.type == buffer.type)) {
       throw Misfit("constant '" + buffer.name + "' is " + tensor.type.Name() + ", not " +
                    buffer.type.Name());

@@ -8,7 +8,7 @@ namespace {
 
 template <typename T>
 T As(const ffi::Any& value, const char* what) {
-  if (std::optional<T> found = value.as<T>()) return *std::move(found);
+  if (std::optional<T> typed = value.as<T>()) return *std::move(typed);
   throw Misfit(std::string("something else where ") + what + " should be");
 }
 
@@ -33,7 +33,26 @@ void RejectDeepNesting(std::string_view text) {
 
 }  // namespace
 
+bool IsUtf8(std::string_view text) {
+  // How many bytes have to follow the ones before, and between which bounds the next one is.
+  int following = 0, least = 0x80, most = 0xbf;
+  for (const unsigned char byte : text) {
+    if (following > 0) {
+      if (byte < least || byte > most) return false;
+      --following, least = 0x80, most = 0xbf;
+    } else if (byte >= 0x80) {
+      // The rest would be longer than needed, a surrogate, or beyond Unicode.
+      if (byte < 0xc2 || byte > 0xf4) return false;
+      following = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+      least = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
+      most = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;
+    }
+  }
+  return following == 0;
+}
+
 JsonObject ParseObject(std::string_view text) {
+  if (!IsUtf8(text)) throw Misfit("it is no text in UTF-8");
   RejectDeepNesting(text);
   ffi::String error;
   const ffi::Any value = ffi::json::Parse(ffi::String(text.data(), text.size()), &error);
@@ -42,7 +61,7 @@ JsonObject ParseObject(std::string_view text) {
 }
 
 ffi::Any Field(const JsonObject& object, const std::string& key) {
-  if (const auto found = object.Get(ffi::String(key))) return *found;
+  if (const auto value = object.Get(ffi::String(key))) return *value;
   throw Misfit("'" + key + "' is missing");
 }
 

@@ -21,6 +21,9 @@ class Misfit : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Whether a text can be a part of a sentence that Python reads.
+bool IsUtf8(std::string_view text);
+
 using JsonObject = ffi::json::Object;
 using JsonArray = ffi::json::Array;
 

@@ -13,9 +13,9 @@ std::string TypeName(const std::string& stored) {
       {"I64", "int64"},    {"U8", "uint8"},    {"U16", "uint16"},   {"U32", "uint32"},
       {"U64", "uint64"},   {"F16", "float16"}, {"BF16", "bfloat16"}, {"F32", "float32"},
       {"F64", "float64"}};
-  const auto found = kNames.find(stored);
-  if (found == kNames.end()) throw Misfit("there is no type '" + stored + "'");
-  return found->second;
+  const auto name = kNames.find(stored);
+  if (name == kNames.end()) throw Misfit("there is no type '" + stored + "'");
+  return name->second;
 }
 
 // The JSON text at the begin of a file, and where the tensors begin.
@@ -60,14 +60,14 @@ Block ShareConstant(const std::string& key, std::string_view bytes) {
   static std::mutex mutex;
   static auto* const shared = new std::map<std::string, std::weak_ptr<char>>();
   std::lock_guard<std::mutex> lock(mutex);
-  if (Block known = (*shared)[key].lock()) return known;
+  if (Block block = (*shared)[key].lock()) return block;
   for (auto at = shared->begin(); at != shared->end();) {
     at = at->second.expired() ? shared->erase(at) : std::next(at);
   }
-  Block made = Allocate(bytes.size());
-  if (!bytes.empty()) std::memcpy(made.get(), bytes.data(), bytes.size());
-  (*shared)[key] = made;
-  return made;
+  Block block = Allocate(bytes.size());
+  if (!bytes.empty()) std::memcpy(block.get(), bytes.data(), bytes.size());
+  (*shared)[key] = block;
+  return block;
 }
 
 }  // namespace tvm_ios

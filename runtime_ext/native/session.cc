@@ -23,11 +23,11 @@ std::vector<std::vector<LaunchName>> Launches(const Program& program) {
 
 // Checks that a tensor can be copied to or from a port's buffer as it lies in memory.
 void RequireType(const std::string& what, const Port& port, const ffi::TensorView& value) {
-  const BufferType given{{value.shape().begin(), value.shape().end()},
+  const BufferType type{{value.shape().begin(), value.shape().end()},
                          ffi::DLDataTypeToString(value.dtype())};
-  if (given.shape != port.type.shape || value.dtype() != port.type.Element()) {
+  if (type.shape != port.type.shape || value.dtype() != port.type.Element()) {
     Misused(what + " '" + port.name + "' is " + port.type.Name() + " and the tensor is " +
-            given.Name());
+            type.Name());
   }
   if (value.device().device_type != kDLCPU || !value.IsContiguous()) {
     Misused(what + " '" + port.name + "' needs a contiguous tensor in the memory of the CPU");

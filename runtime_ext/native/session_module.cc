@@ -113,9 +113,9 @@ class SessionModuleObj : public ffi::ModuleObj {
       return ffi::Function::FromTyped([self, session] { return Profile(session); });
     }
     for (const bool input : {true, false}) {
-      if (auto found = AboutPorts(self, input ? "input" : "output",
+      if (auto function = AboutPorts(self, input ? "input" : "output",
                                   input ? &session_.inputs() : &session_.outputs(), name)) {
-        return found;
+        return function;
       }
     }
     return std::nullopt;

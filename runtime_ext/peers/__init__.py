@@ -15,7 +15,7 @@
 ``tvm_build.py``
     TVM's own build of a Relax module.
 ``tvm_peer.py``
-    That build on TVM's runtime; or Relay's on the graph executor.
+    TVM's own build on TVM's runtime, or Relay's on the graph executor.
 ``torch_import/``
     ONNX models, and what our importers make of them, as networks of PyTorch.
 """

@@ -13,14 +13,14 @@ from tvm_ios.files.array_files import Array
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A network (:class:`runtime_ext.peers.peer.Network`) on this machine's CPU.
+    """A model (:class:`runtime_ext.peers.peer.PeerModel`) on this machine's CPU.
 
     Attributes
     ----------
     inputs
-        By name.
+        The inputs by name.
     lanes
-        Threads.
+        Threads to run on.
     onnx
         The simplified model; None if nobody reads it.
     tvm
@@ -35,7 +35,7 @@ class ModelFiles:
     precision: str = "float32"
 
     def onnx_file(self, folder: Path) -> Path:
-        """The file, where it is."""
+        """The ONNX file; the folder stays empty."""
         assert self.onnx is not None
         return self.onnx
 

@@ -1,6 +1,6 @@
 """ONNX Runtime, with all its optimisations and its own choice of everything else.
 
-Inputs and outputs lie where it wants them, as those of our programs do.
+Inputs and outputs lie in its own memory, as those of our programs do in theirs.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from typing import Any
 
 import onnxruntime
 
-from runtime_ext.peers.peer import Network, Started
+from runtime_ext.peers.peer import PeerModel, Started
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
 
-def start(network: Network) -> Started:
-    """By the provider of CPUs, or of CUDA."""
+def start(network: PeerModel) -> Started:
+    """ONNX Runtime's provider of CPUs, or of CUDA."""
     return _start(network)
 
 
-def start_graph(network: Network) -> Started:
-    """By the provider of CUDA, its kernels captured in a graph."""
+def start_graph(network: PeerModel) -> Started:
+    """ONNX Runtime's provider of CUDA, its kernels captured in a graph."""
     return _start(network, enable_cuda_graph="1")
 
 
-def _start(network: Network, **cuda_options: str) -> Started:
+def _start(network: PeerModel, **cuda_options: str) -> Started:
     provider: Any = "CPUExecutionProvider"
     if network.gpu:
         # It would round unless told otherwise.

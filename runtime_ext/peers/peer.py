@@ -28,7 +28,7 @@ class Started:
     Attributes
     ----------
     run
-        Runs it once; what it returns is for :attr:`outputs` alone.
+        Runs the model once; what it returns is for :attr:`outputs` alone.
     outputs
         The outputs, in the model's order, from what ``run`` returned.
     """
@@ -39,32 +39,32 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class TvmLibrary:
-    """What TVM compiled a model to on its own.
+    """A model as TVM compiles it on its own.
 
     Attributes
     ----------
     path
-        Of the shared library.
+        The shared library.
     weights
-        What ``main`` takes after the model's inputs; None if the library holds them, and then it
-        is loaded by TVM's Python package.
+        The arguments of ``main`` after the model's inputs; None if the library holds the weights,
+        and then it is loaded by TVM's Python package.
     """
 
     path: Path
     weights: Sequence[Array] | None = None
 
 
-class Network(Protocol):
+class PeerModel(Protocol):
     """A model that is to be run, in the forms that peers read, and what it is run on."""
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """By the names that the model has for them."""
+        """The inputs by the model's names."""
         ...
 
     @property
     def lanes(self) -> int:
-        """Threads."""
+        """Threads to run on."""
         ...
 
     @property
@@ -74,11 +74,11 @@ class Network(Protocol):
 
     @property
     def precision(self) -> str:
-        """``float32``, ``tf32`` or ``float16``; types of tensors are in accord with it."""
+        """``float32``, ``tf32`` or ``float16``, which the types of tensors follow."""
         ...
 
     def onnx_file(self, folder: Path) -> Path:
-        """An ONNX file of it; made in the folder if there is none."""
+        """An ONNX file of the model; made in the folder if there is none."""
         ...
 
     def torch_module(self) -> Any:
@@ -89,7 +89,7 @@ class Network(Protocol):
         ...
 
     def tvm_library(self) -> TvmLibrary:
-        """TVM's own build of it."""
+        """TVM's own build of the model."""
         ...
 
 
@@ -100,9 +100,9 @@ class Peer:
     Attributes
     ----------
     name
-        As users say it.
+        The name by which users call it.
     loader
-        ``module:function``; the function makes a :class:`Network` ready to run, as
+        ``module:function``; the function makes a :class:`PeerModel` ready to run, as
         :class:`Started`, and may take minutes. The module is imported when it is asked for.
     library
         The Python package that it needs besides those of tvm-ios; its distribution has the same
@@ -112,7 +112,7 @@ class Peer:
     programs
         Programs that it needs on a CPU.
     devices
-        Where it can run: of ``cpu`` and ``cuda``.
+        Where it can run: ``cpu``, ``cuda`` or both.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Peer:
         """The module of the loader."""
         return self.loader.partition(":")[0]
 
-    def start(self, network: Network) -> Started:
+    def start(self, network: PeerModel) -> Started:
         """Make a model ready to run; may take minutes.
 
         Raises

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runtime_ext.peers.peer import Network, Peer, PeerError, Started
+from runtime_ext.peers.peer import Peer, PeerError, PeerModel, Started
 from tvm_ios.extensions import extensions, load_extension
 from tvm_ios.progress import Progress
 
@@ -20,7 +20,7 @@ _ONNXRUNTIME = partial(Peer, library="onnxruntime", install="tvm-ios[bench]")
 _TORCH = partial(Peer, library="torch", install="tvm-ios[torch]")
 _GPU = ("cuda",)
 
-#: Those that come with tvm-ios.
+#: The peers that come with tvm-ios.
 OURS: Mapping[str, Peer] = {
     peer.name: peer
     for peer in (
@@ -44,13 +44,13 @@ OURS: Mapping[str, Peer] = {
 
 
 def peer_names(device: str | None = None) -> tuple[str, ...]:
-    """The peers that there are, ours first; those of ours that cannot run on a device left out."""
+    """The names of all peers, ours first; ours only if they can run on the device."""
     ours = (name for name, peer in OURS.items() if device is None or device in peer.devices)
     return tuple(dict.fromkeys((*ours, *(name for name in extensions(GROUP) if name not in OURS))))
 
 
 def peer_modules() -> tuple[str, ...]:
-    """The modules of ours, which travel with bundles."""
+    """The modules of our peers, which travel with bundles."""
     return tuple(dict.fromkeys(peer.module for peer in OURS.values()))
 
 
@@ -88,21 +88,22 @@ def available_peers(names: Iterable[str]) -> tuple[Peer, ...]:
 
 
 def start_peers(
-    names: Iterable[str], network: Network, progress: Progress
+    names: Iterable[str], network: PeerModel, progress: Progress
 ) -> tuple[dict[str, Started], dict[str, list[Array]], dict[str, str]]:
     """Start peers and run each once.
 
     Returns
     -------
     dict of str to Started, dict of str to list of array, dict of str to str
-        Those that run, their outputs, and why the others do not, a sentence each.
+        The peers that run, their outputs, and for each other peer a sentence that says why it does
+        not.
     """
     started: dict[str, Started] = {}
     outputs: dict[str, list[Array]] = {}
     failed: dict[str, str] = {}
-    wanted = tuple(dict.fromkeys(names))
-    for done, name in enumerate(wanted):
-        progress("starting peers", done, len(wanted))
+    distinct = tuple(dict.fromkeys(names))
+    for done, name in enumerate(distinct):
+        progress("starting peers", done, len(distinct))
         try:
             peer = peer_named(name).start(network)
             outputs[name] = peer.outputs(peer.run())
@@ -112,5 +113,5 @@ def start_peers(
         # Compilers and exporters of others raise anything; the rest is compared all the same.
         except Exception as error:
             failed[name] = " ".join(str(error).split())[:300] or repr(error)
-    progress("starting peers", len(wanted), len(wanted))
+    progress("starting peers", len(distinct), len(distinct))
     return started, outputs, failed

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,13 @@ class SideBySide:
     lanes
         Threads of each peer; executables have their lanes.
     rules
-        How long.
+        How many runs to time, and for how long.
     peers
         Names in :mod:`runtime_ext.peers.registry`.
     onnx, tvm
-        What the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
+        The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     precision
-        By which outputs may differ, of :data:`LARGEST_ERRORS`.
+        The key of :data:`LARGEST_ERRORS` by which outputs may differ.
     """
 
     executables: Mapping[str, Path]
@@ -60,7 +61,7 @@ class SideBySide:
     precision: str = "float32"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Plain data, the inverse of :meth:`from_json`."""
         files = {"onnx": self.onnx, "tvm": self.tvm}
         return {
             **asdict(self),
@@ -70,7 +71,7 @@ class SideBySide:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SideBySide:
-        """What :meth:`to_json` made."""
+        """Read what :meth:`to_json` made."""
         files = {name: data[name] and Path(data[name]) for name in ("onnx", "tvm")}
         executables = {name: Path(path) for name, path in data["executables"].items()}
         rules = Rules(**data["rules"])
@@ -79,7 +80,7 @@ class SideBySide:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How fast and how exact they are.
+    """How fast and how exact runners are.
 
     Attributes
     ----------
@@ -89,8 +90,8 @@ class Outcome:
         For each runner the largest difference to the reference over all outputs, relative to
         the output's largest value.
     reference
-        Whose outputs the others were compared with: the first peer that runs, or else the first
-        executable.
+        The runner whose outputs the others were compared with: the first peer that runs, or else
+        the first executable.
     failed
         Peers that could not run the model, with a sentence each.
     """
@@ -101,7 +102,7 @@ class Outcome:
     failed: Mapping[str, str]
 
 
-#: What the peers' libraries read when they start.
+#: Environment variables that the peers' libraries read when they start.
 _THREAD_COUNTS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -158,7 +159,7 @@ def _compete(runners: SideBySide) -> Outcome:
 
 
 def _start_executables(paths: Mapping[str, Path]) -> tuple[dict[str, Started], dict[str, Array]]:
-    """What tvm-ios built, on its executor, and the inputs that all have."""
+    """Executables of tvm-ios, ready to run, and the inputs that all runners have."""
     from runtime_ext.execution.executable import load
 
     started: dict[str, Started] = {}
@@ -170,12 +171,12 @@ def _start_executables(paths: Mapping[str, Path]) -> tuple[dict[str, Started], d
             session.set_input(**inputs)
         except Exception as error:
             raise UserError(f"{name} cannot run: {error}") from error
-        started[name] = Started(session.run, _reader(session))
+        started[name] = Started(session.run, partial(_outputs, session))
     return started, inputs
 
 
-def _reader(session: Any) -> Any:
-    return lambda _: [session.get_output(place) for place in range(len(session.outputs))]
+def _outputs(session: Any, _result: Any) -> list[Array]:
+    return [session.get_output(place) for place in range(len(session.outputs))]
 
 
 if __name__ == "__main__":

@@ -7,43 +7,43 @@ from typing import Any
 
 import torch
 
-from runtime_ext.peers.peer import Network, Started
+from runtime_ext.peers.peer import PeerModel, Started
 
-#: Given a module and its inputs, what runs it once.
+#: Gives, for a module and its inputs, the function that runs it once.
 _Prepare = Callable[[Any, list[torch.Tensor]], Callable[[], Any]]
 
 
-def start(network: Network) -> Started:
-    """As it is; on CPUs images have their channels innermost, as oneDNN wants them."""
+def start(network: PeerModel) -> Started:
+    """Eager PyTorch; on CPUs images have their channels innermost, as oneDNN wants them."""
     return _start(network, _eager, nhwc=not network.gpu)
 
 
-def start_nhwc(network: Network) -> Started:
-    """As it is, channels innermost."""
+def start_nhwc(network: PeerModel) -> Started:
+    """Eager PyTorch with channels innermost."""
     return _start(network, _eager, nhwc=True)
 
 
-def start_graph(network: Network) -> Started:
+def start_graph(network: PeerModel) -> Started:
     """A captured CUDA graph."""
     return _start(network, _captured, nhwc=False)
 
 
-def start_graph_nhwc(network: Network) -> Started:
-    """A captured CUDA graph, channels innermost."""
+def start_graph_nhwc(network: PeerModel) -> Started:
+    """A captured CUDA graph with channels innermost."""
     return _start(network, _captured, nhwc=True)
 
 
-def start_compiled(network: Network) -> Started:
-    """By ``torch.compile`` with little overhead, which on GPUs is its own CUDA graph."""
+def start_compiled(network: PeerModel) -> Started:
+    """``torch.compile`` with little overhead, which on GPUs is its own CUDA graph."""
     return _start(network, _compiled("reduce-overhead", network), nhwc=not network.gpu)
 
 
-def start_max_autotune(network: Network) -> Started:
-    """By ``torch.compile`` with kernels chosen by measuring."""
+def start_max_autotune(network: PeerModel) -> Started:
+    """``torch.compile`` with kernels chosen by measuring."""
     return _start(network, _compiled("max-autotune", network), nhwc=not network.gpu)
 
 
-def _start(network: Network, prepare: _Prepare, *, nhwc: bool) -> Started:
+def _start(network: PeerModel, prepare: _Prepare, *, nhwc: bool) -> Started:
     module = network.torch_module()
     names = module.input_names
     inputs = [torch.from_numpy(network.inputs[name]) for name in names]
@@ -95,7 +95,7 @@ def _captured(module: Any, inputs: list[torch.Tensor]) -> Callable[[], Any]:
     return replay
 
 
-def _compiled(mode: str, network: Network) -> _Prepare:
+def _compiled(mode: str, network: PeerModel) -> _Prepare:
     import torch._inductor.config as inductor
 
     settings: Any = inductor

@@ -59,10 +59,10 @@ def _require_room(folder: Path, module: tvm.IRModule) -> None:
                 function, lambda e: add(e) if isinstance(e, GenericConst) else None
             )
     # In an object file, in the library, and a little for the code of both.
-    needed = 2 * sum(constants) + (64 << 20)
-    free = shutil.disk_usage(folder).free
-    if free < needed:
+    needed_bytes = 2 * sum(constants) + (64 << 20)
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < needed_bytes:
         raise UserError(
-            f"TVM's own build of the model needs {needed >> 20} MB in {folder} and there are "
-            f"{free >> 20}: free some, or name another folder in TMPDIR"
+            f"TVM's own build of the model needs {needed_bytes >> 20} MB in {folder} and there are "
+            f"{free_bytes >> 20}: free some, or name another folder in TMPDIR"
         )

@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.peers.peer import Network, Started
+from runtime_ext.peers.peer import PeerModel, Started
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 
-#: As DLPack counts devices.
+#: DLPack's numbers of devices, and the VM's of its pooled allocator.
 _CPU, _CUDA = 1, 2
 _POOLED = 2
 
 
-def start(network: Network) -> Started:
-    """Load a compiled module; TVM has counted its threads when it was loaded.
+def start(network: PeerModel) -> Started:
+    """Load a compiled module; TVM counts its threads when its runtime is loaded.
 
     Raises
     ------
@@ -43,9 +43,9 @@ def start_library(path: Path, inputs: Mapping[str, Array]) -> Started:
     Parameters
     ----------
     path
-        Of the ``.so``: Relax for the virtual machine, or of ``relay.build`` for the graph executor.
+        The ``.so``: of Relax for the virtual machine, or of ``relay.build`` for the graph executor.
     inputs
-        By name, in the model's order.
+        The inputs by name, in the model's order.
     """
     import tvm
 
@@ -69,11 +69,11 @@ def start_library(path: Path, inputs: Mapping[str, Array]) -> Started:
     return Started(run, outputs)
 
 
-def _start_by_runtime(path: Path, network: Network, weights: Sequence[Array]) -> Started:
-    """Load it by TVM's runtime libraries.
+def _start_by_runtime(path: Path, network: PeerModel, weights: Sequence[Array]) -> Started:
+    """Load a compiled module by TVM's runtime libraries.
 
-    On a GPU that includes TVM's own CUDA graph, of all that reads no input. Inputs and outputs stay
-    on the device.
+    On a GPU TVM captures a CUDA graph of all that reads no input. Inputs and outputs stay on the
+    device.
     """
     import torch
     import tvm_ffi
@@ -87,8 +87,8 @@ def _start_by_runtime(path: Path, network: Network, weights: Sequence[Array]) ->
     main = machine["main"]
     # Torch's memory has the alignment that TVM's kernels expect.
     values = map(torch.tensor, (*network.inputs.values(), *weights))
-    held = [value.to("cuda" if gpu else "cpu").contiguous() for value in values]
-    arguments = [tvm_ffi.from_dlpack(value) for value in held]
+    tensors = [value.to("cuda" if gpu else "cpu").contiguous() for value in values]
+    arguments = [tvm_ffi.from_dlpack(value) for value in tensors]
 
     def run() -> Any:
         result = main(*arguments)

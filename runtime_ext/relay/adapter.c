@@ -184,20 +184,20 @@ static int Call(OldKernel kernel, Part part, const Slice* slices, int cuts, cons
   int codes[MOST_ARGUMENTS], result_code = 0;
   const int32_t buffers = count - 2, tensors = buffers - (part.bytes > 0);
   if (tensors < 1 || buffers > MOST_ARGUMENTS) return Refuse("a kernel takes buffers and a range");
-  DLTensor own[buffers];
+  DLTensor copies[buffers];
   for (int32_t i = 0; i < buffers; ++i) {
-    const DLTensor* given = TensorOf(&args[i]);
-    if (given == NULL) return Refuse("an argument of a kernel is no tensor");
-    own[i] = *given;
+    const DLTensor* argument = TensorOf(&args[i]);
+    if (argument == NULL) return Refuse("an argument of a kernel is no tensor");
+    copies[i] = *argument;
     /* Truth values had no code of their own: they were unsigned, of one bit, in a byte. */
-    if (given->dtype.code == kDLBool) own[i].dtype = (DLDataType){kDLUInt, 1, 1};
-    values[i].v_handle = &own[i];
+    if (argument->dtype.code == kDLBool) copies[i].dtype = (DLDataType){kDLUInt, 1, 1};
+    values[i].v_handle = &copies[i];
     codes[i] = OLD_DLTENSOR;
   }
   int64_t shapes[cuts + 1][MOST_AXES];
   for (int i = 0; i < cuts; ++i) {
     const int32_t place = slices[i].argument;
-    if (place >= tensors || Cut(&slices[i], &own[place], shapes[i]))
+    if (place >= tensors || Cut(&slices[i], &copies[place], shapes[i]))
       return Refuse("a kernel has no such slice");
   }
   part.begin = args[buffers].v_int64;
@@ -209,7 +209,7 @@ static int Call(OldKernel kernel, Part part, const Slice* slices, int cuts, cons
   call.used = 0;
   call.shared = NULL;
   if (part.bytes > 0) {
-    call.shared = (char*)own[tensors].data + own[tensors].byte_offset;
+    call.shared = (char*)copies[tensors].data + copies[tensors].byte_offset;
   }
   strcpy(message, "a kernel failed");
   if (kernel(values, codes, tensors, &result, &result_code, NULL)) return Refuse(message);

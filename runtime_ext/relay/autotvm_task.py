@@ -17,9 +17,9 @@ class AutotvmTask:
     Attributes
     ----------
     name
-        Of the first unit, or merged units joined by ``+``, that has it.
+        The name of the first unit, or of merged units joined by ``+``, that has it.
     task
-        AutoTVM's.
+        AutoTVM's task.
     weight
         How many times a run of the model computes it.
     merged
@@ -44,7 +44,7 @@ class AutotvmTask:
 
 
 def default_index(task: Any) -> int | None:
-    """Where in a task's space the configuration is that TVM takes without a log.
+    """The index in a task's space of the configuration that TVM takes without a log.
 
     Returns
     -------
@@ -56,11 +56,11 @@ def default_index(task: Any) -> int | None:
         task.instantiate(default)
     knob: list[int] = []
     for name, space in task.config_space.space_map.items():
-        wanted = _value(default[name])
-        found = [i for i, entity in enumerate(space.entities) if _value(entity) == wanted]
-        if not found:
+        default_value = _value(default[name])
+        places = [i for i, entity in enumerate(space.entities) if _value(entity) == default_value]
+        if not places:
             return None
-        knob.append(found[0])
+        knob.append(places[0])
     index = int(task.config_space.knob2point(knob))
     return index if task.config_space.is_index_valid(index) else None
 
@@ -93,7 +93,7 @@ def free_layout(task: Any) -> None:
 
 
 def _value(entity: Any) -> Any:
-    """What an entity says: of a split all extents but the first, which follows from them."""
+    """The choice of an entity: of a split all extents but the first, which follows from them."""
     if hasattr(entity, "size"):
         return tuple(entity.size[1:])
     return getattr(entity, "val", None) if hasattr(entity, "val") else repr(entity)

@@ -24,10 +24,10 @@ from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 _ROUND = 16
 #: Merge candidates may never be used: what they gain counts for less.
 _MERGED_SHARE = 0.25
-#: Floating-point operations a second, for where to look first.
+#: Floating-point operations a second, assumed to choose the first tasks.
 _GUESS = 5e10
 
-#: Tries configurations of a task; what came of each.
+#: Tries configurations of a task and gives the record of each.
 MeasureConfigs = Callable[[Any, Sequence[Any]], list[AutotvmRecord]]
 #: Called after every round with trials done, all that there will be at most, and the seconds of
 #: a run of the model that they saved.
@@ -54,7 +54,7 @@ def tune(
     Parameters
     ----------
     tasks
-        Different ones.
+        The different tasks of a model.
     log
         Gets every trial at once.
     measure
@@ -62,7 +62,7 @@ def tune(
     limits
         When to end.
     progress
-        Told how it goes.
+        Told after every round.
     all_blocks
         For those who choose among blocks for the whole network, as
         :mod:`relay_passes.relay.layouts.channel_blocks` does.
@@ -70,7 +70,7 @@ def tune(
     Returns
     -------
     tuple of TunedKernel
-        Of tasks that some trial of succeeded.
+        The tasks with a trial that succeeded.
     """
     begin = time.perf_counter()
     states = [_State.of(task, log.records, all_blocks) for task in tasks]
@@ -104,23 +104,25 @@ class _State:
 
     @staticmethod
     def of(task: AutotvmTask, records: Sequence[AutotvmRecord], all_blocks: bool) -> _State:
-        """What a log knows of a task."""
+        """A task with the trials of it that a log holds."""
         inner = task.task
         state = _State(task, default_index(inner), all_blocks)
         if state.default is not None and not all_blocks:
             keep_layout(inner, state.default)
-        known: list[AutotvmRecord] = []
-        for given, result in records:
-            if (given.task.name, given.task.args) != (inner.name, inner.args):
+        known_records: list[AutotvmRecord] = []
+        for measure_input, result in records:
+            if (measure_input.task.name, measure_input.task.args) != (inner.name, inner.args):
                 continue
-            index = given.config.index
+            index = measure_input.config.index
             # The space of another TVM may be another one, and have other layouts.
             space = inner.config_space
             if 0 <= index < space.range_length and space.is_index_valid(index):
                 config = inner.config_space.get(index)
-                if config.to_json_dict()["entity"] == given.config.to_json_dict()["entity"]:
-                    known.append((autotvm.MeasureInput(inner.target, inner, config), result))
-        state.take(known)
+                if config.to_json_dict()["entity"] == measure_input.config.to_json_dict()["entity"]:
+                    known_records.append(
+                        (autotvm.MeasureInput(inner.target, inner, config), result)
+                    )
+        state.take(known_records)
         return state
 
     @property
@@ -132,7 +134,7 @@ class _State:
 
     @property
     def saved(self) -> float:
-        """Seconds of a run of the model."""
+        """Seconds that the best kernel saves in a run of the model."""
         if self.default not in self.times:
             return 0.0
         return self.task.weight * (self.times[self.default] - min(self.times.values()))
@@ -142,10 +144,10 @@ class _State:
         return max(0, min(trials, len(self.task.task.config_space)) - len(self.tried))
 
     def take(self, records: Sequence[AutotvmRecord]) -> None:
-        """Take in what was tried."""
+        """Add trials to what is known."""
         self.records += records
-        for given, result in records:
-            index = given.config.index
+        for measure_input, result in records:
+            index = measure_input.config.index
             self.tried.add(index)
             if not result.error_no:
                 seconds = float(np.mean(result.costs))
@@ -159,10 +161,10 @@ class _State:
             keep_layout(task, self.default)
             configs = self._choose(count)
             free_layout(task)
-        made = measure(task, configs or self._choose(count))
-        self.new += len(made)
-        self.take(made)
-        return made
+        records = measure(task, configs or self._choose(count))
+        self.new += len(records)
+        self.take(records)
+        return records
 
     def _choose(self, count: int) -> list[Any]:
         """So many configurations of the space as it is confined now, or all that are left."""
@@ -173,8 +175,8 @@ class _State:
         tried = set(filter(space.is_index_valid, self.tried))
         chosen = {config.index for config in configs} | tried
         if len(space) <= count + len(tried):
-            left = filter(space.is_index_valid, range(space.range_length))
-            return configs + [space.get(index) for index in left if index not in chosen]
+            remaining = filter(space.is_index_valid, range(space.range_length))
+            return configs + [space.get(index) for index in remaining if index not in chosen]
         tuner = XGBTuner(task, plan_size=_ROUND, feature_type="knob", num_threads=1)
         if records := [record for record in self.records if record[0].config.index in tried]:
             tuner.update(*zip(*records, strict=True))
@@ -182,6 +184,6 @@ class _State:
         return configs + tuner.next_batch(count - len(configs))
 
     def result(self) -> TunedKernel:
-        """What is known now."""
+        """The best kernel of the trials so far."""
         default = None if self.default is None else self.times.get(self.default)
         return TunedKernel(self.task, default, min(self.times.values()), len(self.tried), self.new)

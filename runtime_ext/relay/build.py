@@ -45,7 +45,7 @@ def build(
     lanes
         Threads; all that the process may use by default.
     name
-        Of the model.
+        The name of the model.
     log
         An AutoTVM log of tuned kernels.
 
@@ -83,11 +83,11 @@ def build_calls(
     Parameters
     ----------
     module
-        Of Relay.
+        A Relay module.
     calls
         Unit, stage and group of each call.
     schedule
-        As plain data, which an executable keeps.
+        The schedule as plain data, which an executable keeps.
     target, lanes, name, log
         As of :func:`build`.
 
@@ -104,28 +104,32 @@ def build_calls(
     # Launches on a GPU are given addresses of whole buffers.
     on_cpu = isinstance(library, RelayLibrary)
     weights = {name: value.numpy() for name, value in library.factory.get_params().items()}
-    read = read_executor_graph(
+    unit_graph = read_executor_graph(
         library.factory.get_graph_json(), tuple(weights), calls, library.forms, name
     )
-    joined = concatenations(module["main"], calls)
-    memory = lay_in_place(read, joined if on_cpu else [None] * len(joined))
+    concatenations_by_unit = concatenations(module["main"], calls)
+    memory = lay_in_place(
+        unit_graph, concatenations_by_unit if on_cpu else [None] * len(concatenations_by_unit)
+    )
     keys = {name: content_key(value) for name, value in weights.items()}
 
     def constant_name(units: tuple[int, ...], parameter: int) -> str:
         unit = units[0]
-        return keys[read.constants[unit][parameter - len(read.graph.operators[unit].inputs)]]
+        return keys[
+            unit_graph.constants[unit][parameter - len(unit_graph.graph.operators[unit].inputs)]
+        ]
 
-    stages = stages_of_calls(read.places)
+    stages = stages_of_calls(unit_graph.places)
     program = lower_stages(
-        read.graph,
+        unit_graph.graph,
         stages,
         dict(enumerate(memory.code)),
         lanes=lanes,
-        unit_latency=recorded_latency(stages, _latencies(read, schedule), lanes),
+        unit_latency=recorded_latency(stages, _latencies(unit_graph, schedule), lanes),
         constant_name=constant_name,
         parts=memory.parts,
     )
-    graph = read.graph
+    graph = unit_graph.graph
     names = output_names(module, len(graph.outputs))
     return BuiltModel(
         program=program,
@@ -140,8 +144,10 @@ def build_calls(
     )
 
 
-def _latencies(read: UnitGraph, schedule: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
-    """What the schedule says that units take; what is merged has another name."""
-    number = {op.name: call for call, op in enumerate(read.graph.operators)}
-    calls = {u: number[name] for u, name in enumerate(schedule["units"]) if name in number}
+def _latencies(unit_graph: UnitGraph, schedule: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
+    """The recorded latencies of units; merged units are left out, as they have other names."""
+    call_by_name = {op.name: call for call, op in enumerate(unit_graph.graph.operators)}
+    calls = {
+        u: call_by_name[name] for u, name in enumerate(schedule["units"]) if name in call_by_name
+    }
     return latencies_of_calls(Schedule.from_json(schedule), calls)

@@ -15,12 +15,12 @@ from tvm_ios.program.program import BufferType, PhaseCall
 
 
 class RelayKernelError(UserError):
-    """A function that is no series of CUDA kernels, with one sentence that says why."""
+    """A function that is no series of CUDA kernels: one sentence with the reason."""
 
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """One launch.
+    """One launch of a kernel.
 
     Attributes
     ----------
@@ -49,9 +49,9 @@ class KernelLaunches:
     Attributes
     ----------
     launches
-        Of kernels.
+        The launches of kernels.
     scratch
-        Memory that holds what one leaves for the next.
+        Memory in which one launch leaves results for the next.
     """
 
     launches: tuple[KernelLaunch, ...]
@@ -63,7 +63,7 @@ class KernelLaunches:
 
 
 def launches_of(module: tvm.IRModule) -> dict[str, KernelLaunches]:
-    """For each function of ``relay.build`` what it launches.
+    """The launches of each function of ``relay.build``.
 
     Parameters
     ----------
@@ -152,5 +152,5 @@ def _scope(node: Any) -> str:
 
 
 def _allocated_bytes(node: Any) -> int:
-    kind = tvm.DataType(node.dtype)
-    return prod(int(e) for e in node.extents) * ((kind.bits * kind.lanes + 7) // 8)
+    dtype = tvm.DataType(node.dtype)
+    return prod(int(e) for e in node.extents) * ((dtype.bits * dtype.lanes + 7) // 8)

@@ -30,7 +30,7 @@ from runtime_ext.target_architecture import cuda_arch
 
 #: What TVM has CUDA C++ compiled by.
 _COMPILER = "tvm_callback_cuda_compile"
-#: It is for the whole network, not for what is a kernel already.
+#: The pass is for whole networks, and a scheduled module's functions are kernels already.
 _NO_ALTERED_LAYOUTS = ("AlterOpLayout",)
 #: Stands for a kernel's name.
 _ANY = "relay_kernel"
@@ -49,11 +49,11 @@ class CudaLibrary:
     factory
         The graph executor's factory module, which itself has no machine code.
     forms
-        Which kernels each of its functions launches.
+        The launches of each of its functions.
     target
-        Of the kernels.
+        The TVM target of the kernels.
     kernels
-        By symbol.
+        The kernels by symbol.
     """
 
     factory: Any
@@ -62,7 +62,7 @@ class CudaLibrary:
     kernels: Mapping[str, Launchable]
 
     def function(self, symbol: str) -> Launchable:
-        """What launching a kernel takes."""
+        """The launchable kernel of a symbol."""
         return self.kernels[symbol]
 
     def export(self, path: Path, symbols: Iterable[str]) -> None:
@@ -82,7 +82,7 @@ def build_cuda_library(
     module, name, log
         As of :func:`runtime_ext.relay.library.build_library`.
     target
-        Of kind cuda, with its architecture.
+        A target of kind cuda, with its architecture.
 
     Raises
     ------
@@ -93,33 +93,35 @@ def build_cuda_library(
     """
     arch = cuda_arch(target)
     assert arch is not None
-    split = _Split()
+    split = _HostDeviceSplit()
     with _sources() as sources:
         with_host = tvm.target.Target(target, host="llvm")
         factory = make_factory(module, with_host, name, log, _NO_ALTERED_LAYOUTS, [split])
-    forms = {symbol: f for made in split.modules for symbol, f in launches_of(made).items()}
+    forms = {symbol: f for kernels in split.modules for symbol, f in launches_of(kernels).items()}
     if not forms:
         raise RelayKernelError(
             f"this TVM ({tvm.__version__}) does not say as 0.17 does which kernels it launches: "
             "bring TVM 0.17, or build for a CPU"
         )
-    texts = {m.group(1): m.group(0) for source in sources for m in _KERNEL.finditer(source)}
+    source_by_kernel = {
+        m.group(1): m.group(0) for source in sources for m in _KERNEL.finditer(source)
+    }
     launches = {launch.kernel: launch for form in forms.values() for launch in form.launches}
     cubins = CubinCache(cache_folder() / "kernels" / "relay")
 
-    def compiled(launch: KernelLaunch) -> Launchable:
-        entry, source = _renamed(texts[launch.kernel], launch.kernel, arch)
+    def compile_launch(launch: KernelLaunch) -> Launchable:
+        entry, source = _renamed(source_by_kernel[launch.kernel], launch.kernel, arch)
         code = cubins.cubin(source, arch, entry).code
         return Launchable(entry, launch.grid, launch.block, launch.shared_bytes, code)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = dict(zip(launches, pool.map(compiled, launches.values()), strict=True))
-    return CudaLibrary(factory, forms, target, made)
+        kernels = dict(zip(launches, pool.map(compile_launch, launches.values()), strict=True))
+    return CudaLibrary(factory, forms, target, kernels)
 
 
 @tvm.instrument.pass_instrument
-class _Split:
-    """Keeps what TVM compiles where kernels and what launches them part."""
+class _HostDeviceSplit:
+    """Keeps the modules in which TVM has split kernels from the functions that launch them."""
 
     def __init__(self) -> None:
         self.modules: list[tvm.IRModule] = []
@@ -132,23 +134,23 @@ class _Split:
 
 @contextmanager
 def _sources() -> Iterator[list[str]]:
-    """While this is entered TVM compiles no CUDA C++; what it would compile is in the list then."""
+    """A context in which TVM appends CUDA C++ to the list in place of compiling it."""
     sources: list[str] = []
 
     def keep(source: str, _: Any) -> bytearray:
         sources.append(source)
         return bytearray(b"none")
 
-    usual = tvm.get_global_func(_COMPILER)
+    compile_cuda = tvm.get_global_func(_COMPILER)
     tvm.register_func(_COMPILER, keep, override=True)
     try:
         yield sources
     finally:
-        tvm.register_func(_COMPILER, usual, override=True)
+        tvm.register_func(_COMPILER, compile_cuda, override=True)
 
 
 def _renamed(text: str, name: str, arch: str) -> tuple[str, str]:
-    """A kernel under a name that says what it computes: a name for it, and its source."""
+    """The kernel under a name made of its content: the name, and the source with it."""
     text = re.sub(rf"\b{name}\b", _ANY, text)
     digest = hashlib.sha256(f"{arch}\n{PRELUDE}\n{text}".encode()).hexdigest()[:24]
     return f"r{digest}", PRELUDE + text.replace(_ANY, f"r{digest}")

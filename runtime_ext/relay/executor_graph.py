@@ -15,15 +15,15 @@ from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 
 
 class KernelForm(Protocol):
-    """What running a kernel takes."""
+    """How a kernel is called."""
 
     @property
     def scratch(self) -> tuple[BufferType, ...]:
-        """Buffers that it needs besides those that it is given."""
+        """Buffers that it needs beside its arguments."""
         ...
 
     def calls(self, symbol: str, buffers: int) -> tuple[PhaseCall, ...]:
-        """Its phases, on so many buffers that it is given and on its scratch."""
+        """The calls of its phases, on so many arguments and after them its scratch."""
         ...
 
 
@@ -61,15 +61,15 @@ def read_executor_graph(
     Parameters
     ----------
     text
-        The JSON.
+        The graph executor's JSON.
     constants
         Names of the constants among its nodes.
     calls
         Unit, stage and group of each call of ``main``.
     forms
-        Of each kernel.
+        How each kernel is called.
     name
-        Of the model.
+        The name of the model.
 
     Raises
     ------
@@ -125,9 +125,9 @@ class _Reader:
         code: list[UnitCode] = []
         constants: list[tuple[str, ...]] = []
         for number, ((unit, *_), members) in enumerate(units):
-            operator, made, names = self._unit(unit, number, members, readers)
+            operator, unit_code, names = self._unit(unit, number, members, readers)
             operators.append(operator)
-            code.append(made)
+            code.append(unit_code)
             constants.append(names)
         if any(head not in self.number for head in self.heads):
             raise ModuleError("main returns a constant: remove it from the model's outputs")
@@ -143,13 +143,13 @@ class _Reader:
         members: Sequence[int],
         readers: Mapping[_Entry, set[int]],
     ) -> tuple[Operator, UnitCode, tuple[str, ...]]:
-        made = [entry for node in members for entry in self._writes(node)]
+        written = [entry for node in members for entry in self._writes(node)]
         read = dict.fromkeys(e for node in members for e in self._reads(node))
-        outside = [entry for entry in read if entry not in made]
-        data = [entry for entry in outside if not self._is_constant(entry)]
-        weights = [entry for entry in outside if self._is_constant(entry)]
-        outputs = [entry for entry in made if readers.get(entry, set()) - {number}]
-        scratch = [entry for entry in made if entry not in outputs]
+        from_outside = [entry for entry in read if entry not in written]
+        data = [entry for entry in from_outside if not self._is_constant(entry)]
+        weights = [entry for entry in from_outside if self._is_constant(entry)]
+        outputs = [entry for entry in written if readers.get(entry, set()) - {number}]
+        scratch = [entry for entry in written if entry not in outputs]
         place = {e: i for i, e in enumerate((*data, *weights, *outputs, *scratch))}
         calls: list[PhaseCall] = []
         workspaces: list[BufferType] = []
@@ -187,8 +187,8 @@ class _Reader:
         return BufferType(tuple(self.shapes[row]), self.types[row])
 
     def _tensor(self, entry: _Entry) -> int:
-        kind = self._type(entry)
+        buffer_type = self._type(entry)
         name = self.nodes[entry[0]]["name"] + (f".{entry[1]}" if entry[1] else "")
         self.number[entry] = len(self.tensors)
-        self.tensors.append(Tensor(name, kind.shape, kind.dtype))
+        self.tensors.append(Tensor(name, buffer_type.shape, buffer_type.dtype))
         return self.number[entry]

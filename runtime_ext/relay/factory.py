@@ -29,16 +29,16 @@ def make_factory(
     module, target, log
         What to build.
     name
-        Stands in the symbols of kernels.
+        A part of the kernels' symbols.
     disabled
         Passes of TVM's that are left out.
     instruments
-        That watch its passes.
+        Instruments that watch TVM's passes.
     """
-    context = tvm.transform.PassContext(
+    pass_context = tvm.transform.PassContext(
         opt_level=3,
         disabled_pass=["EliminateCommonSubexpr", *disabled],
         instruments=list(instruments),
     )
-    with log.applied() if log else nullcontext(), context:
+    with log.applied() if log else nullcontext(), pass_context:
         return relay.build(module, target=target, mod_name=name)

@@ -31,11 +31,11 @@ class Concatenation:
     Attributes
     ----------
     axis
-        Of the result.
+        The axis of the result along which it joins.
     inputs
         How many tensors the unit reads, constants included.
     fields
-        What it joins: numbers of these.
+        Which of these it joins, in order.
     """
 
     axis: int
@@ -50,13 +50,13 @@ class TensorRange:
     Attributes
     ----------
     whole
-        The type of the other one.
+        The type of the other tensor.
     axis
-        All its extents before it are 1.
+        The axis of the range; all extents before it are 1.
     extent
-        Of the range.
+        The extent of the range along the axis.
     offset
-        Its first byte.
+        The byte at which it begins.
     """
 
     whole: BufferType
@@ -72,7 +72,7 @@ class SlicedTensors:
     Attributes
     ----------
     cuts
-        For each tensor that lies in another one, which range of it.
+        For each tensor that lies in another one, its range there.
     parts
         The same for programs.
     silent
@@ -88,22 +88,22 @@ class SlicedTensors:
         return tuple(map(self.cuts.get, tensors))
 
 
-#: For each tensor of a unit, data and then outputs, which range of another one it is, if it is.
+#: For each tensor of a unit, data and then outputs, its range in another one, if it has one.
 TensorRanges = tuple[TensorRange | None, ...]
 
 
 @dataclass(frozen=True)
 class InPlace:
-    """Units whose concatenations write nothing that lies there already.
+    """Units whose concatenations do not write what lies in their result already.
 
     Attributes
     ----------
     code
-        Of each unit, for tensors that lie in others.
+        The code of each unit, for tensors that lie in others.
     parts
-        For each tensor that lies in another one, where.
+        For each tensor that lies in another one, its part of that.
     sliced
-        For each new symbol in the code the one that it calls, and with which slices.
+        For each new symbol in the code the symbol that it calls, and the slices of its arguments.
     """
 
     code: tuple[UnitCode, ...]
@@ -117,9 +117,9 @@ def concatenations(main: relay.Function, calls: Sequence[Any]) -> list[Concatena
     Parameters
     ----------
     main
-        Where a later pass has written the calls in another form, it is not known of any unit.
+        The function; if a later pass has changed the form of its calls, nothing is known of them.
     calls
-        For each call its unit, in whatever form: equal ones in a row are of one unit.
+        The unit of each call: equal ones in a row are one unit.
     """
     bindings: list[Any] = []
     body = main.body
@@ -129,8 +129,8 @@ def concatenations(main: relay.Function, calls: Sequence[Any]) -> list[Concatena
     if len(bindings) != len(calls):
         return [None for _ in groupby(calls)]
     units = groupby(zip(calls, bindings, strict=True), itemgetter(0))
-    made = [[value for _, value in members] for _, members in units]
-    return [concatenation(values[0]) if len(values) == 1 else None for values in made]
+    values_by_unit = [[value for _, value in members] for _, members in units]
+    return [concatenation(values[0]) if len(values) == 1 else None for values in values_by_unit]
 
 
 def concatenation(call: Any) -> Concatenation | None:
@@ -164,24 +164,28 @@ def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> SlicedTen
     Parameters
     ----------
     graph
-        Of units, whose inputs are data; its tensors are of the shapes that kernels see.
+        A graph of units, whose inputs are data; tensors have the shapes that kernels see.
     joined
-        For each unit what it concatenates, if it does nothing else.
+        The concatenation of each unit that does nothing else.
     """
-    found = (_join(graph, unit, what) for unit, what in enumerate(joined) if what is not None)
+    candidates = (
+        _join(graph, unit, concatenation)
+        for unit, concatenation in enumerate(joined)
+        if concatenation is not None
+    )
 
     def may_lie(tensor: int, join: Join) -> bool:
-        made, whole = graph.tensors[tensor], graph.tensors[join.output]
         produced = graph.producer[tensor] is not None and tensor not in graph.outputs
-        return produced and made.dtype == whole.dtype
+        return produced and graph.tensors[tensor].dtype == graph.tensors[join.output].dtype
 
     def works(join: Join, places: Places) -> bool:
-        there = join.in_place(places)
-        return len(there) == len(join.fields) and all(
-            _cut(graph, places[tensor]).offset % ALIGNMENT == 0 for tensor in there
+        in_place = join.in_place(places)
+        return len(in_place) == len(join.fields) and all(
+            _cut(graph, places[tensor]).offset % ALIGNMENT == 0 for tensor in in_place
         )
 
-    places, joins = place_joined([join for join in found if join is not None], may_lie, works)
+    joins = [join for join in candidates if join is not None]
+    places, joins = place_joined(joins, may_lie, works)
     return SlicedTensors(
         {tensor: _cut(graph, place) for tensor, place in places.items()},
         {t: Part(p.of, p.axis, p.begin, p.end) for t, p in places.items()},
@@ -189,46 +193,50 @@ def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> SlicedTen
     )
 
 
-def lay_in_place(read: UnitGraph, joined: Sequence[Concatenation | None]) -> InPlace:
+def lay_in_place(unit_graph: UnitGraph, joined: Sequence[Concatenation | None]) -> InPlace:
     """The code of units for tensors that lie as :func:`arrange` has them; parameters as there."""
-    arrangement = arrange(read.graph, joined)
+    arrangement = arrange(unit_graph.graph, joined)
     sliced: Sliced = {}
     code = [
         code_in_place(
-            made,
+            unit_code,
             arrangement.of((*op.inputs, *op.outputs)),
             sliced,
             runs=unit not in arrangement.silent,
         )
-        for unit, (op, made) in enumerate(zip(read.graph.operators, read.code, strict=True))
+        for unit, (op, unit_code) in enumerate(
+            zip(unit_graph.graph.operators, unit_graph.code, strict=True)
+        )
     ]
     return InPlace(tuple(code), arrangement.parts, sliced)
 
 
 def code_in_place(code: UnitCode, cuts: TensorRanges, sliced: Sliced, *, runs: bool) -> UnitCode:
-    """A unit's code for tensors that are such ranges; new symbols are added to ``sliced``.
+    """A unit's code for tensors that are ranges of others; new symbols are added to ``sliced``.
 
-    Without ``runs`` there is nothing to compute.
+    A unit that does not run (``runs``) has no calls.
     """
     data = len(cuts) - code.outputs
     first = len(code.parameters) - code.outputs
     places = (*range(data), *range(first, len(code.parameters)))
-    moved = {at: cut for at, cut in zip(places, cuts, strict=True) if cut is not None}
+    cut_by_parameter = {at: cut for at, cut in zip(places, cuts, strict=True) if cut is not None}
     parameters = list(code.parameters)
-    for at, cut in moved.items():
+    for at, cut in cut_by_parameter.items():
         parameters[at] = cut.whole
 
     def rewritten(call: PhaseCall) -> PhaseCall:
         slices = tuple(
             ArgumentSlice(argument, cut.axis, cut.extent, cut.offset)
             for argument, at in enumerate(call.arguments)
-            if (cut := moved.get(at)) is not None
+            if (cut := cut_by_parameter.get(at)) is not None
         )
         if not slices:
             return call
         content = (call.symbol, slices)
-        known = next((symbol for symbol, other in sliced.items() if other == content), None)
-        symbol = known or f"{call.symbol}__in_place_{len(sliced)}"
+        symbol_of_equal = next(
+            (symbol for symbol, other in sliced.items() if other == content), None
+        )
+        symbol = symbol_of_equal or f"{call.symbol}__in_place_{len(sliced)}"
         sliced[symbol] = content
         return replace(call, symbol=symbol)
 
@@ -238,23 +246,23 @@ def code_in_place(code: UnitCode, cuts: TensorRanges, sliced: Sliced, *, runs: b
     return replace(code, parameters=tuple(parameters), calls=calls)
 
 
-def _join(graph: OpGraph, unit: int, what: Concatenation) -> Join | None:
+def _join(graph: OpGraph, unit: int, concatenation: Concatenation) -> Join | None:
     """A unit as a concatenation whose fields can lie side by side in its result."""
     op = graph.operators[unit]
-    if len(op.inputs) != what.inputs or len(op.outputs) != 1:
+    if len(op.inputs) != concatenation.inputs or len(op.outputs) != 1:
         return None  # It joins constants, or a tensor twice.
     (output,) = op.outputs
     shape = graph.tensors[output].shape
-    if prod(shape[: what.axis]) != 1 or not prod(shape):
+    if prod(shape[: concatenation.axis]) != 1 or not prod(shape):
         return None
-    tensors = [op.inputs[field] for field in what.fields]
-    fields = tuple((tensor, graph.tensors[tensor].shape[what.axis]) for tensor in tensors)
-    return Join(output, what.axis, fields, join_priority(graph, unit, prod(shape), fields))
+    tensors = [op.inputs[field] for field in concatenation.fields]
+    fields = tuple((tensor, graph.tensors[tensor].shape[concatenation.axis]) for tensor in tensors)
+    return Join(output, concatenation.axis, fields, join_priority(graph, unit, prod(shape), fields))
 
 
 def _cut(graph: OpGraph, place: Place) -> TensorRange:
-    """The range of a tensor that one in such a place is."""
+    """The range of the whole tensor that a place is."""
     whole = graph.tensors[place.of]
     row = prod(whole.shape[place.axis + 1 :]) * np.dtype(whole.dtype).itemsize
-    kind = BufferType(whole.shape, whole.dtype)
-    return TensorRange(kind, place.axis, place.end - place.begin, place.begin * row)
+    whole_type = BufferType(whole.shape, whole.dtype)
+    return TensorRange(whole_type, place.axis, place.end - place.begin, place.begin * row)

@@ -40,11 +40,11 @@ class ArgumentSlice:
     argument
         Its place among the kernel's buffers.
     axis
-        All extents before it are 1.
+        The axis of the range; all extents before it are 1.
     extent
-        Of the range.
+        The extent of the range along the axis.
     offset
-        Its first byte.
+        The byte at which it begins.
     """
 
     argument: int
@@ -53,13 +53,13 @@ class ArgumentSlice:
     offset: int
 
 
-#: For each symbol the one that it calls, and with which slices.
+#: For each symbol the symbol that it calls, and the slices of its arguments.
 Sliced = dict[str, tuple[str, tuple[ArgumentSlice, ...]]]
 
 
 @dataclass(frozen=True)
 class RelayLibrary:
-    """What ``relay.build`` made of a module.
+    """The kernels that ``relay.build`` made of a module, for a CPU.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class RelayLibrary:
     forms
         The loops of each kernel.
     target
-        Of the kernels.
+        The TVM target of the kernels.
     sliced
         More symbols, of kernels whose arguments lie in other tensors.
     """
@@ -169,13 +169,15 @@ def _require_only_code(kernel: str, body: Any) -> None:
 
 
 def _rows(kernel: str, loops: KernelLoops, sliced: Sliced) -> Iterator[str]:
-    """What the adapter is to export for a kernel."""
+    """The macro calls by which the adapter exports a kernel's phases."""
     yield f"TVM_IOS_KERNEL({kernel})"
     count = len(loops.tiles)
     for phase, call in enumerate(loops.calls(kernel, 0)):
         symbol, tiles = call.symbol, call.tiles
-        forms = {symbol: ()} | {n: slices for n, (of, slices) in sliced.items() if of == symbol}
-        for name, slices in forms.items():
+        slices_by_symbol = {symbol: ()} | {
+            n: slices for n, (called, slices) in sliced.items() if called == symbol
+        }
+        for name, slices in slices_by_symbol.items():
             rows = [f"{{{s.argument}, {s.axis}, {s.extent}, {s.offset}}}" for s in slices]
             yield (
                 f"TVM_IOS_PHASE({kernel}, {name}, {phase}, {count}, {tiles}, {loops.workspace}, "
@@ -185,10 +187,10 @@ def _rows(kernel: str, loops: KernelLoops, sliced: Sliced) -> Iterator[str]:
 
 def _compile(options: list[str]) -> None:
     try:
-        done = subprocess.run(["cc", *options], capture_output=True, text=True)
+        process = subprocess.run(["cc", *options], capture_output=True, text=True)
     except FileNotFoundError as error:
         raise RelayBuildError("there is no C compiler (cc) to link the kernels: install gcc") from (
             error
         )
-    if done.returncode:
-        raise RelayBuildError(f"the kernels cannot be linked: {done.stderr.strip()[-300:]}")
+    if process.returncode:
+        raise RelayBuildError(f"the kernels cannot be linked: {process.stderr.strip()[-300:]}")

@@ -11,7 +11,7 @@ import tvm
 
 from tvm_ios.program.program import ALIGNMENT, BufferType, PhaseCall
 
-#: More would not balance lanes better. Each costs a call, and loops may be over single elements.
+#: Tiles of a loop at most: more would not balance lanes better, and each costs a call.
 MOST_TILES = 128
 
 #: TVM takes smaller memory from the stack, where the next loop would not find it.
@@ -25,8 +25,8 @@ class KernelLoops:
     Attributes
     ----------
     tiles
-        Of each loop: one call of the loop's body each. Empty if the kernel is not of this form; it
-        then runs whole.
+        Tiles of each loop, a call of the loop's body each. Empty if the kernel is not of this form;
+        it then runs whole.
     workspace
         Bytes that the loops share.
     """
@@ -36,7 +36,7 @@ class KernelLoops:
 
     @property
     def scratch(self) -> tuple[BufferType, ...]:
-        """What the loops share, as a buffer."""
+        """The workspace that the loops share, as a buffer."""
         return (BufferType((self.workspace,), "uint8"),) if self.workspace else ()
 
     def calls(self, symbol: str, buffers: int) -> tuple[PhaseCall, ...]:
@@ -45,9 +45,9 @@ class KernelLoops:
         Parameters
         ----------
         symbol
-            Of the kernel.
+            The kernel's symbol.
         buffers
-            How many it takes: the arguments of each call, and :attr:`scratch` after them.
+            How many buffers it takes: each call has these, and :attr:`scratch` after them.
         """
         arguments = tuple(range(buffers + len(self.scratch)))
         if len(self.tiles) < 2:
@@ -59,17 +59,14 @@ class KernelLoops:
 
 
 def loops_of(body: Any) -> KernelLoops:
-    """The loops that the body of a lowered function is; what stands between them would run twice.
+    """The loops of the body of a ``tir.PrimFunc`` as ``relay.build`` keeps it.
 
-    Parameters
-    ----------
-    body
-        Of a ``tir.PrimFunc`` as ``relay.build`` keeps it.
+    A body with anything between the loops does not count, because that would run once a tile.
     """
-    found = list(_parts(body))
-    loops = [part for part in found if isinstance(part, int)]
-    sizes = [part.size for part in found if isinstance(part, _Shared)]
-    if None in found or not loops:
+    parts = list(_parts(body))
+    loops = [part for part in parts if isinstance(part, int)]
+    sizes = [part.size for part in parts if isinstance(part, _Shared)]
+    if None in parts or not loops:
         return KernelLoops(())
     if len(loops) == 1:
         return KernelLoops((_tiles(loops[0]),))
@@ -97,16 +94,10 @@ def _parts(body: Any) -> Iterator[int | _Shared | None]:
             extent = node.extent
             yield int(extent) if isinstance(extent, tvm.tir.IntImm) else None
         elif isinstance(node, tvm.tir.Allocate):
-            kind, fixed = (
-                tvm.DataType(node.dtype),
-                all(isinstance(extent, tvm.tir.IntImm) for extent in node.extents),
-            )
-            size = (
-                prod(int(e) for e in node.extents) * (kind.bits * kind.lanes + 7) // 8
-                if fixed
-                else 0
-            )
-            yield _Shared(size)
+            dtype = tvm.DataType(node.dtype)
+            is_static = all(isinstance(extent, tvm.tir.IntImm) for extent in node.extents)
+            elements = prod(int(extent) for extent in node.extents) if is_static else 0
+            yield _Shared(elements * (dtype.bits * dtype.lanes + 7) // 8)
             pending.append(node.body)
         elif isinstance(node, tvm.tir.DeclBuffer) or (
             isinstance(node, tvm.tir.AttrStmt) and node.attr_key == "extern_scope"
@@ -117,5 +108,5 @@ def _parts(body: Any) -> Iterator[int | _Shared | None]:
 
 
 def _tiles(extent: int) -> int:
-    """So many that each has as many iterations as the others, the last one perhaps fewer."""
+    """Tiles of equal size (the last one may be shorter) that a loop is divided into."""
     return -(-extent // -(-extent // MOST_TILES))

@@ -23,29 +23,33 @@ def tuning_tasks(
     Parameters
     ----------
     model
-        Whose sources are Relay functions in the layouts of the model.
+        A model whose sources are Relay functions in its own layouts.
     target
-        Of the kernels.
+        The TVM target of the kernels.
     progress
         Called with (what, done, total).
     """
     merges = {units: len(places) for units, places in model.merges.items()}
-    every = {(unit,): 0 for unit in range(len(model.graph))} | merges
+    merges_by_units = {(unit,): 0 for unit in range(len(model.graph))} | merges
     tasks: dict[tuple[Any, ...], AutotvmTask] = {}
     extracted: dict[int, list[Any]] = {}
-    for done, (units, places) in enumerate(every.items()):
-        for inner in _extracted(model.source(units), target, extracted):
-            key = (inner.name, inner.args)
-            task = tasks.setdefault(key, AutotvmTask(model.named(units), inner, 0, 0))
+    for done, (units, places) in enumerate(merges_by_units.items()):
+        for autotvm_task in _extracted(model.source(units), target, extracted):
+            key = (autotvm_task.name, autotvm_task.args)
+            task = tasks.setdefault(key, AutotvmTask(model.named(units), autotvm_task, 0, 0))
             weight = task.weight + (len(units) == 1)
             tasks[key] = replace(task, weight=weight, merged=task.merged + places)
-        progress("extracting tasks", done + 1, len(every))
+        progress("extracting tasks", done + 1, len(merges_by_units))
     return tuple(tasks.values())
 
 
-def _extracted(function: Any, target: tvm.target.Target, known: dict[int, list[Any]]) -> list[Any]:
+def _extracted(
+    function: Any, target: tvm.target.Target, tasks_by_digest: dict[int, list[Any]]
+) -> list[Any]:
     """AutoTVM's tasks of a function; of equal functions they are extracted once."""
     digest = tvm.ir.structural_hash(function)
-    if digest not in known:
-        known[digest] = autotvm.task.extract_from_program(function, target=target, params={})
-    return known[digest]
+    if digest not in tasks_by_digest:
+        tasks_by_digest[digest] = autotvm.task.extract_from_program(
+            function, target=target, params={}
+        )
+    return tasks_by_digest[digest]

@@ -24,7 +24,7 @@ _REPEATS, _REPEAT_MS = 2, 5
 
 
 class TrialTimer:
-    """A context: called with a task and configurations it tells what came of each.
+    """A context manager that, called with a task and configurations, gives the record of each.
 
     A kernel has one thread: two of TVM's threads often share a core for as long as a trial takes,
     which then counts for twice its time, and how tiles spread over lanes is the same for all
@@ -47,7 +47,7 @@ class TrialTimer:
         shutil.rmtree(self._builder.tmp_dir, ignore_errors=True)
 
     def __call__(self, task: Any, configs: Sequence[Any]) -> list[AutotvmRecord]:
-        """Build and time; may take half a minute for each of them."""
+        """Build and time configurations; may take half a minute for each."""
         runner = autotvm.LocalRunner(
             timeout=_RUN_SECONDS,
             number=1,
@@ -60,12 +60,12 @@ class TrialTimer:
         self._builder.set_task(task, runner.get_build_kwargs())
         inputs = [autotvm.MeasureInput(task.target, task, config) for config in configs]
         built = self._builder.build(inputs)
-        with temporary_folder() as kept:
-            shutil.copytree(self._builder.tmp_dir, kept, dirs_exist_ok=True)
+        with temporary_folder() as backup:
+            shutil.copytree(self._builder.tmp_dir, backup, dirs_exist_ok=True)
             passes: list[list[Any]] = []
             for _ in range(_PASSES):
                 # Its server removes a kernel that has run.
-                shutil.copytree(kept, self._builder.tmp_dir, dirs_exist_ok=True)
+                shutil.copytree(backup, self._builder.tmp_dir, dirs_exist_ok=True)
                 passes.append(runner.run(inputs, built))
         del servers  # They run while they are referred to.
         return list(zip(inputs, map(_faster_half, zip(*passes, strict=True)), strict=True))
@@ -73,19 +73,19 @@ class TrialTimer:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Servers that are started meanwhile run kernels on one thread."""
-    before = os.environ.get("TVM_NUM_THREADS")
+    """A context in which servers are started that run kernels on one thread."""
+    thread_count = os.environ.get("TVM_NUM_THREADS")
     os.environ["TVM_NUM_THREADS"] = "1"
     try:
         yield
     finally:
         del os.environ["TVM_NUM_THREADS"]
-        if before is not None:
-            os.environ["TVM_NUM_THREADS"] = before
+        if thread_count is not None:
+            os.environ["TVM_NUM_THREADS"] = thread_count
 
 
 def _faster_half(results: tuple[Any, ...]) -> Any:
-    """One result of those of all passes; an error if there is one."""
+    """The results of all passes as one, or the first error."""
     if failed := next((result for result in results if result.error_no), None):
         return failed
     costs = sorted(cost for result in results for cost in result.costs)

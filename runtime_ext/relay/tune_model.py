@@ -39,19 +39,19 @@ def tune_model(
     Parameters
     ----------
     model
-        Whose sources are Relay functions in the layouts of the model. Weights are constants, or
+        A model whose sources are Relay functions in its own layouts. Weights are constants, or
         nothing is merged.
     log
         A file: an AutoTVM log of format 0.2, made or continued, to which trials are added and which
         any ``autotvm.apply_history_best`` reads.
     target
-        Of the kernels.
+        The TVM target of the kernels.
     lanes
         Threads of the model; trials have one.
     limits
         When to end.
     progress
-        Told how it goes.
+        Told after every round.
     tuned_latency
         Measures all units one after another with the kernels of the log, in seconds.
     extracting

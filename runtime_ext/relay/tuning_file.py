@@ -14,7 +14,7 @@ from tvm import autotvm
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
 from tvm_ios.files.line_files import only_writer
 
-#: What AutoTVM makes of a trial: its ``MeasureInput`` and ``MeasureResult``.
+#: A trial: AutoTVM's ``MeasureInput`` and ``MeasureResult``.
 AutotvmRecord = tuple[Any, Any]
 
 
@@ -25,9 +25,9 @@ class OpenAutotvmLog:
     Attributes
     ----------
     path
-        Where it is.
+        The file.
     records
-        What it held when it was opened.
+        The records that it held when it was opened.
     mended
         Unfinished lines that were removed.
     """
@@ -56,10 +56,10 @@ def open_autotvm_log(path: Path, target: Any) -> Generator[OpenAutotvmLog]:
         If it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    taken = TuningLogError(
+    locked = TuningLogError(
         f"another process is tuning into {path}; wait for it or give another file"
     )
-    with only_writer(path, taken) as handle:
+    with only_writer(path, locked) as handle:
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         # Only what AutoTVM may have begun to write is taken away: any other file is refused below.

@@ -20,32 +20,23 @@ from tvm_ios.files.json_text import JsonError, json_object
 #: The only format that AutoTVM has written since TVM 0.7; the one before held pickles.
 _FORMAT = 0.2
 
-
 #: What AutoTVM calls an operator of certain shapes: the template and its arguments.
 AutotvmWorkload = tuple[Any, ...]
-#: What of a configuration of TVM's templates for x86 says how channels are blocked.
+#: The knobs of TVM's templates for x86 that decide how channels are blocked.
 BLOCK_KNOBS = frozenset({"tile_ic", "tile_oc"})
 #: Channels in a block of what a convolution reads, and of what it makes.
 Blocks = tuple[int, int]
-#: TVM's template for GPUs.
+#: TVM's Winograd template for GPUs.
 _WINOGRAD = "conv2d_nchw_winograd"
 
 
 class TuningLogError(UserError):
-    """A log that cannot be used, with one sentence that says why."""
+    """A log that cannot be used: one sentence with the reason."""
 
 
 @dataclass(frozen=True)
 class AutotvmKernel:
-    """What a log says of one way to compute an operator.
-
-    Attributes
-    ----------
-    config
-        AutoTVM's.
-    seconds
-        Of a run, as it was measured.
-    """
+    """A measured way to compute an operator: AutoTVM's configuration, and seconds of a run."""
 
     config: Any
     seconds: float
@@ -62,7 +53,7 @@ class AutotvmLog:
     records
         What AutoTVM's ``ApplyHistoryBest`` reads.
     digest
-        Of the file: kernels depend on it.
+        SHA-256 of the file, on which kernels depend.
     """
 
     target: tvm.target.Target
@@ -70,7 +61,7 @@ class AutotvmLog:
     digest: str
 
     def applied(self) -> AbstractContextManager[Any]:
-        """While this is entered ``relay.build`` takes the best records of the log."""
+        """A context in which ``relay.build`` takes the best records of the log."""
         return _History(self)
 
     def best(self, workload: AutotvmWorkload) -> Mapping[Blocks, AutotvmKernel]:
@@ -79,18 +70,20 @@ class AutotvmLog:
 
     @cached_property
     def _best(self) -> Mapping[AutotvmWorkload, Mapping[Blocks, AutotvmKernel]]:
-        found: dict[AutotvmWorkload, dict[Blocks, AutotvmKernel]] = {}
-        for given, result in self.records:
-            workload = (given.task.name, *given.task.args)
-            knobs = {name: value for name, _, value in given.config.to_json_dict()["entity"]}
+        kernels: dict[AutotvmWorkload, dict[Blocks, AutotvmKernel]] = {}
+        for measure_input, result in self.records:
+            workload = (measure_input.task.name, *measure_input.task.args)
+            knobs = {
+                name: value for name, _, value in measure_input.config.to_json_dict()["entity"]
+            }
             if result.error_no or not _is_blocked(workload) or not knobs.keys() >= BLOCK_KNOBS:
                 continue
             blocks = (int(knobs["tile_ic"][-1]), int(knobs["tile_oc"][-1]))
-            made = AutotvmKernel(given.config, float(np.mean(result.costs)))
-            known = found.setdefault(workload, {}).setdefault(blocks, made)
-            if made.seconds < known.seconds:
-                found[workload][blocks] = made
-        return found
+            kernel = AutotvmKernel(measure_input.config, float(np.mean(result.costs)))
+            best = kernels.setdefault(workload, {}).setdefault(blocks, kernel)
+            if kernel.seconds < best.seconds:
+                kernels[workload][blocks] = kernel
+        return kernels
 
     def coverage(self, module: tvm.IRModule) -> tuple[int, int]:
         """How many of the different tunable operators of ``main`` the log knows, and of how many.
@@ -99,14 +92,14 @@ class AutotvmLog:
         """
         tasks = autotvm.task.extract_from_program(module["main"], target=self.target, params={})
         known = {(i.task.name, *i.task.args) for i, result in self.records if not result.error_no}
-        wanted = {on_nchw((task.name, *task.args))[0] for task in tasks}
-        return len(wanted & known), len(wanted)
+        workloads = {on_nchw((task.name, *task.args))[0] for task in tasks}
+        return len(workloads & known), len(workloads)
 
 
 class _History(autotvm.task.ApplyHistoryBest):
-    """Knows convolutions in altered layouts by the records for these, which have the model's.
+    """Finds convolutions in altered layouts by their records, which have the model's layouts.
 
-    TVM itself knows them only in the context in which it altered them.
+    TVM itself finds them only in the context in which it altered them.
     """
 
     def __init__(self, log: AutotvmLog) -> None:
@@ -114,14 +107,14 @@ class _History(autotvm.task.ApplyHistoryBest):
         self._log = log
 
     def _query_inside(self, target: tvm.target.Target, workload: AutotvmWorkload) -> Any:
-        found = super()._query_inside(target, workload)
-        if found is not None:
-            return found
+        config = super()._query_inside(target, workload)
+        if config is not None:
+            return config
         whole, blocks = on_nchw(workload)
         if blocks is None:
             return super()._query_inside(target, whole)
-        known = self._log.best(whole).get(blocks)
-        return None if known is None else known.config
+        kernel = self._log.best(whole).get(blocks)
+        return None if kernel is None else kernel.config
 
 
 def _is_blocked(workload: AutotvmWorkload) -> bool:
@@ -132,8 +125,8 @@ def _is_blocked(workload: AutotvmWorkload) -> bool:
 def on_nchw(workload: AutotvmWorkload) -> tuple[AutotvmWorkload, Blocks | None]:
     """A convolution on blocks of channels as the one on NCHW that it was, and its blocks.
 
-    One whose weights were transformed comes as the one that it was, with None, and other operators
-    as they are.
+    For a convolution whose weights were transformed it is the one before that, with None for the
+    blocks; other operators stay as they are.
     """
     if workload[0] == f"{_WINOGRAD}_without_weight_transform.cuda":
         _, data, (tensor, kernel, dtype), *rest = workload
@@ -166,7 +159,7 @@ def read_autotvm_log(path: Path, target: Any) -> AutotvmLog:
     path
         The file: one record a line.
     target
-        Of the kernels that are to be built. AutoTVM itself would use the records of any CPU.
+        The target to build for. AutoTVM itself would use the records of any CPU.
 
     Raises
     ------
@@ -200,23 +193,27 @@ def _row(line: bytes, where: str) -> dict[str, Any]:
             f"{where} has the format {row.get('version')!r}, and only {_FORMAT} is read: "
             "tune again with TVM 0.7 to 0.19"
         )
-    given = row.get("input")
-    if not isinstance(given, list) or not given or not isinstance(given[0], str):
+    measure_input = row.get("input")
+    if (
+        not isinstance(measure_input, list)
+        or not measure_input
+        or not isinstance(measure_input[0], str)
+    ):
         raise TuningLogError(f"{where} names no target: it is no AutoTVM record")
     return row
 
 
-def _record(line: str, named: str, target: tvm.target.Target, where: str) -> tuple[Any, Any]:
+def _record(line: str, target_name: str, target: tvm.target.Target, where: str) -> tuple[Any, Any]:
     try:
-        theirs = tvm.target.Target(named)
+        recorded_target = tvm.target.Target(target_name)
         record = autotvm.record.decode(line)
     except Exception as error:
         reason = str(error).strip().rpartition("\n")[2]
         raise TuningLogError(f"{where} is not what AutoTVM writes: {reason}") from error
-    if _machine(theirs) != _machine(target):
+    if _machine(recorded_target) != _machine(target):
         raise TuningLogError(
-            f"{where} is for the target {named!r} and not for {str(target)!r}: tune for that, "
-            "or build for the log's target"
+            f"{where} is for the target {target_name!r} and not for {str(target)!r}: tune for "
+            "that, or build for the log's target"
         )
     if record is None:
         raise TuningLogError(f"{where} is of a template that TVM {tvm.__version__} does not have")
@@ -224,7 +221,7 @@ def _record(line: str, named: str, target: tvm.target.Target, where: str) -> tup
 
 
 def _machine(target: tvm.target.Target) -> tuple[Any, ...]:
-    """What code for one target and not for the other depends on."""
+    """The attributes of a target on which its code depends."""
     attributes = target.attrs
     return (
         target.kind.name,

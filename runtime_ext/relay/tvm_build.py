@@ -41,7 +41,7 @@ def compile_tvm_build(
 def graph_executor(
     library: Any, inputs: Mapping[str, np.ndarray[Any, Any]]
 ) -> Callable[[], list[Any]]:
-    """What :func:`compile_tvm_build` wrote, loaded, as a runner: its outputs on these inputs."""
+    """A runner of a library of :func:`compile_tvm_build` that returns the outputs."""
     model = executor.GraphModule(library["default"](tvm.cpu()))
     model.set_input(**inputs)
     places = range(model.get_num_outputs())

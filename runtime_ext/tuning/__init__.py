@@ -1,7 +1,7 @@
 """Tuning the contractions of a model, by timing different cuts of them, on any device.
 
 ``contraction_task.py``
-    What is tuned: a contraction of a model, and how much it counts.
+    A tuning task: a contraction of a model, and how often a run computes it.
 ``model_tasks.py``
     What there is to tune in a model: the contractions of its units and of its merge candidates.
 ``speed_model.py``

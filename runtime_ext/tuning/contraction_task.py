@@ -1,4 +1,4 @@
-"""What is tuned: a contraction of a model, and how much it counts."""
+"""A tuning task: a contraction of a model, and how often a run computes it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ContractionTask:
     Attributes
     ----------
     name
-        Of the first unit, or merged units joined by ``+``, that has it.
+        The name of the first unit, or of merged units joined by ``+``, that has it.
     spec
-        With the default blocking.
+        The contraction with the default blocking.
     weight
         How many times a run of the model computes it.
     merged
@@ -38,7 +38,7 @@ class ContractionTask:
 
     @property
     def text(self) -> str:
-        """What it computes, for people."""
+        """A description for people."""
         spec, window = self.spec, self.spec.window
         height, width = window.output
         size = f"{width}" if height == 1 else f"{height}x{width}"

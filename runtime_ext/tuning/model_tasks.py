@@ -20,7 +20,7 @@ def tuning_tasks(model: ModelToTune, space: Space) -> tuple[ContractionTask, ...
     Parameters
     ----------
     model
-        Whose sources are :class:`runtime_ext.units.unit.UnitSource`.
+        A model whose sources are :class:`runtime_ext.units.unit.UnitSource`.
     space
         The ways in which the target may cut contractions.
     """

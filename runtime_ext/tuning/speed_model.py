@@ -21,7 +21,7 @@ _PARAMETERS = {
     "seed": 0,
 }
 _TREES = 80
-#: Below so many samples guesses are no better than none.
+#: Samples that the model needs: with fewer its predictions are no better than chance.
 _FEWEST = 16
 
 
@@ -33,7 +33,7 @@ class SpeedModel:
     Parameters
     ----------
     threads
-        That may learn.
+        How many threads training may use.
 
     Raises
     ------

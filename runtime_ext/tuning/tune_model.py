@@ -36,15 +36,15 @@ def tune_model(
     Parameters
     ----------
     model
-        Whose sources are :class:`runtime_ext.units.unit.UnitSource`.
+        A model whose sources are :class:`runtime_ext.units.unit.UnitSource`.
     log
         Folder of the log; written after every round.
     backend
-        Of the target.
+        The backend of the target.
     limits
         When to end.
     progress
-        Told how it goes.
+        Told after every round.
     compacted
         Keep only each kernel's default and best at the end.
 
@@ -88,7 +88,7 @@ def tune_model(
 
 
 def _timer(backend: Backend[Any]) -> Timer:
-    """What times kernels of a target."""
+    """The timer of kernels of a target."""
     compiler = backend.compiler
     if isinstance(compiler, KernelCompiler):
         return KernelTimer(compiler.target, compiler.lanes)

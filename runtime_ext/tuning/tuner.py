@@ -26,15 +26,15 @@ _ROUND, _RANDOM = 8, 1
 _RECENT = 0.2
 #: Merge candidates may never be used: what they gain counts for less.
 _MERGED_SHARE = 0.25
-#: Floating-point operations a second, for where to look first.
+#: Floating-point operations a second, assumed to choose the first tasks.
 _GUESS = 2e11
 
 
 class Timer(Protocol):
-    """What times blockings, such as :class:`runtime_ext.cpu.kernel_timer.KernelTimer`."""
+    """Times contractions, such as :class:`runtime_ext.cpu.kernel_timer.KernelTimer`."""
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
-        """Seconds of each; the first is what the others are compared with."""
+        """Seconds of each contraction; the others are compared with the first."""
         ...
 
 
@@ -58,21 +58,21 @@ def tune(
     Parameters
     ----------
     tasks
-        Different contractions.
+        The different contractions of a model.
     log
         Gets every trial at once, as a record.
     target
-        What the kernels are for.
+        The TVM target of the kernels.
     space
-        The ways in which it may cut contractions.
+        The ways in which the device may cut contractions.
     timer
-        Times them.
+        Times contractions.
     model
-        Says which to time.
+        Predicts which cuts are fast.
     limits
         When to end; every contraction of a unit gets at least its default timed.
     progress
-        Told how it goes.
+        Told after every round.
     """
     begin = time.perf_counter()
     trials = _recorded(log)
@@ -82,8 +82,8 @@ def tune(
     def report() -> None:
         done = sum(state.trials for state in states)
         total = sum(max(state.trials, min(limits.trials, state.most)) for state in states)
-        known = (state for state in states if state.seconds)
-        progress(done, total, sum(s.task.weight * (s.default - s.best) for s in known))
+        timed = (state for state in states if state.seconds)
+        progress(done, total, sum(s.task.weight * (s.default - s.best) for s in timed))
 
     report()
     fresh = [state for state in states if state.task.weight and not state.seconds]
@@ -132,16 +132,17 @@ class _State:
         log: OpenLog,
         trials: dict[str, list[tuple[Notes, float]]],
     ) -> _State:
-        """What the log knows of a task."""
+        """A task with the trials of it that the log holds."""
         workload = space.workload(task.spec)
         name = workload_name(workload)
-        noted_before = ((space.point(notes), measured) for notes, measured in trials.get(name, []))
-        before = [trial for trial in noted_before if space.holds(task.spec, trial[0])]
+        earlier = ((space.point(notes), measured) for notes, measured in trials.get(name, []))
+        valid = [trial for trial in earlier if space.holds(task.spec, trial[0])]
         # With other rules of thumb another of two cuts of equal code would be listed.
-        every = tuple(dict.fromkeys((*space.points(task.spec), *(point for point, _ in before))))
-        index = {point: i for i, point in enumerate(every)}
+        recorded_points = (point for point, _ in valid)
+        points = tuple(dict.fromkeys((*space.points(task.spec), *recorded_points)))
+        index = {point: i for i, point in enumerate(points)}
         seconds: dict[int, float] = {}
-        for point, measured in before:
+        for point, measured in valid:
             i = index[point]
             seconds[i] = min(measured, seconds.get(i, measured))
         return _State(
@@ -149,11 +150,11 @@ class _State:
             space=space,
             log=log,
             workload=workload,
-            points=every,
-            reference=before[0][0] if before else every[0],
+            points=points,
+            reference=valid[0][0] if valid else points[0],
             forgotten=log.forgotten.get(name, 0),
             seconds=seconds,
-            features=space.features(task.spec, every),
+            features=space.features(task.spec, points),
             _index=index,
         )
 
@@ -164,7 +165,7 @@ class _State:
 
     @property
     def most(self) -> int:
-        """Blockings that there are."""
+        """Blockings of the space."""
         return len(self.points)
 
     @property
@@ -174,7 +175,7 @@ class _State:
 
     @property
     def best(self) -> float:
-        """Seconds of the fastest."""
+        """Seconds of the fastest blocking."""
         return min(self.seconds.values())
 
     @property
@@ -187,13 +188,13 @@ class _State:
 
     @property
     def samples(self) -> tuple[Any, Any]:
-        """Features and seconds of what was timed."""
+        """Features and seconds of the blockings that were timed."""
         return self.features[list(self.seconds)], np.array([*self.seconds.values()])
 
     def room(self, trials: int) -> int:
         """Trials that are left."""
-        known = max(1, len(self.seconds))
-        return max(0, min(trials - known - self.forgotten, len(self.points) - known))
+        timed = max(1, len(self.seconds))
+        return max(0, min(trials - timed - self.forgotten, len(self.points) - timed))
 
     def spec_of(self, point: ContractionCut) -> Contraction:
         """The contraction cut as a point says."""
@@ -203,9 +204,9 @@ class _State:
         self, model: SpeedModel, count: int, rng: np.random.Generator
     ) -> list[ContractionCut]:
         """Points to time next: the most promising by the model, and a few at random."""
-        known = {*self.seconds, self._index[self.reference]}
-        left = np.array([i for i in range(len(self.points)) if i not in known])
-        order = rng.permutation(left)
+        timed = {*self.seconds, self._index[self.reference]}
+        remaining = np.array([i for i in range(len(self.points)) if i not in timed])
+        order = rng.permutation(remaining)
         speeds = model.predict(self.features[order])
         if speeds is not None:
             drawn = min(_RANDOM, count - 1) if count > 1 else 0
@@ -216,8 +217,8 @@ class _State:
     def record(
         self, seconds: Sequence[float], chosen: Sequence[ContractionCut], target: Any
     ) -> None:
-        """Take in what was timed, and write it down."""
-        before = self.best if self.seconds else None
+        """Add trials, also to the log."""
+        best_before = self.best if self.seconds else None
         database = self.log.database
         workload = database.commit_workload(self.workload)
         arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(self.workload, False)
@@ -229,10 +230,10 @@ class _State:
             number = self._index[point]
             self.new += number not in self.seconds
             self.seconds[number] = min(measured, self.seconds.get(number, measured))
-        self.gain = before - self.best if before is not None else 0.0
+        self.gain = best_before - self.best if best_before is not None else 0.0
 
     def result(self) -> TunedKernel:
-        """What is known now."""
+        """The best kernel of the trials so far."""
         return TunedKernel(self.task, self.default, self.best, self.trials, self.new)
 
 

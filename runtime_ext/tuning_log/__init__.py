@@ -1,9 +1,9 @@
-"""Tuning logs and what they know: MetaSchedule databases of contractions and of TVM's functions.
+"""Tuning logs: MetaSchedule databases of contractions and of TVM's functions.
 
 ``folder.py``
     The folder of a tuning log: a MetaSchedule database that survives kills and second writers.
 ``log.py``
-    Tuned kernels: what a MetaSchedule database has for a unit.
+    Tuned kernels of units in a MetaSchedule database.
 ``space.py``
     The design space of a contraction: the ways to cut it, which MetaSchedule traces note.
 ``use.py``

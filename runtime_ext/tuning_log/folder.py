@@ -40,11 +40,11 @@ class OpenLog:
     Attributes
     ----------
     folder
-        Where it is.
+        The folder of the log.
     database
-        MetaSchedule's; what is committed to it is in the files at once.
+        MetaSchedule's database, which writes what is committed to its files at once.
     forgotten
-        For each workload, by name, trials that are no longer in the log.
+        For each workload, by name, how many trials were removed from the log.
     mended
         Unfinished lines that were removed.
     """
@@ -91,10 +91,10 @@ def open_log(folder: Path, target: Any) -> Generator[OpenLog]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     about = folder / _ABOUT
-    taken = UserError(
+    locked = UserError(
         f"another process is tuning into {folder}; wait for it or give another folder"
     )
-    with only_writer(about, taken):
+    with only_writer(about, locked):
         paths = [folder / WORKLOADS, folder / RECORDS]
         for path in paths:
             path.touch()
@@ -115,25 +115,25 @@ def open_log(folder: Path, target: Any) -> Generator[OpenLog]:
 
 
 def compact(log: OpenLog) -> int:
-    """Keep of each workload the first trial, timed best, and the fastest; the bytes saved."""
+    """Keep the fastest trials of each workload's default and of all; returns the bytes saved."""
     path = log.folder / RECORDS
     lines = path.read_bytes().splitlines(keepends=True)
-    of_workload: dict[str, list[tuple[int, Recorded]]] = {}
+    trials_by_workload: dict[str, list[tuple[int, Recorded]]] = {}
     for number, record in enumerate(recorded(log.folder)):
-        of_workload.setdefault(record.workload, []).append((number, record))
+        trials_by_workload.setdefault(record.workload, []).append((number, record))
     kept: set[int] = set()
     forgotten = dict(log.forgotten)
-    for workload, found in of_workload.items():
-        first = found[0][1].trace
-        again = [pair for pair in found if pair[1].trace == first]
-        best = [min(pairs, key=lambda pair: pair[1].seconds)[0] for pairs in (again, found)]
-        kept |= {found[0][0], *best}
-        trials = {json.dumps(record.trace) for _, record in found}
-        left = {json.dumps(record.trace) for number, record in found if number in kept}
-        forgotten[workload] = forgotten.get(workload, 0) + len(trials - left)
+    for workload, records in trials_by_workload.items():
+        first = records[0][1].trace
+        defaults = [pair for pair in records if pair[1].trace == first]
+        best = [min(pairs, key=lambda pair: pair[1].seconds)[0] for pairs in (defaults, records)]
+        kept |= {records[0][0], *best}
+        trials = {json.dumps(record.trace) for _, record in records}
+        remaining = {json.dumps(record.trace) for number, record in records if number in kept}
+        forgotten[workload] = forgotten.get(workload, 0) + len(trials - remaining)
     if len(kept) == len(lines):
         return 0
-    # Said first: a kill in between makes trials count twice, and not be run again.
+    # Written first: a kill in between makes trials count twice, and not be run again.
     _append(log.folder / _ABOUT, {"forgotten": forgotten})
     size = path.stat().st_size
     write_atomically(path, b"".join(line for n, line in enumerate(lines) if n in kept))
@@ -154,15 +154,15 @@ def recorded(folder: Path) -> list[Recorded]:
     workload = meta_schedule.database.Workload.from_json
     lines = (folder / WORKLOADS).read_bytes().splitlines()
     names = [workload_name(workload(json.loads(line)).mod) for line in lines]
-    found: list[Recorded] = []
+    trials: list[Recorded] = []
     for line in (folder / RECORDS).read_bytes().splitlines():
         number, (trace, seconds, *_) = json.loads(line)
-        found.append(Recorded(names[number], trace, mean_seconds(seconds or ())))
-    return found
+        trials.append(Recorded(names[number], trace, mean_seconds(seconds or ())))
+    return trials
 
 
 def workload_name(workload: Any) -> str:
-    """What equal workloads share."""
+    """The name of a workload, which equal workloads share."""
     digest = tvm_ffi.structural_hash(workload, map_free_vars=True)
     return f"{digest & (1 << 64) - 1:016x}"
 
@@ -172,8 +172,8 @@ def mean_seconds(seconds: Sequence[float]) -> float:
     return sum(seconds) / len(seconds) if seconds else math.inf
 
 
-def require_same_target(recorded: Any, wanted: Any) -> None:
-    """Refuse what was tuned for another target.
+def require_same_target(recorded: Any, target: Any) -> None:
+    """Refuse kernels that were tuned for another target.
 
     Raises
     ------
@@ -182,11 +182,11 @@ def require_same_target(recorded: Any, wanted: Any) -> None:
     """
     if recorded is None:
         raise UserError("the tuning log does not say for which target it was made; tune again")
-    have, want = _description(recorded), _description(wanted)
-    if have != want:
+    of_log, of_target = _description(recorded), _description(target)
+    if of_log != of_target:
         raise UserError(
-            f"the tuning log was made for {_text(have)}, but kernels are made for {_text(want)}; "
-            "tune on this target or leave the log out"
+            f"the tuning log was made for {_text(of_log)}, but kernels are made for "
+            f"{_text(of_target)}; tune on this target or leave the log out"
         )
 
 
@@ -212,13 +212,14 @@ def _load(folder: Path, workloads: Path, records: Path) -> Any:
 
 
 def _about(folder: Path) -> list[dict[str, Any]]:
-    """Our own lines; none for a database that MetaSchedule alone wrote."""
+    """The lines of our own file; none for a database that MetaSchedule alone wrote."""
     path = folder / _ABOUT
     if not path.exists():
         return []
     try:
-        whole = [line for line in path.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"]
-        lines = [json.loads(line) for line in whole]
+        # An unfinished last line does not count.
+        *complete, _ = path.read_bytes().split(b"\n")
+        lines = [json.loads(line) for line in complete]
         if lines and (lines[0]["format"], lines[0]["version"]) != (_FORMAT, 1):
             raise ValueError(f"it has the format {lines[0]['format']} {lines[0]['version']}")
     except (ValueError, KeyError, TypeError) as error:
@@ -238,6 +239,6 @@ def _append(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def _mend(path: Path) -> bool:
-    """Remove an unfinished last line; whether there was one."""
+    """Remove an unfinished last line; returns whether there was one."""
     with path.open("rb+") as stream:
         return cut_unfinished_line(stream.fileno())

@@ -1,4 +1,4 @@
-"""Tuned kernels: what a MetaSchedule database has for a unit."""
+"""Tuned kernels of units in a MetaSchedule database."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from runtime_ext.tuning_log.space import Notes, Space, noted
 
 @dataclass(frozen=True, slots=True)
 class TunedStep:
-    """A function of TVM's that a unit calls.
+    """A PrimFunc of TVM's that a unit calls.
 
     Attributes
     ----------
     function
-        Scheduled PrimFunc, in the model's layouts.
+        The scheduled PrimFunc, in the model's layouts.
     arguments
         Variables of the lowered function that it reads.
     tuned
-        Its name in the database, empty if the schedule does not come from there.
+        Its name in the database; empty if its schedule is not from there.
     """
 
     function: Any
@@ -46,7 +46,7 @@ class TunedStep:
 
 @dataclass(frozen=True, slots=True)
 class TunedUnit:
-    """A unit as TVM lowers it; ``steps`` tells what computes a variable of ``function``."""
+    """A unit as TVM lowers it; ``steps`` has the PrimFunc of each variable of ``function``."""
 
     function: Any
     steps: Mapping[Any, TunedStep]
@@ -90,8 +90,8 @@ class TuningLog:
             else:
                 best = (_seconds(record), notes)
                 name = workload_name(record.workload.mod)
-                before = self._cuts.setdefault(name, best)
-                self._cuts[name] = min(before, best, key=lambda pair: pair[0])
+                previous = self._cuts.setdefault(name, best)
+                self._cuts[name] = min(previous, best, key=lambda pair: pair[0])
         #: Names of what was found in the database, and of heavy work that was not.
         self.matched: set[str] = set()
         self.unmatched: set[str] = set()
@@ -137,20 +137,22 @@ class TuningLog:
             elif _is_heavy(prim_func):
                 self.unmatched.add(name)
                 complete = False
-            made = self._default(prim_func) if scheduled is None else scheduled
+            step_function = self._default(prim_func) if scheduled is None else scheduled
             arguments = tuple(call.args[1].fields)
             # Weights are folded into nothing here, so a constant argument is a rare operator's.
             complete = complete and all(isinstance(a, relax.Var) for a in arguments)
-            steps[binding.var] = TunedStep(made, arguments, name if scheduled is not None else "")
+            steps[binding.var] = TunedStep(
+                step_function, arguments, name if scheduled is not None else ""
+            )
         return TunedUnit(unit, steps) if complete and any_tuned else None
 
     def _schedule(self, prim_func: Any, name: str) -> Any | None:
         """The function with the best schedule of the database, if it has one."""
         normalise = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
-        found = self.database.query_ir_module(normalise(prim_func), self.target, name)
-        if found is None:
+        module = self.database.query_ir_module(normalise(prim_func), self.target, name)
+        if module is None:
             return None
-        functions = list(found.functions.values())
+        functions = list(module.functions.values())
         return functions[0] if len(functions) == 1 else None
 
 
@@ -178,11 +180,11 @@ def _is_call_tir(call: Any) -> bool:
 
 
 def _is_heavy(prim_func: Any) -> bool:
-    """True if a function reduces over something: what a schedule is worth."""
-    found: list[Any] = []
+    """Whether a function reduces over something, so that a schedule is worth its time."""
+    reduced_axes: list[Any] = []
 
     def visit(block: Any) -> None:
-        found.extend(v for v in block.iter_vars if int(v.iter_type) != 0)
+        reduced_axes.extend(v for v in block.iter_vars if int(v.iter_type) != 0)
 
     tvm_ffi.structural_walk(prim_func.body, (s_tir.SBlock, visit))
-    return bool(found)
+    return bool(reduced_axes)

@@ -21,7 +21,7 @@ from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.spec import Contraction
 
 Array = np.ndarray[Any, Any]
-#: A cut as traces note it; what the numbers are is for the device's space to say.
+#: A cut as traces note it; the device's space defines what the numbers mean.
 Notes = tuple[int, int, int, int, int]
 
 _NOTES = ("ios.pixels", "ios.vectors", "ios.unroll", "ios.tiles", "ios.blocks_outer")
@@ -31,7 +31,7 @@ class Space(Cutter, Protocol):
     """The ways in which a device may cut contractions; the cutter's own is one of them."""
 
     def workload(self, spec: Contraction) -> Any:
-        """What a tuning log knows a contraction by; see :func:`contraction_workload`."""
+        """The workload that names a contraction in a log; see :func:`contraction_workload`."""
         ...
 
     def points(self, spec: Contraction) -> Sequence[ContractionCut]:
@@ -55,7 +55,7 @@ class Space(Cutter, Protocol):
         ...
 
     def features(self, spec: Contraction, points: Sequence[ContractionCut]) -> Array:
-        """What may tell fast points from slow ones: float32, a row for each."""
+        """Features of points for a learned model of their speed: float32, a row for each."""
         ...
 
 
@@ -79,14 +79,14 @@ def noted(trace: Any) -> Notes | None:
     steps, decisions = trace
     # Of steps that are none of ours a choice may be anything: the extents of a tile, say.
     decided = {int(step): choice for step, choice in decisions}
-    drawn: dict[Any, int] = {}
+    sampled: dict[Any, int] = {}
     notes: dict[str, int] = {}
     for number, (kind, inputs, attributes, outputs) in enumerate(steps):
         if kind == "SampleCategorical":
-            drawn[outputs[0]] = int(attributes[0][int(decided[number])])
+            sampled[outputs[0]] = int(attributes[0][int(decided[number])])
         elif kind == "Annotate" and attributes[0] in _NOTES:
-            given = inputs[1]
-            notes[attributes[0]] = drawn[given] if isinstance(given, str) else int(given)
+            value = inputs[1]
+            notes[attributes[0]] = sampled[value] if isinstance(value, str) else int(value)
     if len(notes) < len(_NOTES):
         return None
     first, second, third, fourth, fifth = (notes[note] for note in _NOTES)

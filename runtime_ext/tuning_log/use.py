@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogUse:
-    """Kernels that a tuning log has, that run as it says, and that it has not."""
+    """How many kernels a tuning log has, how many of them run, and how many it lacks."""
 
     found: int
     used: int

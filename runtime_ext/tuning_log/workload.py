@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
-from runtime_ext.kernels.expression import ACC, Access, Expr, emit
+from runtime_ext.kernels.expression import ACC, Access, Expr, emit, reads_nothing
 from runtime_ext.kernels.spec import Contraction, Statement
 
 
@@ -25,9 +25,9 @@ def contraction_workload(spec: Contraction, precision: str = "float32") -> tvm.I
     Parameters
     ----------
     spec
-        Its blocking does not count.
+        The contraction, whose blocking is not a part of the workload.
     precision
-        In which the kernel computes; the module of another one is another workload.
+        The precision of the kernel, which is a part of the workload.
     """
     channels, (rows, columns) = sum(spec.parts), spec.window.output
     weights = prod(spec.window.kernel) * spec.channels * channels
@@ -78,9 +78,9 @@ def _sum(spec: Contraction, buffers: list[Any], acc: Any) -> None:
             )
             value = tirx.if_then_else(inside, value, tirx.FloatImm("float32", 0.0))
         at = ((ky * window.kernel[1] + kx) * spec.channels + ci) * channels + c
-        before = tirx.BufferLoad(acc, [n, y, x, c])
+        partial_sum = tirx.BufferLoad(acc, [n, y, x, c])
         product = value * tirx.BufferLoad(buffers[spec.weight], [at])
-        T.buffer_store(acc, before + product, [n, y, x, c])
+        T.buffer_store(acc, partial_sum + product, [n, y, x, c])
 
 
 def _store(
@@ -107,10 +107,7 @@ def _expression(expr: Expr, acc: Any) -> Any:
     if expr == ACC:
         return acc
 
-    def nothing(_access: Any) -> Any:
-        raise AssertionError("a prologue reads nothing but its input")
-
-    return emit(expr, acc, nothing, _constant, lambda v: v)
+    return emit(expr, acc, reads_nothing, _constant, lambda v: v)
 
 
 def _read(buffers: list[Any], access: Access, point: tuple[Any, ...]) -> Any:

@@ -27,5 +27,5 @@
 ``unit_draft.py``
     What a unit is while it is cut into kernels: buffers, kernels, and what each variable holds.
 ``values.py``
-    What is known about a value while a unit is cut into kernels.
+    The values of variables while a unit is cut into kernels: stored, pending, or expressions.
 """

@@ -8,8 +8,8 @@ from math import prod
 
 from runtime_ext.kernels.expression import ACC, Access, Expr, substitute
 from runtime_ext.kernels.library_convolution import Four, Image, LibraryConvolution
-from runtime_ext.kernels.spec import Contraction, Pointwise, Pooling, Statement, Window
-from runtime_ext.units.pixel_rows import accesses, mapped, merge_pixels
+from runtime_ext.kernels.spec import Contraction, Pointwise, Pooling, Statement, Window, accesses
+from runtime_ext.units.pixel_rows import merge_pixels
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform
 
@@ -21,7 +21,7 @@ Placed = tuple[LibraryConvolution | Pointwise, tuple[int, ...]]
 def by_library(
     spec: Contraction | Pooling, order: Sequence[int], storages: list[Storage], precision: str
 ) -> list[Placed] | None:
-    """A convolution as a call of a library, and perhaps a kernel of what that cannot fuse.
+    """A convolution as a call of a library, and if needed a kernel of what that cannot fuse.
 
     Parameters
     ----------
@@ -30,37 +30,37 @@ def by_library(
     order
         The storages that its buffers are.
     storages
-        Of the unit; the weights' gets what makes them the library's, and the library's result, if
-        something is left to do, gets one of its own.
+        The unit's buffers. The weights' one gets the transform to the library's layout; if the
+        library cannot fuse everything, its result gets a new one.
     precision
         See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
 
     Returns
     -------
     list or None
-        None for what is no convolution of such a library: it pools, activates what it reads, is
-        padded differently at both ends, or reads no image.
+        None for what the library cannot compute: it pools, activates its input, is padded
+        differently at both ends, or reads no image.
     """
     if spec.weight is None:
         return None
     weight = storages[order[spec.weight]]
-    made = _call(spec, spec.weight, _filter(spec, weight), precision)
-    if made is None:
+    call = _call(spec, spec.weight, _filter(spec, weight), precision)
+    if call is None:
         return None
     if isinstance(spec, Pooling):
         # As the model has them: our own kernels read them in another order.
-        weight.transform, weight.shape = ParamTransform(), made.filter
-    if made.channels_last:
+        weight.transform, weight.shape = ParamTransform(), call.filter
+    if call.channels_last:
         weight.transform = ParamTransform((*weight.transform.steps, ("transpose", (0, 2, 3, 1))))
         weight.shape = tuple(weight.shape[axis] for axis in (0, 2, 3, 1))
-    fused = _fused(made, spec)
+    fused = _fused(call, spec)
     if fused is not None:
         return [_placed(fused, order)]
-    n, c, h, w = made.result.extents
-    shape = (n, h, w, c) if made.channels_last else made.result.extents
+    n, c, h, w = call.result.extents
+    shape = (n, h, w, c) if call.channels_last else call.result.extents
     storages.append(Storage("scratch", 0, shape))
     order = (*order, len(storages) - 1)
-    return [_placed(made, order), _rest(spec, made.result, shape, order)]
+    return [_placed(call, order), _epilogue(spec, call.result, shape, order)]
 
 
 def _filter(spec: Contraction | Pooling, weight: Storage) -> Four:
@@ -106,9 +106,9 @@ def _call(
 def _symmetric(w: Window) -> bool:
     """Whether the padding is the same at both ends, as far as anything reads it."""
     axes = zip(w.input, w.output, w.kernel, w.strides, w.pads, w.dilations, strict=True)
-    for extent, made, kernel, stride, pad, dilation in axes:
+    for extent, result, kernel, stride, pad, dilation in axes:
         free = extent + 2 * pad - (kernel - 1) * dilation - 1
-        if pad < 0 or free < 0 or free // stride + 1 != made:
+        if pad < 0 or free < 0 or free // stride + 1 != result:
             return False
     return True
 
@@ -120,14 +120,14 @@ def _packed(extents: Four, last: bool) -> Four:
 
 
 def _image(at: Access, extents: Four, last: bool) -> Image | None:
-    """What an access reads or writes; None if that is no image in memory, but is broadcast."""
+    """The image that an access reads or writes; None if it is broadcast."""
     n, h, w, c = at.strides
-    own = (n, c, h, w)
-    if any(stride <= 0 for stride, extent in zip(own, extents, strict=True) if extent > 1):
+    strides = (n, c, h, w)
+    if any(stride <= 0 for stride, extent in zip(strides, extents, strict=True) if extent > 1):
         return None
     # The stride of an axis of one element is of no account, but libraries look at it.
-    usual = zip(own, _packed(extents, last), extents, strict=True)
-    a, b, d, e = (stride if extent > 1 else packed for stride, packed, extent in usual)
+    axes = zip(strides, _packed(extents, last), extents, strict=True)
+    a, b, d, e = (stride if extent > 1 else packed for stride, packed, extent in axes)
     return Image(at.buffer, at.offset, extents, (a, b, d, e))
 
 
@@ -136,7 +136,7 @@ def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConv
     extents, last = call.result.extents, call.channels_last
     statement = spec.statements[0]
     result = _image(statement.target, extents, last)
-    if len(spec.statements) > 1 or result is None or not _lies(result, last):
+    if len(spec.statements) > 1 or result is None or not _is_in_order(result, last):
         return None
     value, relu = _without_relu(statement.value)
     terms = _terms(value)
@@ -157,8 +157,8 @@ def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConv
     return replace(call, result=result, bias=bias.buffer, residual=residual, relu=relu)
 
 
-def _lies(image: Image, last: bool) -> bool:
-    """Whether the channels lie innermost, or outermost; in an image of one pixel both."""
+def _is_in_order(image: Image, last: bool) -> bool:
+    """Whether the channels are innermost (``last``) or outermost in memory."""
     axes = [
         stride
         for axis in ((2, 3, 1) if last else (1, 2, 3))
@@ -179,15 +179,15 @@ def _terms(value: Expr) -> list[Expr]:
 
 
 def _placed(call: LibraryConvolution, order: Sequence[int]) -> Placed:
-    """With no other buffers than its own."""
-    named = (call.data.argument, call.weight, call.result.argument, call.bias)
+    """The call with its own buffers alone, and the storages that these are."""
+    arguments = (call.data.argument, call.weight, call.result.argument, call.bias)
     residual = None if call.residual is None else call.residual.argument
-    used = [n for n in dict.fromkeys((*named, residual)) if n is not None]
+    used = [n for n in dict.fromkeys((*arguments, residual)) if n is not None]
 
     def moved(image: Image) -> Image:
         return replace(image, argument=used.index(image.argument))
 
-    own = replace(
+    placed = replace(
         call,
         data=moved(call.data),
         weight=used.index(call.weight),
@@ -195,13 +195,13 @@ def _placed(call: LibraryConvolution, order: Sequence[int]) -> Placed:
         bias=None if call.bias is None else used.index(call.bias),
         residual=None if call.residual is None else moved(call.residual),
     )
-    return own, tuple(order[n] for n in used)
+    return placed, tuple(order[n] for n in used)
 
 
-def _rest(
+def _epilogue(
     spec: Contraction | Pooling, result: Image, shape: tuple[int, ...], order: Sequence[int]
 ) -> Placed:
-    """The statements, of the stored result."""
+    """A kernel of the statements, which reads the library's result."""
     n, c, h, w = result.strides
 
     def of_result(statement: Statement) -> Statement:
@@ -210,15 +210,15 @@ def _rest(
         return replace(statement, value=value, begin=0)
 
     statements = tuple(map(of_result, spec.statements))
-    used = list(dict.fromkeys(at.buffer for at in accesses(statements)))
+    buffers = list(dict.fromkeys(at.buffer for at in accesses(statements)))
     shapes = (*spec.buffers, shape)
 
-    def own(at: Access) -> Access:
-        return replace(at, buffer=used.index(at.buffer))
+    def renumbered(at: Access) -> Access:
+        return replace(at, buffer=buffers.index(at.buffer))
 
-    made = Pointwise(
-        tuple(shapes[n] for n in used),
+    pointwise = Pointwise(
+        tuple(shapes[n] for n in buffers),
         (spec.batch, *spec.window.output),
-        tuple(mapped(statement, own) for statement in statements),
+        tuple(statement.mapped(renumbered) for statement in statements),
     )
-    return merge_pixels(made), tuple(order[n] for n in used)
+    return merge_pixels(pointwise), tuple(order[n] for n in buffers)

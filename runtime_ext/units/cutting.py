@@ -8,7 +8,7 @@ from dataclasses import replace
 from runtime_ext.kernels.cutter import Cutter, Recut
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.pixel_rows import mapped, merge_rows
+from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing
 
@@ -20,7 +20,7 @@ def cut(
     cutter: Cutter,
     recut: Recut | None = None,
 ) -> Contraction:
-    """A contraction as it will be cut; packs its weights."""
+    """The contraction as a device cuts it; also packs its weights for this cut."""
     spec = merge_rows(spec)
     parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
     spec = replace(spec, parts=parts)
@@ -49,5 +49,5 @@ def _alone(spec: Contraction, storages: list[Storage]) -> Contraction:
         spec,
         buffers=tuple(s.shape if s.run is None else s.run.shape(s.shape) for s in storages),
         data=at(spec.data),
-        statements=tuple(mapped(s, at) for s in spec.statements),
+        statements=tuple(s.mapped(at) for s in spec.statements),
     )

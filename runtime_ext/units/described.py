@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from runtime_ext.kernels.expression import Access, Expr, substitute, windows
+from runtime_ext.kernels.expression import Access, Expr, map_accesses, windows
 from runtime_ext.kernels.spec import (
     Contraction,
     Pointwise,
@@ -15,7 +15,7 @@ from runtime_ext.kernels.spec import (
     Statement,
 )
 from runtime_ext.units.kernel_draft import KernelDraft
-from runtime_ext.units.pixel_rows import mapped, merge_pixels
+from runtime_ext.units.pixel_rows import merge_pixels
 from runtime_ext.units.values import Storage, shift
 
 
@@ -28,9 +28,6 @@ def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[
             order.append(at.buffer)
         n, h, w, c = (at.strides[axis] for axis in draft.axes)
         return Access(order.index(at.buffer), at.offset, (n, h, w, c))
-
-    def expression(expr: Expr) -> Expr:
-        return substitute(expr, lambda x: ("load", local(x[1])) if x[0] == "load" else x)
 
     anchor = draft.anchor
     data = weight = None
@@ -46,7 +43,7 @@ def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[
         draft.statements = [part for s in draft.statements for part in _by_phase(s, draft)]
         anchor = replace(anchor, parts=_parts(anchor, draft.statements))
     split = _parted(draft, anchor)
-    values = [expression(s.value) for s in split]
+    values = [map_accesses(s.value, local) for s in split]
     statements = tuple(
         Statement(value, local(s.target), s.begin, s.count)
         for value, s in zip(values, split, strict=True)
@@ -65,18 +62,21 @@ def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[
 
 
 def _unfold(statement: Statement, draft: KernelDraft) -> list[Statement]:
-    """Write windows over channels as sums, with own statements for the first and last channels."""
-    found = list(windows(statement.value))
-    if not found:
+    """A statement with windows over channels as sums; the outermost channels have their own."""
+    leaves = list(windows(statement.value))
+    if not leaves:
         return [statement]
     axis = draft.channel_axis
-    before, after = max(0, *(w[2] for w in found)), max(0, *(w[3] for w in found))
+    channels_before, channels_after = (
+        max(0, *(w[2] for w in leaves)),
+        max(0, *(w[3] for w in leaves)),
+    )
     extent = statement.count
-    edges = {*range(min(before, extent)), *range(max(0, extent - after), extent)}
+    edges = {*range(min(channels_before, extent)), *range(max(0, extent - channels_after), extent)}
     ranges = [(c, 1) for c in sorted(edges)]
-    if extent > before + after:
-        ranges.append((before, extent - before - after))
-    result: list[Statement] = []
+    if extent > channels_before + channels_after:
+        ranges.append((channels_before, extent - channels_before - channels_after))
+    unfolded: list[Statement] = []
     for begin, count in ranges:
 
         def total(expr: Expr, begin: int = begin, count: int = count) -> Expr:
@@ -93,8 +93,8 @@ def _unfold(statement: Statement, draft: KernelDraft) -> list[Statement]:
             return (expr[0], *(total(e) for e in expr[1:]))
 
         whole = Statement(total(statement.value), statement.target, 0, count)
-        result.append(_moved(whole, axis, begin, 0, count))
-    return result
+        unfolded.append(_moved(whole, axis, begin, 0, count))
+    return unfolded
 
 
 def _by_phase(statement: Statement, draft: KernelDraft) -> list[Statement]:
@@ -104,19 +104,18 @@ def _by_phase(statement: Statement, draft: KernelDraft) -> list[Statement]:
         return [statement]
     assert isinstance(draft.anchor, Contraction)
     channels = sum(draft.anchor.parts) // (rows * columns)
-    result: list[Statement] = []
+    phases_statements: list[Statement] = []
     for phase in range(rows * columns):
         row, column = divmod(phase, columns)
 
-        def at(place: Access, row: int = row, column: int = column) -> Access:
-            n, c, h, w = place.strides
-            return Access(
-                place.buffer, place.offset + row * h + column * w, (n, c, h * rows, w * columns)
-            )
+        def at(access: Access, row: int = row, column: int = column) -> Access:
+            n, c, h, w = access.strides
+            offset = access.offset + row * h + column * w
+            return Access(access.buffer, offset, (n, c, h * rows, w * columns))
 
-        moved = mapped(statement, at)
-        result.append(replace(moved, begin=statement.begin + phase * channels))
-    return result
+        of_phase = statement.mapped(at)
+        phases_statements.append(replace(of_phase, begin=statement.begin + phase * channels))
+    return phases_statements
 
 
 def _parts(anchor: Contraction, statements: list[Statement]) -> tuple[int, ...]:
@@ -134,21 +133,19 @@ def _parted(draft: KernelDraft, anchor: Spec | None) -> list[Statement]:
     """Statements cut at the borders of a contraction's parts."""
     if not isinstance(anchor, Contraction) or anchor.groups > 1:
         return draft.statements
-    result: list[Statement] = []
+    cut_statements: list[Statement] = []
     for statement in draft.statements:
         begin = 0
         for part in anchor.parts:
-            inside = statement.begin <= begin and begin + part <= statement.begin + statement.count
-            if inside:
+            covered = statement.begin <= begin and begin + part <= statement.begin + statement.count
+            if covered:
                 by = begin - statement.begin
-                result.append(_moved(statement, draft.channel_axis, by, begin, part))
+                cut_statements.append(_moved(statement, draft.channel_axis, by, begin, part))
             begin += part
-    return result
+    return cut_statements
 
 
 def _moved(statement: Statement, axis: int, by: int, begin: int, count: int) -> Statement:
-    def at(place: Access) -> Access:
-        return Access(place.buffer, place.offset + by * place.strides[axis], place.strides)
-
-    value = substitute(statement.value, lambda x: ("load", at(x[1])) if x[0] == "load" else x)
-    return Statement(value, at(statement.target), begin, count)
+    """A statement of other channels, whose accesses begin ``by`` elements further on an axis."""
+    shifted = statement.mapped(lambda access: access.shifted(axis, by))
+    return replace(shifted, begin=begin, count=count)

@@ -33,11 +33,11 @@ class Arrangement:
     Attributes
     ----------
     layouts
-        For each tensor.
+        The layout of each tensor.
     parts
-        For each tensor that lies in another one, where.
+        For each tensor that lies in another one, its part of that.
     in_place
-        For each concatenation's result the tensors that lie where it wants them.
+        For each concatenation's result the operands that lie in it already.
     """
 
     layouts: tuple[Layout, ...]
@@ -62,25 +62,25 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
     Parameters
     ----------
     graph
-        Of units; merging units or reordering them changes nothing.
+        A graph of units; merging units or reordering them changes nothing.
     functions
         The Relax function of each unit.
     """
     orders = tensor_layouts(graph, functions)
-    found = [_join(graph, *unit, orders) for unit in enumerate(functions)]
+    joins_by_unit = [_join(graph, *unit, orders) for unit in enumerate(functions)]
 
     def may_lie(tensor: int, join: Join) -> bool:
-        made = graph.tensors[tensor]
+        dtype, shape = graph.tensors[tensor].dtype, graph.tensors[tensor].shape
         return (
             graph.producer[tensor] is not None
             and tensor not in graph.outputs
-            and made.dtype == "float32"
-            and prod(made.shape) > 0
+            and dtype == "float32"
+            and prod(shape) > 0
             and orders[tensor] == orders[join.output]
         )
 
     places, joins = place_joined(
-        [join for join in found if join is not None],
+        [join for join in joins_by_unit if join is not None],
         may_lie,
         lambda join, places: not join.reads_its_result(places),
     )
@@ -97,26 +97,31 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
 
 def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> Join | None:
     """A unit as a concatenation whose parts can be slices, if it is one."""
-    found = _joined(function)
+    concatenation = _concatenated(function)
     op = graph.operators[number]
-    if found is None or len(op.outputs) != 1:
+    if concatenation is None or len(op.outputs) != 1:
         return None
-    (output,), (axis, fields) = op.outputs, found
-    made = graph.tensors[output]
-    if not 1 <= len(made.shape) <= 4 or made.dtype != "float32" or not prod(made.shape):
+    (output,), (axis, fields) = op.outputs, concatenation
+    tensor = graph.tensors[output]
+    if not 1 <= len(tensor.shape) <= 4 or tensor.dtype != "float32" or not prod(tensor.shape):
         return None
     order = orders[output]
-    before = _PHYSICAL[order].index(axis)
-    contiguous = prod(physical_shape(made.shape, order)[:before]) == 1
+    axis_in_memory = _PHYSICAL[order].index(axis)
+    contiguous = prod(physical_shape(tensor.shape, order)[:axis_in_memory]) == 1
     if not contiguous and (order != NHWC or axis not in (1, 2)):
         return None
     data = [t for t in op.inputs if not graph.tensors[t].constant]
-    where = dict(zip(function.params, data, strict=False))
-    named = tuple((where.get(var), extent) for var, extent in fields)
-    return Join(output, axis, named, join_priority(graph, number, prod(made.shape), named))
+    tensor_of_parameter = dict(zip(function.params, data, strict=False))
+    fields_by_tensor = tuple((tensor_of_parameter.get(var), extent) for var, extent in fields)
+    return Join(
+        output,
+        axis,
+        fields_by_tensor,
+        join_priority(graph, number, prod(tensor.shape), fields_by_tensor),
+    )
 
 
-def _joined(function: Any) -> tuple[int, list[tuple[Any, int]]] | None:
+def _concatenated(function: Any) -> tuple[int, list[tuple[Any, int]]] | None:
     """The axis of a function's concatenation, and its fields with their extents along it.
 
     A concatenation of concatenations along one axis counts as one; None for other functions.
@@ -135,8 +140,8 @@ def _joined(function: Any) -> tuple[int, list[tuple[Any, int]]] | None:
                 return None
             axis = int(value.attrs.axis) % len(static_shape(last.ty))
             axes.add(axis)
-            own = [(field, static_shape(field.ty)[axis]) for field in value.args[0].fields]
-            fields[last] = [leaf for f in own for leaf in fields.get(f[0], [f])]
+            operands = [(field, static_shape(field.ty)[axis]) for field in value.args[0].fields]
+            fields[last] = [leaf for f in operands for leaf in fields.get(f[0], [f])]
     if len(axes) != 1 or not function.body.body.same_as(last):
         return None
     return axes.pop(), fields[last]

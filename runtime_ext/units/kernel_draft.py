@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime_ext.kernels.spec import (
-    Anchor,
-    Statement,
-)
+from runtime_ext.kernels.spec import Anchor, Statement
 
 #: Grid axes (batch, rows, columns, vectors) of an image, as axes of NCHW.
 IMAGE = (0, 2, 3, 1)
@@ -26,7 +23,7 @@ class KernelDraft:
         The spec without statements; its buffer numbers are storages. None for a pointwise
         kernel.
     extents
-        Extents of the logical axes.
+        The extents of the logical axes.
     axes
         Which logical axes the grid's four are.
     phases

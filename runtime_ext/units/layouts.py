@@ -8,11 +8,12 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from runtime_ext.units.values import NHWC
 from tvm_ios.graph.elements import Tensor
 from tvm_ios.graph.op_graph import OpGraph
 
-#: As the module says, and channels last.
-AS_IS, NHWC = "", "NHWC"
+#: The layout of a tensor that lies as the model has it.
+AS_IS = ""
 
 
 def tensor_layouts(graph: OpGraph, functions: Sequence[Any]) -> tuple[str, ...]:
@@ -26,13 +27,13 @@ def tensor_layouts(graph: OpGraph, functions: Sequence[Any]) -> tuple[str, ...]:
     Parameters
     ----------
     graph
-        Of units.
+        A graph of units.
     functions
         The Relax function of each unit.
     """
     as_is = {*graph.inputs, *graph.outputs}
     for op, function in zip(graph.operators, functions, strict=True):
-        if _multiplies(function):
+        if _has_matmul(function):
             as_is |= {*op.inputs, *op.outputs}
     return tuple(
         NHWC if _is_image(t) and i not in as_is else AS_IS for i, t in enumerate(graph.tensors)
@@ -43,7 +44,7 @@ def _is_image(tensor: Tensor) -> bool:
     return len(tensor.shape) == 4 and tensor.dtype == "float32" and not tensor.constant
 
 
-def _multiplies(function: Any) -> bool:
+def _has_matmul(function: Any) -> bool:
     return any(
         isinstance(binding.value, relax.Call) and binding.value.op == _MATMUL
         for block in function.body.blocks

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from runtime_ext.kernels.expression import Access, loads, substitute
-from runtime_ext.kernels.spec import (
-    Contraction,
-    Pointwise,
-    Statement,
-)
+from runtime_ext.kernels.expression import Access
+from runtime_ext.kernels.spec import Contraction, Pointwise, Statement, accesses
 
 
 def merge_rows(spec: Contraction) -> Contraction:
@@ -18,12 +13,12 @@ def merge_rows(spec: Contraction) -> Contraction:
     window = spec.window
     plain = window.kernel == window.strides == (1, 1) and window.pads == (0, 0)
     height, width = window.output
-    everywhere = [spec.data, *accesses(spec.statements)]
+    every_access = [spec.data, *accesses(spec.statements)]
     if (
         not plain
         or window.input != window.output
         or (width == 1 and height > 1)
-        or not all(_rows_follow(a, height, width, spec.batch) for a in everywhere)
+        or not all(_rows_follow(a, height, width, spec.batch) for a in every_access)
     ):
         return spec
     pixels = (1, spec.batch * height * width)
@@ -32,18 +27,18 @@ def merge_rows(spec: Contraction) -> Contraction:
         batch=1,
         window=replace(window, input=pixels, output=pixels),
         data=_merged(spec.data),
-        statements=tuple(mapped(s, _merged) for s in spec.statements),
+        statements=tuple(s.mapped(_merged) for s in spec.statements),
     )
 
 
 def merge_pixels(spec: Pointwise) -> Pointwise:
     """Element-wise work on whole tensors is one long row, at best of channels."""
     batch, height, width = spec.grid
-    everywhere = accesses(spec.statements)
-    if not all(_rows_follow(a, height, width, batch) for a in everywhere):
+    every_access = accesses(spec.statements)
+    if not all(_rows_follow(a, height, width, batch) for a in every_access):
         return spec
     pixels = batch * height * width
-    statements = tuple(mapped(s, _merged) for s in spec.statements)
+    statements = tuple(s.mapped(_merged) for s in spec.statements)
     if len(statements) == 1:
         (only,) = statements
         flat = all(
@@ -66,14 +61,3 @@ def _rows_follow(at: Access, height: int, width: int, batch: int) -> bool:
 
 def _merged(at: Access) -> Access:
     return Access(at.buffer, at.offset, (0, 0, at.strides[2], at.strides[3]))
-
-
-def accesses(statements: tuple[Statement, ...]) -> list[Access]:
-    """What statements read and write."""
-    return [a for s in statements for a in (*loads(s.value), s.target)]
-
-
-def mapped(statement: Statement, change: Callable[[Access], Access]) -> Statement:
-    """A statement with other accesses."""
-    value = substitute(statement.value, lambda x: ("load", change(x[1])) if x[0] == "load" else x)
-    return replace(statement, value=value, target=change(statement.target))

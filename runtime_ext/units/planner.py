@@ -33,7 +33,7 @@ def drafted(
     *,
     inline: bool = True,
 ) -> UnitDraft:
-    """The kernels of a unit, each to be described yet.
+    """Cut a unit into kernels, which are still to be described.
 
     Parameters
     ----------
@@ -51,15 +51,15 @@ def drafted(
     for block in function.body.blocks:
         for binding in block.bindings:
             _bind(unit, binding.var, binding.value, steps or {})
-    for wanted, (var, item) in zip(unit.outputs, results(function), strict=True):
-        _finish_output(unit, wanted, var, item)
+    for output, (var, item) in zip(unit.outputs, results(function), strict=True):
+        _finish_output(unit, output, var, item)
     return unit
 
 
 def _bind(unit: UnitDraft, var: Any, expr: Any, steps: Mapping[Any, TunedStep]) -> None:
     """Record the value of a variable; kernels are added for what cannot wait."""
     if unit.is_bound(var):
-        return  # with what it was made of
+        return  # by the rule of an operator before it
     if isinstance(expr, relax.Var):
         unit.bind(var, unit.value_or_items(expr))
     elif isinstance(expr, relax.Tuple):
@@ -68,9 +68,7 @@ def _bind(unit: UnitDraft, var: Any, expr: Any, steps: Mapping[Any, TunedStep]) 
         items = unit.value_or_items(expr.tuple_value)
         assert isinstance(items, list)
         value = items[expr.index]
-        if not isinstance(value, Stored) and value.home is None:
-            value.home = unit.home(var)
-        unit.bind(var, value)
+        unit.bind_view(var, value)
     elif var in steps:
         step = steps[var]
         opaque(unit, var, step.arguments, lambda s: Scheduled(step.function, s))
@@ -99,13 +97,13 @@ def _has_number(var: Any, call: Any) -> bool:
     return not all(static_shape(ty) for ty in types)
 
 
-def _finish_output(unit: UnitDraft, wanted: Stored, var: Any, item: int | None) -> None:
+def _finish_output(unit: UnitDraft, output: Stored, var: Any, item: int | None) -> None:
     """Bring a result to where it has to be, unless it is there."""
     value = unit.value_or_items(var)
     if item is not None:
         assert isinstance(value, list)
         value = value[item]
     assert not isinstance(value, list)
-    there = in_memory(unit, value)
-    if there.storage != wanted.storage:
-        copy(unit, there, wanted)
+    stored = in_memory(unit, value)
+    if stored.storage != output.storage:
+        copy(unit, stored, output)

@@ -56,8 +56,8 @@ def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan
     """
     draft = drafted(source.function, source.layouts, source.in_place, inline=False)
     plan = _plan(draft, cutter, library=precision)
-    by = (isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
-    return plan if any(by) else None
+    is_library = (isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
+    return plan if any(is_library) else None
 
 
 def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, UnitPlan]:
@@ -84,10 +84,10 @@ def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, U
 
 def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
     """The first of each of equal code."""
-    found: dict[str, tuple[str, UnitPlan]] = {}
+    first_of_equal: dict[str, tuple[str, UnitPlan]] = {}
     for name, plan in plans.items():
-        found.setdefault(repr(replace(plan, tuned=frozenset())), (name, plan))
-    return dict(found.values())
+        first_of_equal.setdefault(repr(replace(plan, tuned=frozenset())), (name, plan))
+    return dict(first_of_equal.values())
 
 
 def _plan(
@@ -100,26 +100,30 @@ def _plan(
         if draft.generic is not None:
             kernels.append(draft.generic)
         elif draft.statements:
-            spec, own = described(draft, storages)
+            spec, order_of_spec = described(draft, storages)
             calls = None
             if library and draft.axes == IMAGE and isinstance(spec, Contraction | Pooling):
-                calls = by_library(spec, own, storages, library)
+                calls = by_library(spec, order_of_spec, storages, library)
             if calls is None and isinstance(spec, Contraction):
-                spec = cut(spec, own, storages, cutter, recut)
-            kernels += calls or [(spec, own)]
+                spec = cut(spec, order_of_spec, storages, cutter, recut)
+            kernels += calls or [(spec, order_of_spec)]
     used = {s for _, buffers in kernels for s in buffers}
     order: list[int] = []
-    for role in ("input", "constant", "output", "scratch"):
+    for role in _ROLES:
         order += [
             i
             for i, storage in enumerate(storages)
             if storage.role == role and (i in used or role in ("input", "output"))
         ]
-    of = {role: [s for i in order if (s := storages[i]).role == role] for role in _ROLES}
-    types = {role: tuple(BufferType(s.shape, s.dtype) for s in of[role]) for role in _ROLES}
+    storages_by_role = {
+        role: [s for i in order if (s := storages[i]).role == role] for role in _ROLES
+    }
+    types = {
+        role: tuple(BufferType(s.shape, s.dtype) for s in storages_by_role[role]) for role in _ROLES
+    }
     return UnitPlan(
         inputs=types["input"],
-        constants=tuple(ConstantUse(s.number, s.transform) for s in of["constant"]),
+        constants=tuple(ConstantUse(s.number, s.transform) for s in storages_by_role["constant"]),
         constant_types=types["constant"],
         outputs=types["output"],
         scratch=types["scratch"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from runtime_ext.kernels.expression import Access, substitute, windows
+from runtime_ext.kernels.expression import Access, map_accesses, windows
 from runtime_ext.kernels.generic import Generic
 from runtime_ext.kernels.operator_function import astype
 from runtime_ext.kernels.spec import Interleave, Statement
@@ -19,7 +19,7 @@ from runtime_ext.units.values import (
     Stored,
     Value,
     Widened,
-    access,
+    as_expression,
     four,
     is_row_major,
 )
@@ -49,9 +49,7 @@ def in_memory(unit: UnitDraft, value: Value) -> Stored:
 def write(unit: UnitDraft, value: Lazy | Pending | Stored, target: Stored) -> None:
     """Write a value to a place of its shape (or of its number of elements, in order)."""
     if isinstance(value, Stored):
-        read = access(value, value.shape)
-        assert read is not None
-        value = Lazy(("load", read), value.shape)
+        value = as_expression(value)
     if len(value.shape) > 4:
         value, target = _image(value, target)
     place = Access(target.storage, target.offset, four(target.strides, 0))
@@ -74,8 +72,7 @@ def write(unit: UnitDraft, value: Lazy | Pending | Stored, target: Stored) -> No
             return
         statement = Statement(value.expr, place, 0, extents[axes[3]])
         number = unit.add(KernelDraft(None, extents, axes, [statement]))
-    storage = unit.storages[target.storage]
-    storage.producer = max(storage.producer, number)
+    unit.written(target, number)
 
 
 def copy(unit: UnitDraft, value: Stored, target: Stored) -> None:
@@ -109,7 +106,7 @@ def _interleaved(unit: UnitDraft, value: Interleaved) -> Stored:
     """Write the groups, channel by channel in turn."""
     target = value.home or unit.scratch(value.shape)
     groups = len(value.parts)
-    exprs = [_readable(part) for part in value.parts]
+    exprs = [as_expression(part) for part in value.parts]
     image = unit.axes(target) == IMAGE and groups <= _IN_REGISTERS
     if image and not any(any(windows(part.expr)) for part in exprs):
         _in_registers(unit, exprs, target)
@@ -130,26 +127,14 @@ def _in_registers(unit: UnitDraft, parts: list[Lazy], target: Stored) -> None:
         n, c, h, w = at.strides
         return Access(order.index(at.buffer), at.offset, (n, h, w, c))
 
-    values = tuple(
-        substitute(part.expr, lambda x: ("load", local(x[1])) if x[0] == "load" else x)
-        for part in parts
-    )
+    values = tuple(map_accesses(part.expr, local) for part in parts)
     n, c, h, w = target.strides
     place = local(Access(target.storage, target.offset, (n, c, h, w)))
     batch, count, height, width = parts[0].shape
     shapes = tuple(unit.storages[s].shape for s in order)
     spec = Interleave(shapes, (batch, height, width), values, place, count)
     number = unit.add(KernelDraft(None, (1, 1, 1, 1), IMAGE, generic=(spec, tuple(order))))
-    storage = unit.storages[target.storage]
-    storage.producer = max(storage.producer, number)
-
-
-def _readable(part: Stored | Lazy) -> Lazy:
-    if isinstance(part, Lazy):
-        return part
-    read = access(part, part.shape)
-    assert read is not None
-    return Lazy(("load", read), part.shape)
+    unit.written(target, number)
 
 
 def _copy_whole(unit: UnitDraft, value: Stored, target: Stored) -> None:

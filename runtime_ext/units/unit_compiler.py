@@ -21,7 +21,7 @@ from tvm_ios.progress import Steps
 
 
 class UnitCompiler(ABC):
-    """Makes and keeps the code of units; how is for the device's own compiler to say.
+    """Compiles units and keeps their code; a subclass compiles kernels for a kind of device.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class UnitCompiler(ABC):
 
     @abstractmethod
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """What a log has for a unit and, last, the default."""
+        """The plans of a unit by form: those of the tuning log and, last, the default."""
 
     @abstractmethod
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
@@ -75,12 +75,12 @@ class UnitCompiler(ABC):
         Parameters
         ----------
         units
-            By name; the result has the same names.
+            The units by name; the result has the same names.
         progress
-            Told (kernels done, kernels in all) after each.
+            Called with kernels done and all of them, after each.
         """
         forms = self.compile_forms(units, progress)
-        return {name: self._kept[made[-1].key] for name, made in forms.items()}
+        return {name: self._kept[compiled_forms[-1].key] for name, compiled_forms in forms.items()}
 
     def compile_forms(
         self, units: Mapping[str, UnitSource], progress: Steps | None = None
@@ -93,14 +93,14 @@ class UnitCompiler(ABC):
             For each unit its different forms; the default comes last.
         """
         plans = {name: tuple(self._plan(source).values()) for name, source in units.items()}
-        self._make_plans((plan for forms in plans.values() for plan in forms), progress)
+        self._compile_plans((plan for forms in plans.values() for plan in forms), progress)
         result: dict[str, tuple[CompiledUnit, ...]] = {}
         for name, forms in plans.items():
-            made: dict[str, CompiledUnit] = {}
+            by_key: dict[str, CompiledUnit] = {}
             for unit in map(self._unit_code, forms):
                 # Where the log's best is the default, it counts as the log's.
-                made[unit.key] = made.pop(unit.key, unit)
-            result[name] = tuple(made.values())
+                by_key[unit.key] = by_key.pop(unit.key, unit)
+            result[name] = tuple(by_key.values())
             # A library is called only where a schedule says so.
             usual = next(form for form in result[name] if not form.library)
             self._kept.setdefault(result[name][-1].key, usual)
@@ -142,7 +142,7 @@ class UnitCompiler(ABC):
         if only is not None:
             ways = {n: forms | self._library_plans(units[n]) for n, forms in plans.items()}
             plans = {name: {only[name]: forms[only[name]]} for name, forms in ways.items()}
-        self._make_plans((plan for forms in plans.values() for plan in forms.values()), progress)
+        self._compile_plans((plan for forms in plans.values() for plan in forms.values()), progress)
         return {
             name: {form: self._unit_code(plan) for form, plan in forms.items()}
             for name, forms in plans.items()
@@ -151,8 +151,10 @@ class UnitCompiler(ABC):
     def compile_workloads(self, workloads: Sequence[Workload]) -> list[Artefact]:
         """Compile kernels that are no unit's."""
         keys = [self._key(workload) for workload in workloads]
-        wanted = dict(zip(keys, workloads, strict=True))
-        self._make({k: w for k, w in wanted.items() if k not in self._artefacts}, None)
+        workload_by_key = dict(zip(keys, workloads, strict=True))
+        self._compile_missing(
+            {k: w for k, w in workload_by_key.items() if k not in self._artefacts}, None
+        )
         return [self._artefacts[key] for key in keys]
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
@@ -169,7 +171,7 @@ class UnitCompiler(ABC):
     def _as_in_log(
         self, source: UnitSource, default: UnitPlan, space: Space
     ) -> dict[str, UnitPlan]:
-        """What the log has for a unit whose default plan is given, by form."""
+        """The plans that the log has for a unit, by form; ``default`` is its default plan."""
         if self.log is None or not default.kernels:
             return {}
         key = repr(default)
@@ -187,11 +189,13 @@ class UnitCompiler(ABC):
         """
         return self._workloads[self._key_of_symbol(symbol)]
 
-    def _make_plans(self, plans: Iterable[UnitPlan], progress: Steps | None) -> None:
-        wanted: dict[str, Workload] = {}
+    def _compile_plans(self, plans: Iterable[UnitPlan], progress: Steps | None) -> None:
+        workload_by_key: dict[str, Workload] = {}
         for kernel in (kernel for plan in plans for kernel in plan.kernels):
-            wanted.setdefault(self._key(kernel.spec), kernel.spec)
-        self._make({k: s for k, s in wanted.items() if k not in self._artefacts}, progress)
+            workload_by_key.setdefault(self._key(kernel.spec), kernel.spec)
+        self._compile_missing(
+            {k: s for k, s in workload_by_key.items() if k not in self._artefacts}, progress
+        )
 
     def _key_of_symbol(self, symbol: str) -> str:
         key = symbol[1:].rsplit("_", 1)[0]
@@ -207,20 +211,22 @@ class UnitCompiler(ABC):
             self._key_of[workload] = kernel_key(workload, self._target_name)
         return self._key_of[workload]
 
-    def _make(self, wanted: Mapping[str, Workload], progress: Steps | None) -> None:
-        if not wanted:
+    def _compile_missing(
+        self, workload_by_key: Mapping[str, Workload], progress: Steps | None
+    ) -> None:
+        if not workload_by_key:
             return
-        self._workloads.update(wanted)
+        self._workloads.update(workload_by_key)
         missing: dict[str, Workload] = {}
-        for key, spec in wanted.items():
-            found = self._find(key)
-            if found is None:
+        for key, spec in workload_by_key.items():
+            cached = self._find(key)
+            if cached is None:
                 missing[key] = spec
             else:
-                self._artefacts[key] = found
-        done = len(wanted) - len(missing)
+                self._artefacts[key] = cached
+        done = len(workload_by_key) - len(missing)
         if progress is not None:
-            progress(done, len(wanted))
+            progress(done, len(workload_by_key))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             jobs = [pool.submit(self._build, key, spec) for key, spec in missing.items()]
             try:
@@ -230,7 +236,7 @@ class UnitCompiler(ABC):
                     self.compiled += 1
                     done += 1
                     if progress is not None:
-                        progress(done, len(wanted))
+                        progress(done, len(workload_by_key))
             except BaseException:
                 # An interrupt or a failure must not wait for all that was not begun yet.
                 pool.shutdown(cancel_futures=True)
@@ -244,15 +250,15 @@ class UnitCompiler(ABC):
         for kernel in plan.kernels:
             artefact = self._artefacts[self._key(kernel.spec)]
             keys.append(artefact.key)
-            own = [*kernel.buffers]
+            buffers = [*kernel.buffers]
             for shape, dtype in artefact.scratch:
-                own.append(len(parameters) + len(scratch))
+                buffers.append(len(parameters) + len(scratch))
                 scratch.append(BufferType(shape, dtype))
             for phase in artefact.phases:
-                arguments = tuple(own[a] for a in phase.arguments)
+                arguments = tuple(buffers[a] for a in phase.arguments)
                 calls.append(PhaseCall(phase.symbol, phase.tiles, arguments))
         code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
         key = kernel_key(repr((code, plan.constants)), self._target_name)
-        called = any(isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
-        library = CUDNN if called else ""
+        is_library = any(isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
+        library = CUDNN if is_library else ""
         return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned, library)

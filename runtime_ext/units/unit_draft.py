@@ -6,11 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from runtime_ext.kernels.expression import ACC
-from runtime_ext.kernels.relax_function import (
-    readers,
-    results,
-    static_shape,
-)
+from runtime_ext.kernels.relax_function import readers, results, static_shape
 from runtime_ext.kernels.spec import Anchor
 from runtime_ext.units.kernel_draft import IMAGE, PLAIN, KernelDraft
 from runtime_ext.units.values import (
@@ -37,7 +33,7 @@ class UnitDraft:
     function
         The Relax function of the unit.
     layouts
-        Of each data input and then of each output.
+        The layout of each data input and then of each output.
     in_place
         Which data inputs lie in the output of the unit's concatenation already.
     inline
@@ -50,7 +46,7 @@ class UnitDraft:
     drafts
         Its kernels, in the order in which they run.
     outputs
-        Where its results have to be in the end.
+        The places in memory of its results.
 
     Raises
     ------
@@ -90,31 +86,37 @@ class UnitDraft:
             self.outputs.append(home)
 
     def is_bound(self, var: Any) -> bool:
-        """Whether anything is known about a variable already."""
+        """Whether the variable has a value."""
         return var in self._values
 
     def value_or_items(self, expr: Any) -> Value | list[Value]:
-        """What is known about a variable of the unit; of a tuple about each item."""
+        """The value of a variable; of a tuple the value of each item."""
         return self._values[expr]
 
     def value(self, expr: Any) -> Value:
-        """What is known about a variable of the unit that is no tuple."""
+        """The value of a variable that is no tuple."""
         value = self._values[expr]
         assert not isinstance(value, list)
         return value
 
     def pieces(self, expr: Any) -> list[Value]:
-        """What a variable is joined of, if another concatenation is to write that; or itself."""
+        """The operands of a concatenation that another one is to write; else the value alone."""
         value = self.value_or_items(expr)
         return value if isinstance(value, list) else [value]
 
     def bind(self, var: Any, value: Value | list[Value]) -> None:
-        """Record what is known about a variable."""
+        """Record the value of a variable."""
         if isinstance(value, list):
             for i, item in enumerate(value):
                 if not isinstance(item, Stored) and item.home is None:
                     item.home = self._homes.get((var, i))
         self._values[var] = value
+
+    def bind_view(self, var: Any, value: Value) -> None:
+        """Record that a variable is a view of a value, to be stored at the variable's home."""
+        if not isinstance(value, Stored) and value.home is None:
+            value.home = self.home(var)
+        self.bind(var, value)
 
     def bind_anchor(
         self,
@@ -129,9 +131,14 @@ class UnitDraft:
         self._values[var] = Pending(number, ACC, shape, 0, self.home(var))
 
     def add(self, draft: KernelDraft) -> int:
-        """Append a kernel; its number."""
+        """Append a kernel; returns its number."""
         self.drafts.append(draft)
         return len(self.drafts) - 1
+
+    def written(self, target: Stored, kernel: int) -> None:
+        """Record that a kernel writes a buffer."""
+        storage = self.storages[target.storage]
+        storage.producer = max(storage.producer, kernel)
 
     def scratch(self, shape: tuple[int, ...], dtype: str = "float32", layout: str = "") -> Stored:
         """A new intermediate; images lie in NHWC unless a layout is given."""
@@ -155,7 +162,7 @@ class UnitDraft:
         return -1
 
     def in_place(self, value: Value) -> bool:
-        """True for an input that lies where the unit's concatenation wants it."""
+        """Whether the value is an input that lies in the output of the unit's concatenation."""
         if not isinstance(value, Stored):
             return False
         storage = self.storages[value.storage]
@@ -167,13 +174,13 @@ class UnitDraft:
         return not value.offset and storage.shape == value.shape and is_row_major(value)
 
     def home(self, var: Any) -> Stored | None:
-        """Where the unit's caller wants a variable, if it is an output."""
+        """The place in memory of a variable that is an output; None for others."""
         return self._homes.get((var, None))
 
     def only_reader(self, var: Any) -> tuple[Any, Any] | None:
         """The only binding (variable, expression) that reads a variable, if there is one."""
-        found = self._readers.get(var, [])
-        return found[0] if len(found) == 1 and (var, None) not in self._homes else None
+        bindings = self._readers.get(var, [])
+        return bindings[0] if len(bindings) == 1 and (var, None) not in self._homes else None
 
     def axes(self, target: Stored) -> tuple[int, int, int, int]:
         """Grid axes that end with the one along which the target is contiguous."""

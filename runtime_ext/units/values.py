@@ -1,11 +1,11 @@
-"""What is known about a value while a unit is cut into kernels."""
+"""The values of variables while a unit is cut into kernels: stored, pending, or expressions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
-from runtime_ext.kernels.expression import Access, Expr, substitute
+from runtime_ext.kernels.expression import Access, Expr, map_accesses
 from tvm_ios.program.constant_transform import ParamTransform
 
 NHWC = "NHWC"
@@ -18,13 +18,13 @@ class SliceLayout:
     Attributes
     ----------
     order
-        ``"NHWC"`` or ``""``, of both.
+        The order of both tensors' axes in memory, ``"NHWC"`` or ``""``.
     axis
-        Logical.
+        The logical axis of the range.
     begin
-        Of the range.
+        Where the range begins.
     extent
-        Of the wider tensor along the axis.
+        The wider tensor's extent along the axis.
     """
 
     order: str
@@ -43,14 +43,14 @@ Layout = str | SliceLayout
 
 @dataclass(frozen=True, slots=True)
 class PeriodicRange:
-    """Which elements of a storage are a tensor: some in turn of every so many.
+    """Which elements of a storage are a tensor: a run of elements in every period.
 
     Attributes
     ----------
     begin, count
-        The first of them, and how many there are.
+        The first element of each run, from the storage's first run, and the length of a run.
     period
-        To the next of them.
+        Elements from one run to the next.
     """
 
     begin: int
@@ -65,8 +65,8 @@ class PeriodicRange:
         """The access if nothing else lay in the storage."""
 
         def moved(distance: int) -> int:
-            turns, rest = divmod(distance, self.period)
-            return turns * self.count + rest
+            periods, rest = divmod(distance, self.period)
+            return periods * self.count + rest
 
         n, h, w, c = map(moved, at.strides)
         return Access(at.buffer, moved(at.offset - self.begin), (n, h, w, c))
@@ -83,13 +83,13 @@ class Storage:
     number
         Which function parameter (input, constant) or which output it is.
     shape
-        Physical.
+        Its physical shape.
     producer
         The last kernel that writes it; -1 for what the unit is given.
     transform
-        What makes a constant physical.
+        The transform from a constant of the model to this buffer.
     run
-        Set if the tensor is not all of it.
+        Which elements are the tensor, if not all are.
     """
 
     role: str
@@ -214,10 +214,10 @@ def physical_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
 
 def is_row_major(value: Stored) -> bool:
     """True if a view's elements lie in the order of its logical indices, without gaps."""
-    natural = row_major(value.shape)
+    contiguous = row_major(value.shape)
     return all(
-        extent == 1 or stride == want
-        for extent, stride, want in zip(value.shape, value.strides, natural, strict=True)
+        extent == 1 or stride == expected
+        for extent, stride, expected in zip(value.shape, value.strides, contiguous, strict=True)
     )
 
 
@@ -236,38 +236,34 @@ def access(value: Stored, shape: tuple[int, ...]) -> Access | None:
     if len(value.shape) > len(shape):
         return None
     strides: list[int] = []
-    own, own_strides = four(value.shape, 1), four(value.strides, 0)
-    for extent, have, stride in zip(four(shape, 1), own, own_strides, strict=True):
-        if have != extent and have != 1:
+    own_extents, own_strides = four(value.shape, 1), four(value.strides, 0)
+    for extent, own_extent, stride in zip(four(shape, 1), own_extents, own_strides, strict=True):
+        if own_extent != extent and own_extent != 1:
             return None
-        strides.append(0 if have == 1 else stride)
+        strides.append(0 if own_extent == 1 else stride)
     return Access(value.storage, value.offset, (strides[0], strides[1], strides[2], strides[3]))
+
+
+def as_expression(value: Stored | Lazy) -> Lazy:
+    """The value as an expression of what is stored."""
+    if isinstance(value, Lazy):
+        return value
+    read = access(value, value.shape)
+    assert read is not None
+    return Lazy(("load", read), value.shape)
 
 
 def shift(expr: Expr, axis: int, by: int) -> Expr:
     """The expression ``by`` elements further along an axis of its loads."""
-
-    def moved(leaf: Expr) -> Expr:
-        if leaf[0] != "load":
-            return leaf
-        at: Access = leaf[1]
-        return ("load", Access(at.buffer, at.offset + by * at.strides[axis], at.strides))
-
-    return substitute(expr, moved)
+    return map_accesses(expr, lambda access: access.shifted(axis, by))
 
 
 def stretch(expr: Expr, axis: int, step: int) -> Expr:
     """The expression with every ``step``-th element along an axis of its loads."""
 
-    def spread(leaf: Expr) -> Expr:
-        if leaf[0] != "load":
-            return leaf
-        at: Access = leaf[1]
-        strides = list(at.strides)
+    def stretched(access: Access) -> Access:
+        strides = list(access.strides)
         strides[axis] *= step
-        return (
-            "load",
-            Access(at.buffer, at.offset, (strides[0], strides[1], strides[2], strides[3])),
-        )
+        return replace(access, strides=tuple(strides))
 
-    return substitute(expr, spread)
+    return map_accesses(expr, stretched)

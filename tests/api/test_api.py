@@ -40,8 +40,8 @@ def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) 
     assert set(done.confirmed) == {"sequential", "tvm"}
     assert (done.operators, done.units, done.blocks) == (47, 17, 3)
     assert max(row.max_rel_error for row in done.policies) <= 1e-4
-    assert all(0 <= made <= total for _, made, total in calls)
-    last = {what: (made, total) for what, made, total in calls}
+    assert all(0 <= count <= total for _, count, total in calls)
+    last = {what: (count, total) for what, count, total in calls}
     assert last["building"] == (3, 3)
     executable = load(done.executable)
     assert executable.notes["kept"] == done.kept == executable.schedule["policy"]
@@ -56,8 +56,8 @@ def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_schedule_with_kernels_is_no_twin_of_one_without(tmp_path: Path) -> None:
     """The stages are those of ``sequential``, which is built first; the kernel has to be found."""
     graph = load_units("inception_block")
-    made = replace(sequential_schedule(graph), kernels={0: "finest"})
-    made.save(tmp_path / "schedule.json", graph)
+    schedule = replace(sequential_schedule(graph), kernels={0: "finest"})
+    schedule.save(tmp_path / "schedule.json", graph)
     with refused(UserError, "'finest'", "default"):
         optimize(
             "inception_block",

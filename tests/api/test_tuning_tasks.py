@@ -25,8 +25,8 @@ def search(cache: Path, model: str, pruning: Pruning) -> MeasuredModule[RelaxUni
     return MeasuredModule(RelaxUnits(prepare(load_model(model).module), options))
 
 
-def tasks_of(found: MeasuredModule[RelaxUnits]) -> tuple[ContractionTask, ...]:
-    return tuning_tasks(model_to_tune(found), found.units.backend.compiler.space)
+def tasks_of(module: MeasuredModule[RelaxUnits]) -> tuple[ContractionTask, ...]:
+    return tuning_tasks(model_to_tune(module), module.units.backend.compiler.space)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +69,9 @@ def test_no_candidates_without_merging(block: MeasuredModule[RelaxUnits], tmp_pa
 
 
 def test_squeezenet(tmp_path: Path) -> None:
-    found = search(tmp_path, "squeezenet", Pruning(1, 2))
-    tasks = tasks_of(found)
-    places = model_to_tune(found).merges
+    module = search(tmp_path, "squeezenet", Pruning(1, 2))
+    tasks = tasks_of(module)
+    places = model_to_tune(module).merges
     # The expansions of eight fire modules, and four bypasses beside a squeezing convolution.
     assert len(places) == 12
     assert sum(task.merged for task in tasks) == sum(map(len, places.values()))

@@ -87,10 +87,10 @@ def test_another_file_is_not_resumed(text: str, tmp_path: Path) -> None:
 
 
 def test_failures_are_kept_apart() -> None:
-    made = document()
-    made.add(result("a", 0.5, {"tvm": "it\nfailed"}))
-    made.add_failure("b", None, "no such file")
-    assert made.failed == [
+    report = document()
+    report.add(result("a", 0.5, {"tvm": "it\nfailed"}))
+    report.add_failure("b", None, "no such file")
+    assert report.failed == [
         {"model": "a", "runner": "tvm", "error": "it failed"},
         {"model": "b", "runner": None, "error": "no such file"},
     ]

@@ -49,8 +49,8 @@ def test_fields_of_results_are_described(path: Path) -> None:
     name = "explain_*.json" if path.stem.startswith("explain") else path.name
     (section,) = (s for s in SECTIONS if f"`{name}`" in s.splitlines()[0])
     content = json.loads(path.read_text())
-    found = fields(content) | fields(content.get("figures", []))
-    assert found - {"benchmark"} <= words(GENERAL) | words(section)
+    names = fields(content) | fields(content.get("figures", []))
+    assert names - {"benchmark"} <= words(GENERAL) | words(section)
 
 
 @pytest.mark.slow

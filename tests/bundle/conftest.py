@@ -17,7 +17,7 @@ def folder(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the small Inception block, with few candidates so that it is made quickly."""
     options = SearchOptions(lanes=2, cache=cache, limits=Limits(pruning=Pruning(1, 3)))
     path = tmp_path_factory.mktemp("bundle") / "block"
-    made = bundle_model(
+    report = bundle_model(
         "inception_block",
         path,
         options=options,
@@ -26,5 +26,5 @@ def folder(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         max_merges=6,
         max_fused=0,
     )
-    assert (made.units, made.merges) == (17, 6)
+    assert (report.units, report.merges) == (17, 6)
     return path

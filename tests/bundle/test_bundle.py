@@ -68,7 +68,7 @@ def test_it_holds_what_a_search_may_ask_for(folder: Path) -> None:
     assert {units for units in bundle.forms.forms if len(units) == 1} == {
         (unit,) for unit in range(len(bundle.graph))
     }
-    assert all({"default"} <= made.keys() for made in bundle.forms.rkernels.values())
+    assert all({"default"} <= rkernels.keys() for rkernels in bundle.forms.rkernels.values())
     stored = (folder / "weights.safetensors").stat().st_size
     assert stored < 40_000, "large weights are drawn, not stored"
     for keys in bundle.constants:
@@ -104,18 +104,18 @@ def test_it_runs_with_numpy_and_tvm_ffi_alone(
 def test_merged_units_compute_the_same(folder: Path, bare: dict[str, str], tmp_path: Path) -> None:
     """Whatever is faster here: a schedule that merges is built from the bundle and compared."""
     bundle = read_bundle(folder)
-    made = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-S", "-c", _PREFER_MERGING, str(folder), str(tmp_path)],
         env=bare,
         capture_output=True,
         text=True,
         timeout=900,
     )
-    assert made.returncode == 0, made.stderr
-    found = Schedule.load(tmp_path / "merged.json")
-    found.validate(bundle.graph)
-    assert any(stage.strategy is Strategy.MERGE for stage in found.stages)
-    assert float(made.stdout) < 1e-5
+    assert completed.returncode == 0, completed.stderr
+    schedule = Schedule.load(tmp_path / "merged.json")
+    schedule.validate(bundle.graph)
+    assert any(stage.strategy is Strategy.MERGE for stage in schedule.stages)
+    assert float(completed.stdout) < 1e-5
 
 
 #: Times all stages alike, so that fewer stages are better, and merging is the only way to these.
@@ -181,9 +181,9 @@ def test_the_log_is_a_cost_at_home(folder: Path, bare: dict[str, str], tmp_path:
         lanes=2, target=json.loads(target), limits=Limits(pruning=Pruning(1, 3))
     )
     search = MeasuredModule(RelaxUnits(prepare(loaded.module, loaded.name), options))
-    made = search.recorded(log).find("ios-parallel").schedule
-    assert made.device == read_header(log).device
-    assert 0 < made.latency < 1
+    schedule = search.recorded(log).find("ios-parallel").schedule
+    assert schedule.device == read_header(log).device
+    assert 0 < schedule.latency < 1
 
 
 def test_damage_and_wrong_use_are_one_sentence(

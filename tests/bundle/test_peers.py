@@ -58,12 +58,17 @@ def test_programs_and_peers_in_turn(folder: Path, tmp_path: Path) -> None:
     greedy_schedule(bundle.graph).save(files["ours"], bundle.graph)
     files["broken"].write_text("{}")
     names = ("torch", "torch-graph", "onnxruntime", "onnxruntime-graph", "unheard-of")
-    found = compare_peers(bundle, backend, search.timer, files, names, lambda *_: None)
-    assert set(found["latency_ms"]) == {"ours", "torch", "onnxruntime"}
-    assert found["ratio"]["ours"]["median"] == 1
-    assert all(error < 1e-5 for error in found["max_rel_error"].values())
-    assert set(found["skipped"]) == {"broken", "torch-graph", "onnxruntime-graph", "unheard-of"}
-    assert found["skipped"]["onnxruntime-graph"] == "onnxruntime-graph runs on GPUs only"
+    comparison = compare_peers(bundle, backend, search.timer, files, names, lambda *_: None)
+    assert set(comparison["latency_ms"]) == {"ours", "torch", "onnxruntime"}
+    assert comparison["ratio"]["ours"]["median"] == 1
+    assert all(error < 1e-5 for error in comparison["max_rel_error"].values())
+    assert set(comparison["skipped"]) == {
+        "broken",
+        "torch-graph",
+        "onnxruntime-graph",
+        "unheard-of",
+    }
+    assert comparison["skipped"]["onnxruntime-graph"] == "onnxruntime-graph runs on GPUs only"
     with refused(UserError, "schedules"):
         compare_peers(bundle, backend, search.timer, {}, (), lambda *_: None)
 

@@ -27,11 +27,11 @@ from tvm_ios.errors import UserError
 
 
 def constants(module: Any) -> list[Any]:
-    found: list[Any] = []
+    nodes: list[Any] = []
     relax.analysis.post_order_visit(
-        module["main"], lambda e: found.append(e) if isinstance(e, GenericConst) else None
+        module["main"], lambda e: nodes.append(e) if isinstance(e, GenericConst) else None
     )
-    return found
+    return nodes
 
 
 def test_weights_become_parameters() -> None:
@@ -84,13 +84,13 @@ def test_it_computes_the_reference(folder: Path, tmp_path: Path) -> None:
     weights = compile_tvm_peer(model.module, host_target(1), tmp_path / "copy" / TVM_LIBRARY)
     arrays = {content_key(array): array for array in weights}
     save_weights(tmp_path / "copy", arrays, {})
-    own = replace(
+    copied = replace(
         bundle,
         folder=tmp_path / "copy",
         about={**bundle.about, "tvm": list(arrays)},
         weights=replace(bundle.weights, file=tmp_path / "copy" / bundle.weights.file.name),
     )
-    peer = peer_named("tvm").start(BundledNetwork(own, 1))
+    peer = peer_named("tvm").start(BundledNetwork(copied, 1))
     (first,) = peer.outputs(peer.run())
     peer.run()
     (again,) = peer.outputs(peer.run())

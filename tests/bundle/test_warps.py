@@ -30,17 +30,17 @@ spans = st.lists(
 
 @given(spans)
 def test_the_timeline_is_what_every_moment_says(kernels: list[KernelSpan]) -> None:
-    made = active_warps(kernels, MOST, points=37)
+    warps = active_warps(kernels, MOST, points=37)
     begin, end = min(k.begin for k in kernels), max(k.end for k in kernels)
     # Spans begin and end with whole seconds here.
     at = [[k for k in kernels if k.begin <= t < k.end] for t in range(int(begin), int(end))]
     sums = [min(MOST, sum(k.warps for k in inside)) for inside in at]
-    assert made.seconds == end - begin
-    assert made.mean == pytest.approx(sum(sums) / len(sums))
-    assert made.busy == pytest.approx(sum(map(bool, at)) / len(at))
-    assert made.side_by_side == pytest.approx(sum(len(k) > 1 for k in at) / len(at))
-    assert sum(made.timeline) / 37 == pytest.approx(made.mean, abs=1e-3)
-    assert max(made.timeline) <= MOST + 1e-3
+    assert warps.seconds == end - begin
+    assert warps.mean == pytest.approx(sum(sums) / len(sums))
+    assert warps.busy == pytest.approx(sum(map(bool, at)) / len(at))
+    assert warps.side_by_side == pytest.approx(sum(len(k) > 1 for k in at) / len(at))
+    assert sum(warps.timeline) / 37 == pytest.approx(warps.mean, abs=1e-3)
+    assert max(warps.timeline) <= MOST + 1e-3
 
 
 def event(begin: float, length: float, warps: float, percent: int) -> dict[str, Any]:
@@ -55,9 +55,9 @@ def test_kernels_of_a_trace() -> None:
     first, second = kernel_spans({"traceEvents": [other, few, many]}, MOST)
     assert first == KernelSpan(pytest.approx(10e-6), pytest.approx(14e-6), 0.25)
     assert second.warps == pytest.approx(32, rel=0.02)
-    made = active_warps([first, second], MOST)
-    assert made.busy == pytest.approx(1)
-    assert made.side_by_side == pytest.approx(2 / 8)
+    warps = active_warps([first, second], MOST)
+    assert warps.busy == pytest.approx(1)
+    assert warps.side_by_side == pytest.approx(2 / 8)
     with refused(UserError, "'warps per SM'"):
         kernel_spans({"traceEvents": [{**few, "args": {"est. achieved occupancy %": 1}}]}, MOST)
 

@@ -37,8 +37,8 @@ def test_a_draw_is_like_what_it_stands_for(seed: int) -> None:
 
 def test_a_draw_is_the_same_on_every_machine() -> None:
     """The sum of bits would change if NumPy's stream or our arithmetic did."""
-    made = Draw((4096,), "float32", 0.5, 2.0, 1234).array()
-    bits = int(made.view(np.uint32).astype(np.uint64).sum())
+    drawn = Draw((4096,), "float32", 0.5, 2.0, 1234).array()
+    bits = int(drawn.view(np.uint32).astype(np.uint64).sum())
     assert bits == 8119541390889
 
 
@@ -62,9 +62,9 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     weights = load_weights(tmp_path, save_weights(tmp_path, arrays, drawn))
     assert weights.file.stat().st_size < 1000, "what is drawn is not stored"
     for key, array in arrays.items():
-        found = weights[key]
-        assert found.dtype == array.dtype
-        assert (found == array).all()
+        stored = weights[key]
+        assert stored.dtype == array.dtype
+        assert (stored == array).all()
 
 
 def test_what_is_not_right_is_refused(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ class Outcome:
         """The one JSON object on stdout."""
         assert self.code == 0, self.stderr
         assert self.stdout.count("\n") == 1, "nothing else may stand on stdout"
-        found = json.loads(self.stdout)
-        assert isinstance(found, dict)
-        return found
+        document = json.loads(self.stdout)
+        assert isinstance(document, dict)
+        return document
 
     @property
     def sentence(self) -> str:

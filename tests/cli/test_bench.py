@@ -33,10 +33,10 @@ def measured(folder: Path) -> Outcome:
 
 
 def test_the_document(measured: Outcome, folder: Path) -> None:
-    found = measured.json
-    assert list(found) == ["machine", "settings", "networks", "geomean", "failed"]
-    assert found["failed"] == []
-    (network,) = found["networks"]
+    document = measured.json
+    assert list(document) == ["machine", "settings", "networks", "geomean", "failed"]
+    assert document["failed"] == []
+    (network,) = document["networks"]
     assert (network["model"], network["batch"]) == ("inception_block", 1)
     assert network["kept"] == "sequential"
     assert list(network["latency_ms"]) == RUNNERS
@@ -50,9 +50,9 @@ def test_the_document(measured: Outcome, folder: Path) -> None:
     assert network["max_rel_error"]["onnxruntime"] == 0
     assert max(network["max_rel_error"].values()) <= 1e-5
     assert network["max_rel_error"]["tvm"] > 0, "different kernels round differently"
-    for runner, mean in found["geomean"].items():
+    for runner, mean in document["geomean"].items():
         assert math.isclose(mean, network["ratio"][runner]["median"])
-    assert json.loads((folder / "bench.json").read_text()) == found
+    assert json.loads((folder / "bench.json").read_text()) == document
 
 
 def test_the_machine(measured: Outcome) -> None:
@@ -96,14 +96,14 @@ def test_one_model_fails_and_the_others_go_on(measured: Outcome, folder: Path) -
     shutil.copyfile(folder / "bench.json", folder / "two.json")
     outcome = tvm_ios("bench", *models, *OPTIONS, *files, "--resume", "--json")
     assert outcome.code == 1
-    found: dict[str, Any] = json.loads(outcome.stdout)
-    assert found["networks"] == measured.json["networks"], "it was resumed, not measured again"
-    (failure,) = found["failed"]
+    document: dict[str, Any] = json.loads(outcome.stdout)
+    assert document["networks"] == measured.json["networks"], "it was resumed, not measured again"
+    (failure,) = document["failed"]
     assert (failure["model"], failure["runner"]) == ("missing", None)
     last = outcome.stderr.strip().splitlines()[-1]
     assert last == f"tvm-ios: missing: {failure['error']}"
     assert "missing.onnx" in failure["error"]
-    assert json.loads((folder / "two.json").read_text()) == found
+    assert json.loads((folder / "two.json").read_text()) == document
 
 
 def test_other_options_are_not_resumed(measured: Outcome, folder: Path) -> None:

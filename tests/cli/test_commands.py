@@ -33,10 +33,10 @@ def bare(folder: Path) -> Path:
 
 
 def test_models() -> None:
-    found = tvm_ios("models", "--json").json
-    assert list(found) == ["models"]
-    assert [row["name"] for row in found["models"]] == list(zoo.names())
-    for row in found["models"]:
+    result = tvm_ios("models", "--json").json
+    assert list(result) == ["models"]
+    assert [row["name"] for row in result["models"]] == list(zoo.names())
+    for row in result["models"]:
         assert list(row) == ["name", "input", "operators", "blocks"]
         first = next(iter(zoo.describe(row["name"]).input_shapes.values()))
         assert tuple(row["input"]) == first
@@ -46,26 +46,26 @@ def test_models() -> None:
 
 @pytest.mark.parametrize("groups", ["connected", "rooted"])
 def test_stats(groups: str) -> None:
-    found = tvm_ios("stats", "inception_block", "--groups", groups, "--json").json
-    assert list(found) == ["model", "groups", "blocks", "total"]
-    assert found["model"] == "inception_block"
-    assert found["groups"] == groups
+    result = tvm_ios("stats", "inception_block", "--groups", groups, "--json").json
+    assert list(result) == ["model", "groups", "blocks", "total"]
+    assert result["model"] == "inception_block"
+    assert result["groups"] == groups
     keys = ["operators", "width", "states", "transitions", "schedules"]
-    assert all(list(block) == keys for block in found["blocks"])
+    assert all(list(block) == keys for block in result["blocks"])
     for key in ("operators", "transitions"):
-        assert found["total"][key] == sum(block[key] for block in found["blocks"])
-    assert found["total"]["operators"] == len(load_graph("inception_block"))
-    assert max(block["width"] for block in found["blocks"]) == 9
+        assert result["total"][key] == sum(block[key] for block in result["blocks"])
+    assert result["total"]["operators"] == len(load_graph("inception_block"))
+    assert max(block["width"] for block in result["blocks"]) == 9
 
 
 def test_stats_of_a_bare_block_graph(tmp_path: Path) -> None:
     """A chain of two beside a third: 3 x 2 states, and 6 x 3 nested pairs of them, 6 of equals."""
-    found = tvm_ios("stats", bare(tmp_path), "--json").json
-    assert found["model"] == "bare"
-    block = found["blocks"][0]
+    result = tvm_ios("stats", bare(tmp_path), "--json").json
+    assert result["model"] == "bare"
+    block = result["blocks"][0]
     assert (block["operators"], block["width"]) == (3, 2)
     assert (block["states"], block["transitions"]) == (6, 12)
-    assert found["total"] == {"operators": 4, "transitions": 13}
+    assert result["total"] == {"operators": 4, "transitions": 13}
 
 
 def test_stats_of_a_graph_file_and_a_table(tmp_path: Path) -> None:
@@ -84,22 +84,26 @@ def test_stats_of_a_graph_file_and_a_table(tmp_path: Path) -> None:
 def test_schedule(policy: str, tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     command = ["schedule", "inception_block", "--policy", policy, "--json", "-o", path]
-    found = tvm_ios(*command).json
+    result = tvm_ios(*command).json
     keys = ["model", "policy", "cost", "latency_ms", "stages", "search", "memory_bytes"]
-    assert list(found) == keys
-    assert (found["model"], found["policy"], found["cost"]) == ("inception_block", policy, "v100")
-    assert list(found["search"]) == ["seconds", "states", "transitions", "stages_measured"]
-    assert (found["search"]["states"] > 0) == policy.startswith("ios")
-    assert all(list(s) == ["strategy", "groups", "latency_ms"] for s in found["stages"])
-    total = math.fsum(stage["latency_ms"] for stage in found["stages"])
-    assert found["latency_ms"] == pytest.approx(total)
+    assert list(result) == keys
+    assert (result["model"], result["policy"], result["cost"]) == (
+        "inception_block",
+        policy,
+        "v100",
+    )
+    assert list(result["search"]) == ["seconds", "states", "transitions", "stages_measured"]
+    assert (result["search"]["states"] > 0) == policy.startswith("ios")
+    assert all(list(s) == ["strategy", "groups", "latency_ms"] for s in result["stages"])
+    total = math.fsum(stage["latency_ms"] for stage in result["stages"])
+    assert result["latency_ms"] == pytest.approx(total)
     graph = load_graph("inception_block")
-    units = [unit for stage in found["stages"] for group in stage["groups"] for unit in group]
+    units = [unit for stage in result["stages"] for group in stage["groups"] for unit in group]
     assert sorted(units) == sorted(op.name for op in graph.operators)
     saved = Schedule.load(path)
     saved.validate(graph)
     assert saved.policy == policy
-    assert len(saved.stages) == len(found["stages"])
+    assert len(saved.stages) == len(result["stages"])
 
 
 def test_a_search_is_no_worse_than_its_parts() -> None:
@@ -127,10 +131,10 @@ def test_pruning_and_blocks_are_options() -> None:
 
 def test_schedule_prints_a_table_and_draws(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    found = tvm_ios("schedule", "inception_block", "--plot", tmp_path / "s.svg")
-    assert found.code == 0
-    assert "conv_5 → conv_6" in found.stdout
-    assert "5 stages" in found.stdout
+    outcome = tvm_ios("schedule", "inception_block", "--plot", tmp_path / "s.svg")
+    assert outcome.code == 0
+    assert "conv_5 → conv_6" in outcome.stdout
+    assert "5 stages" in outcome.stdout
     assert b"<svg" in (tmp_path / "s.svg").read_bytes()
 
 
@@ -162,9 +166,9 @@ def test_a_graph_file_is_scheduled(tmp_path: Path) -> None:
 
 
 def test_stdout_has_json_only_also_in_a_process_of_its_own() -> None:
-    found = tvm_ios_process("schedule", "inception_block", "--json")
-    assert found.json["model"] == "inception_block"
-    assert "searching" in found.stderr
+    outcome = tvm_ios_process("schedule", "inception_block", "--json")
+    assert outcome.json["model"] == "inception_block"
+    assert "searching" in outcome.stderr
 
 
 @pytest.mark.parametrize("command", ["stats", "schedule", "optimize"])
@@ -239,9 +243,9 @@ def test_stages_of_a_graph_file_cannot_be_measured(tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_bad_usage(arguments: list[str]) -> None:
-    found = tvm_ios(*arguments)
-    assert found.code == 2
-    assert "Traceback" not in found.stderr
+    outcome = tvm_ios(*arguments)
+    assert outcome.code == 2
+    assert "Traceback" not in outcome.stderr
 
 
 def test_debug_shows_the_traceback() -> None:
@@ -253,13 +257,13 @@ def test_debug_shows_the_traceback() -> None:
 
 def test_sub_graphs_of_a_batch() -> None:
     command = ["stats", "mobilenet_v2", "--policy", "graphturbo", "--batch", 8, "--lanes", 2]
-    found = tvm_ios(*command, "--capacity", "8M", "--json").json
-    assert (found["model"], found["batch"], found["capacity"]) == ("mobilenet_v2", 8, 8 << 20)
-    units = [unit for subgraph in found["subgraphs"] for unit in subgraph["units"]]
+    result = tvm_ios(*command, "--capacity", "8M", "--json").json
+    assert (result["model"], result["batch"], result["capacity"]) == ("mobilenet_v2", 8, 8 << 20)
+    units = [unit for subgraph in result["subgraphs"] for unit in subgraph["units"]]
     assert sorted(units) == sorted(op.name for op in load_graph("mobilenet_v2").operators)
-    assert max(s["factor"] for s in found["subgraphs"]) > 1
-    assert all((s["axis"] is None) == (s["factor"] == 1) for s in found["subgraphs"])
-    assert sum(s["factor"] for s in found["subgraphs"]) == found["instances"]
+    assert max(s["factor"] for s in result["subgraphs"]) > 1
+    assert all((s["axis"] is None) == (s["factor"] == 1) for s in result["subgraphs"])
+    assert sum(s["factor"] for s in result["subgraphs"]) == result["instances"]
     table = tvm_ios(*command, "--capacity", "8M")
     assert "mobilenet_v2, batch 8, 2 lanes" in table.stdout
 

@@ -16,15 +16,15 @@ pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[
 def test_an_executable_for_a_cpu_by_a_description(tmp_path: Path) -> None:
     path = tmp_path / "out"
     options = ("--arch", "x86-64-v2", "--cost", "cpu", "--lanes", 2, "--json")
-    found = tvm_ios("optimize", "inception_block", *options, "-o", path).json
-    expected = {row["policy"]: row["expected_ms"] for row in found["policies"]}
+    result = tvm_ios("optimize", "inception_block", *options, "-o", path).json
+    expected = {row["policy"]: row["expected_ms"] for row in result["policies"]}
     assert set(expected) == {"sequential", "greedy", "ios-merge", "ios-parallel", "ios-both"}
-    assert found["kept"] == min(expected, key=lambda policy: expected[policy])
-    assert found["target"] == "x86-64-v2"
-    assert "nothing was run" in found["not_measured"]
-    made = load(path)
-    assert "avx2" not in made.features
-    session = made.session()
+    assert result["kept"] == min(expected, key=lambda policy: expected[policy])
+    assert result["target"] == "x86-64-v2"
+    assert "nothing was run" in result["not_measured"]
+    executable = load(path)
+    assert "avx2" not in executable.features
+    session = executable.session()
     session.run(**session.random_inputs())
     assert session.get_output().shape == (1, 10)
 
@@ -34,20 +34,20 @@ def test_an_executable_for_a_gpu(tmp_path: Path) -> None:
     path, schedule = tmp_path / "out", tmp_path / "schedule.json"
     tvm_ios("schedule", "inception_block", "--cost", "h200", "-o", schedule)
     options = ("--target", "cuda", "--cost", "h200", "--json", "--schedule", schedule)
-    found = tvm_ios("optimize", "inception_block", *options, "-o", path).json
-    assert (found["kept"], found["target"]) == ("given", "sm_90")
-    made = load(path)
-    assert made.arch == "sm_90"
-    assert made.functions().keys() == set(made.program.kernels)
-    assert all(call.cubin for call in made.functions().values())
+    result = tvm_ios("optimize", "inception_block", *options, "-o", path).json
+    assert (result["kept"], result["target"]) == ("given", "sm_90")
+    executable = load(path)
+    assert executable.arch == "sm_90"
+    assert executable.functions().keys() == set(executable.program.kernels)
+    assert all(call.cubin for call in executable.functions().values())
 
 
 @pytest.mark.slow
 def test_a_bundle_for_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "block"
     options = ("-r", 1, "--max-merges", 4, "--weights", "drawn", "--batch", 2, "--json")
-    found = tvm_ios("bundle", "inception_block", "--target", "cuda", *options, "-o", path).json
-    assert found["merges"] == 4 < found["merge_candidates"]
+    result = tvm_ios("bundle", "inception_block", "--target", "cuda", *options, "-o", path).json
+    assert result["merges"] == 4 < result["merge_candidates"]
     about = json.loads((path / "bundle.json").read_text())
     assert about["kind"] == "cuda"
     assert about["drawn"]
@@ -74,16 +74,16 @@ def test_a_memory_budget_holds_where_nothing_is_measured(tmp_path: Path) -> None
     free = tvm_ios("optimize", "inception_block", *options, "--policy", "greedy", "--json").json
     budget = free["memory"]["arena_bytes"] - 1
     limit = ("--policy", "greedy", "--memory-budget", budget)
-    found = tvm_ios("optimize", "inception_block", *options, *limit, "--json").json
-    assert found["memory"]["arena_bytes"] <= budget
-    assert (free["kept"], found["kept"]) == ("greedy", "memory")
+    result = tvm_ios("optimize", "inception_block", *options, *limit, "--json").json
+    assert result["memory"]["arena_bytes"] <= budget
+    assert (free["kept"], result["kept"]) == ("greedy", "memory")
     plan = json.loads((path / "memory.json").read_text())
-    assert plan["nbytes"] == found["memory"]["arena_bytes"]
-    found = tvm_ios("optimize", "inception_block", *options, "--memory-budget", "1K")
-    found.refuses("1.0 KiB", "smallest")
+    assert plan["nbytes"] == result["memory"]["arena_bytes"]
+    result = tvm_ios("optimize", "inception_block", *options, "--memory-budget", "1K")
+    result.refuses("1.0 KiB", "smallest")
 
 
 def test_a_schedule_and_policies_are_not_both_compiled(tmp_path: Path) -> None:
     options = ("--cost", "cpu", "--schedule", tmp_path / "s.json", "--policy", "greedy")
-    found = tvm_ios("optimize", "inception_block", *options, "-o", tmp_path / "out")
-    found.refuses("schedule", "policies")
+    outcome = tvm_ios("optimize", "inception_block", *options, "-o", tmp_path / "out")
+    outcome.refuses("schedule", "policies")

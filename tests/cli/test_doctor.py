@@ -12,13 +12,13 @@ from tests.cli.command_line import tvm_ios, tvm_ios_process
 
 
 def test_json() -> None:
-    found = tvm_ios("doctor", "--json").json
-    assert list(found) == ["checks", "problems", "warnings"]
-    assert found["problems"] == 0, found
-    names = [check["name"] for check in found["checks"]]
+    result = tvm_ios("doctor", "--json").json
+    assert list(result) == ["checks", "problems", "warnings"]
+    assert result["problems"] == 0, result
+    names = [check["name"] for check in result["checks"]]
     wanted = {"python", "compiler", "processor", "lanes", "gpu", "cache", "kernel"}
     assert wanted <= set(names)
-    for check in found["checks"]:
+    for check in result["checks"]:
         assert list(check) == ["name", "status", "detail", "remedy"]
         assert bool(check["remedy"]) == (check["status"] != "ok")
 
@@ -35,8 +35,8 @@ def test_a_missing_tvm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert table.code == 1
     assert "no [tvm] here" in table.stdout
     assert "Traceback" not in table.stderr
-    found = tvm_ios_process("doctor", "--json")
-    assert found.code == 1
-    problems = [c for c in json.loads(found.stdout)["checks"] if c["status"] == "problem"]
+    outcome = tvm_ios_process("doctor", "--json")
+    assert outcome.code == 1
+    problems = [c for c in json.loads(outcome.stdout)["checks"] if c["status"] == "problem"]
     assert [check["name"] for check in problems] == ["python", "packages", "tvm", "kernel"]
     assert "nor packaging" in problems[0]["detail"]

@@ -37,27 +37,27 @@ def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_json(executable: Path) -> None:
-    found = tvm_ios("explain", executable, "--repeat", 4, "--json").json
-    assert list(found) == [
+    result = tvm_ios("explain", executable, "--repeat", 4, "--json").json
+    assert list(result) == [
         *("policy", "measured_ms", "lanes", "memory", "latency_ms", "disturbance"),
         *("preemptions", "peak", "total", "blocks", "hot"),
     ]
-    assert found["measured_ms"] == {"sequential": 2.0}
-    assert (found["policy"], found["lanes"]) == ("ios-merge", 2)
-    assert found["disturbance"] >= 1
-    assert found["preemptions"] >= 0
-    assert min(found["peak"].values()) > 0
-    total = found["total"]
+    assert result["measured_ms"] == {"sequential": 2.0}
+    assert (result["policy"], result["lanes"]) == ("ios-merge", 2)
+    assert result["disturbance"] >= 1
+    assert result["preemptions"] >= 0
+    assert min(result["peak"].values()) > 0
+    total = result["total"]
     # Two merged 3x3 convolutions of 8 to 16 channels, and one of 16 to 4; a multiply-add is two.
     multiply_adds = 144 * 9 * (2 * 8 * 16 + 16 * 4)
     assert 2 * multiply_adds < total["flops"] < 2.1 * multiply_adds
     assert total["bytes"] > 144 * 4 * (8 + 4)
-    assert total["launches"] == sum(block["launches"] for block in found["blocks"])
-    assert total["flops"] == sum(block["flops"] for block in found["blocks"])
-    names = [name for block in found["blocks"] for name in block["units"]]
+    assert total["launches"] == sum(block["launches"] for block in result["blocks"])
+    assert total["flops"] == sum(block["flops"] for block in result["blocks"])
+    names = [name for block in result["blocks"] for name in block["units"]]
     assert sorted(names) == sorted(total["units"])
     assert sum("conv2d" in name for name in names) == 2
-    for region in (total, *found["blocks"]):
+    for region in (total, *result["blocks"]):
         bounds = region["bounds_ms"]
         assert {"critical_path", "work_over_lanes"} <= set(bounds)
         assert set(bounds) <= {bound.value.replace(" ", "_") for bound in Bound}
@@ -65,8 +65,8 @@ def test_json(executable: Path) -> None:
         assert 0 < max(bounds.values()) <= region["ms"]
         assert region["ratio"] == pytest.approx(region["ms"] / max(bounds.values()))
         assert region["advice"]
-    assert 1 <= len(found["hot"]) <= 5
-    for row in found["hot"]:
+    assert 1 <= len(result["hot"]) <= 5
+    for row in result["hot"]:
         assert row["ms"] > 0
         assert row["gflops"] >= 0
         assert row["gbps"] > 0
@@ -76,10 +76,10 @@ def test_json(executable: Path) -> None:
 def test_the_table_names_blocks_bounds_and_kernels(executable: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "timeline.svg"
-    found = tvm_ios("explain", executable, "--repeat", 2, "--plot", picture)
-    assert found.code == 0, found.stderr
+    outcome = tvm_ios("explain", executable, "--repeat", 2, "--plot", picture)
+    assert outcome.code == 0, outcome.stderr
     for word in ("ios-merge", "3 units on 2 lanes", "critical", "seen/bound", "GFLOP/s", "conv2d"):
-        assert word in found.stdout
+        assert word in outcome.stdout
     assert picture.read_text().startswith("<?xml")
 
 
@@ -87,11 +87,11 @@ def test_an_executable_that_does_not_say_its_flops(executable: Path, tmp_path: P
     whole = load(executable)
     schedule = {key: value for key, value in whole.schedule.items() if key != "flops"}
     replace(whole, schedule=schedule, notes={}).save(tmp_path / "old")
-    found = tvm_ios("explain", tmp_path / "old", "--repeat", 2, "--json").json
-    assert found["total"]["flops"] is None
-    assert found["measured_ms"] == {}
-    assert "arithmetic" not in found["total"]["bounds_ms"]
-    assert all(row["gflops"] is None for row in found["hot"])
+    result = tvm_ios("explain", tmp_path / "old", "--repeat", 2, "--json").json
+    assert result["total"]["flops"] is None
+    assert result["measured_ms"] == {}
+    assert "arithmetic" not in result["total"]["bounds_ms"]
+    assert all(row["gflops"] is None for row in result["hot"])
     assert tvm_ios("explain", tmp_path / "old", "--repeat", 1).code == 0
 
 
@@ -106,6 +106,6 @@ def test_an_executable_that_misstates_its_flops(
 
 def test_what_cannot_be_explained(executable: Path, tmp_path: Path) -> None:
     tvm_ios("explain", tmp_path / "nothing").refuses(tmp_path / "nothing")
-    found = tvm_ios("explain", executable, "--plot", "picture.jpeg2000")
-    found.refuses(".svg or .png")
+    outcome = tvm_ios("explain", executable, "--plot", "picture.jpeg2000")
+    outcome.refuses(".svg or .png")
     assert tvm_ios("explain", executable, "--repeat", 0).code == 2

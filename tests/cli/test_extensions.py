@@ -89,12 +89,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_schedule() -> None:
     command = ("schedule", "inception_block", "--policy", "longest-path", "--json")
-    found = tvm_ios(*command, "--cost", "beads").json
-    assert (found["policy"], found["cost"]) == ("longest-path", "beads")
-    assert found["latency_ms"] == pytest.approx(1e-3 * len(found["stages"]))
+    result = tvm_ios(*command, "--cost", "beads").json
+    assert (result["policy"], result["cost"]) == ("longest-path", "beads")
+    assert result["latency_ms"] == pytest.approx(1e-3 * len(result["stages"]))
     described = tvm_ios(*command, "--cost", "abacus").json
-    known = tvm_ios(*command, "--cost", "v100").json
-    assert {**described, "cost": "v100"} == known
+    on_v100 = tvm_ios(*command, "--cost", "v100").json
+    assert {**described, "cost": "v100"} == on_v100
     other = tvm_ios("schedule", "inception_block", "--policy", "ios-parallel", "--cost", "beads")
     assert other.code == 0
 
@@ -103,14 +103,14 @@ def test_schedule() -> None:
 def test_optimize_and_bench(tmp_path: Path) -> None:
     tried = ("--policy", "longest-path", "--lanes", 2, "--json")
     command = ("optimize", "inception_block", "-o", tmp_path / "out", *tried)
-    found = tvm_ios_process(*command, brief=True).json
-    assert [row["policy"] for row in found["policies"]] == ["tvm", "sequential", "longest-path"]
+    result = tvm_ios_process(*command, brief=True).json
+    assert [row["policy"] for row in result["policies"]] == ["tvm", "sequential", "longest-path"]
     compiled = tvm_ios_process(*command, "--cost", "abacus").json
     assert (compiled["kept"], compiled["cost"]) == ("longest-path", "abacus")
     command = ("bench", "inception_block", "--against", "tvm", "--rounds", 6, *tried)
-    found = tvm_ios_process(*command, brief=True).json
-    assert found["settings"]["policies"] == ["longest-path"]
-    assert found["networks"][0]["kept"] in ("sequential", "longest-path")
+    result = tvm_ios_process(*command, brief=True).json
+    assert result["settings"]["policies"] == ["longest-path"]
+    assert result["networks"][0]["kept"] in ("sequential", "longest-path")
 
 
 def test_completion_and_help() -> None:
@@ -130,8 +130,8 @@ def test_what_is_tried_by_itself() -> None:
 
 @pytest.mark.parametrize("name", ["broken-path", "mistaken-path"])
 def test_a_broken_package_is_one_sentence(name: str) -> None:
-    found = tvm_ios("schedule", "inception_block", "--policy", name)
-    found.refuses("package longest-path", repr(name))
+    outcome = tvm_ios("schedule", "inception_block", "--policy", name)
+    outcome.refuses("package longest-path", repr(name))
     with pytest.raises(ExtensionError):
         policy_named(name)
 

@@ -82,8 +82,8 @@ def test_an_output_that_cannot_be_written_is_known_before_the_work(
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     for option in ("-o", "--plot"):
-        found = tvm_ios("schedule", "inception_block", option, "file/s.svg", "--json")
-        assert found.sentence == "file: Not a directory"
+        outcome = tvm_ios("schedule", "inception_block", option, "file/s.svg", "--json")
+        assert outcome.sentence == "file: Not a directory"
     assert tvm_ios("run", "nothing", "--output", ".").sentence == ".: Is a directory"
 
 
@@ -106,5 +106,5 @@ def test_a_picture_that_nothing_can_draw_is_known_before_the_work(
 ) -> None:
     fail_with(AssertionError("the work has begun"), monkeypatch)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found = tvm_ios(*command, "inception_block", "--plot", tmp_path / "s.svg")
-    found.refuses("pip install 'tvm-ios[notebook]'")
+    outcome = tvm_ios(*command, "inception_block", "--plot", tmp_path / "s.svg")
+    outcome.refuses("pip install 'tvm-ios[notebook]'")

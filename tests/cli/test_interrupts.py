@@ -252,6 +252,6 @@ api.load_units = work
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 def test_a_signal_at_an_odd_moment(moment: str) -> None:
     command = [sys.executable, "-c", RECEIVED.format(moment=moment)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert found.stderr == f"{TERMINATED}\n"
-    assert found.returncode == 128 + signal.SIGTERM
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert completed.stderr == f"{TERMINATED}\n"
+    assert completed.returncode == 128 + signal.SIGTERM

@@ -17,16 +17,16 @@ MODEL = "nasnet_cell"
 
 @pytest.mark.parametrize("options", [(), ("--in-place",), ("--zero-copy-concat", "--units")])
 def test_every_scheduler_has_a_row(options: tuple[str, ...]) -> None:
-    found = tvm_ios("memory", MODEL, *options, "--json", "--time-limit", 3).json
-    assert list(found)[:2] == ["model", "schedulers"]
-    assert [row["name"] for row in found["schedulers"]] == list(MEMORY_SCHEDULERS)
+    result = tvm_ios("memory", MODEL, *options, "--json", "--time-limit", 3).json
+    assert list(result)[:2] == ["model", "schedulers"]
+    assert [row["name"] for row in result["schedulers"]] == list(MEMORY_SCHEDULERS)
     graph = load_units(MODEL) if "--units" in options else with_biases(load_operators(MODEL))
-    assert sorted(found["order"]) == sorted(op.name for op in graph.operators)
-    by_name = {row["name"]: row for row in found["schedulers"]}
+    assert sorted(result["order"]) == sorted(op.name for op in graph.operators)
+    by_name = {row["name"]: row for row in result["schedulers"]}
     optimal = by_name["optimal"]
     assert optimal["proof"] is True
     assert optimal["bound_kib"] == optimal["peak_kib"]
-    for row in found["schedulers"]:
+    for row in result["schedulers"]:
         assert row["operators"] == len(graph) >= row["fused_operators"]
         assert row["bound_kib"] <= optimal["peak_kib"] <= row["peak_kib"] <= row["arena_kib"]
 
@@ -44,18 +44,18 @@ def test_rewriting_frees_parts_of_a_concatenation_early() -> None:
 
 
 def test_people_get_a_table_and_bars() -> None:
-    found = tvm_ios("memory", MODEL, "--scheduler", "rpo,optimal")
-    assert found.code == 0
-    assert all(word in found.stdout for word in ("peak KiB", "arena KiB", "optimal", "█"))
-    assert "serenity" not in found.stdout
+    outcome = tvm_ios("memory", MODEL, "--scheduler", "rpo,optimal")
+    assert outcome.code == 0
+    assert all(word in outcome.stdout for word in ("peak KiB", "arena KiB", "optimal", "█"))
+    assert "serenity" not in outcome.stdout
 
 
 def test_a_budget_holds_or_is_refused_with_what_is_lacking() -> None:
     fits = tvm_ios("memory", MODEL, "--scheduler", "rpo,optimal", "--budget", "1M")
     assert fits.code == 0
     assert "fits into 1,024 KiB and leaves" in fits.stdout
-    found = tvm_ios("memory", MODEL, "--scheduler", "optimal", "--budget", "10K")
-    found.refuses("10.0 KiB", "no order", "less than")
+    outcome = tvm_ios("memory", MODEL, "--scheduler", "optimal", "--budget", "10K")
+    outcome.refuses("10.0 KiB", "no order", "less than")
 
 
 @pytest.mark.parametrize("command", ["memory", "schedule"])
@@ -89,12 +89,12 @@ def test_the_front_falls_in_memory_as_it_rises_in_time() -> None:
     assert sizes == sorted(set(sizes), reverse=True)
     # Every point is what a search within its memory finds.
     for point in front:
-        found = tvm_ios(
+        result = tvm_ios(
             *("schedule", "squeezenet", "--json"),
             *("--memory-budget", point["memory_bytes"]),
         ).json
-        assert found["latency_ms"] == pytest.approx(point["latency_ms"])
-        assert found["memory_bytes"] == point["memory_bytes"]
+        assert result["latency_ms"] == pytest.approx(point["latency_ms"])
+        assert result["memory_bytes"] == point["memory_bytes"]
     too_little = sizes[-1] - 1
     tvm_ios("schedule", "squeezenet", "--memory-budget", too_little).refuses("memory budget")
 
@@ -131,9 +131,11 @@ def test_optimize_never_exceeds_the_budget(tmp_path: Path, monkeypatch: pytest.M
     free = optimize(MODEL, tmp_path / "free", policies=("ios-both",))
     sizes = {free.memory.plan.nbytes}
     for budget in (free.memory.plan.nbytes, 125 << 10, 121 << 10):
-        made = optimize(MODEL, tmp_path / str(budget), policies=("ios-both",), memory_budget=budget)
-        assert made.memory.plan.nbytes <= budget
-        sizes.add(made.memory.plan.nbytes)
+        optimized = optimize(
+            MODEL, tmp_path / str(budget), policies=("ios-both",), memory_budget=budget
+        )
+        assert optimized.memory.plan.nbytes <= budget
+        sizes.add(optimized.memory.plan.nbytes)
     tvm_ios(
         "optimize", MODEL, "-o", tmp_path / "none", "--policy", "ios-both", "--memory-budget", "9K"
     ).refuses("9.0 KiB", "smallest")

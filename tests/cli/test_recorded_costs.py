@@ -31,16 +31,16 @@ def test_a_log_answers_what_was_measured(log: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["sequential", "greedy"])
 def test_baselines_have_measured_latencies(log: Path, policy: str) -> None:
-    made = tvm_ios(*MODEL, "--cost", "measured", "--policy", policy).json
-    assert made["latency_ms"] > 0
-    assert all(stage["latency_ms"] > 0 for stage in made["stages"])
+    result = tvm_ios(*MODEL, "--cost", "measured", "--policy", policy).json
+    assert result["latency_ms"] > 0
+    assert all(stage["latency_ms"] > 0 for stage in result["stages"])
 
 
 def test_a_log_for_other_lanes_is_refused(log: Path) -> None:
-    found = tvm_ios("schedule", "two_inputs", "--lanes", 2, "--cost", log)
-    found.refuses(log, "device")
+    outcome = tvm_ios("schedule", "two_inputs", "--lanes", 2, "--cost", log)
+    outcome.refuses(log, "device")
 
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
-    found = tvm_ios(*MODEL, "--cost", tmp_path / "none.jsonl")
-    found.refuses(tmp_path / "none.jsonl")
+    outcome = tvm_ios(*MODEL, "--cost", tmp_path / "none.jsonl")
+    outcome.refuses(tmp_path / "none.jsonl")

@@ -30,8 +30,8 @@ def test_commands_read_programs(tmp_path: Path) -> None:
     limits = ["--lanes", 1, "--policy", "sequential", "--json"]
     done = tvm_ios_process("optimize", path, *shape, *limits, "-o", out, brief=True).json
     assert max(row["max_rel_error"] for row in done["policies"]) <= 1e-5
-    found = tvm_ios("run", out, "--repeat", 1, "--json").json
-    assert found["outputs"]["output0"]["shape"] == [2, 144]
+    result = tvm_ios("run", out, "--repeat", 1, "--json").json
+    assert result["outputs"]["output0"]["shape"] == [2, 144]
 
 
 class Cache(torch.nn.Module):

@@ -93,10 +93,10 @@ def test_a_killed_run_is_continued(model: Path, tmp_path: Path) -> None:
         stream.write(b'[0,[[[["SampleCat')
     held = len((log / RECORDS).read_bytes().splitlines()) - 1
     assert held > 5
-    found = tvm_ios("tune", model, "--log", log, "--lanes", 2, "--trials", 2, "--json").json
-    assert sum(row["trials"] for row in found["kernels"]) > 5
-    assert sum(row["new_trials"] for row in found["kernels"]) <= len(found["kernels"])
-    assert found["mended"] == 1
+    result = tvm_ios("tune", model, "--log", log, "--lanes", 2, "--trials", 2, "--json").json
+    assert sum(row["trials"] for row in result["kernels"]) > 5
+    assert sum(row["new_trials"] for row in result["kernels"]) <= len(result["kernels"])
+    assert result["mended"] == 1
     assert (log / RECORDS).read_bytes().endswith(b"\n")
 
     output = ["-o", tmp_path / "out", "--max-measurements", 0, "--lanes", 2]
@@ -127,5 +127,5 @@ def test_refusals(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert tvm_ios("tune", model, "--log", tmp_path / "new", "--trials", 0).code == 2
     assert tvm_ios("tune", model).code == 2
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    found = tvm_ios("tune", model, "--log", tmp_path / "new")
-    found.refuses("pip install 'tvm-ios[tune]'")
+    outcome = tvm_ios("tune", model, "--log", tmp_path / "new")
+    outcome.refuses("pip install 'tvm-ios[tune]'")

@@ -90,10 +90,10 @@ def test_shapes_that_the_model_cannot_have(
 def test_shapes_that_are_none_are_a_wrong_use(shapes: list[str], model: Path) -> None:
     options = [part for shape in shapes for part in ("--shape", shape)]
     for command in ("stats", "schedule", "optimize"):
-        found = tvm_ios(command, model, *options)
-        assert found.code == 2
-        assert "--shape" in found.stderr
-        assert "Traceback" not in found.stderr
+        outcome = tvm_ios(command, model, *options)
+        assert outcome.code == 2
+        assert "--shape" in outcome.stderr
+        assert "Traceback" not in outcome.stderr
 
 
 def test_graphs_are_scheduled_but_not_measured(tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_outputs_that_are_inputs_or_one_tensor_twice(
     path = write(sketch.model(y, "x", sketch.op("Identity", y)), tmp_path / "m.onnx")
     limits = ["--lanes", 1, "--policy", "sequential", "-o", tmp_path / "out"]
     assert tvm_ios("optimize", path, *limits).code == 0
-    found = tvm_ios("run", tmp_path / "out", "--json").json["outputs"]
-    assert len(found) == 3
+    outputs = tvm_ios("run", tmp_path / "out", "--json").json["outputs"]
+    assert len(outputs) == 3
 
 
 @pytest.mark.slow

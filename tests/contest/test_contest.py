@@ -26,11 +26,11 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(time, "perf_counter", lambda: made.now)
+    fake = Clock()
+    monkeypatch.setattr(time, "perf_counter", lambda: fake.now)
     monkeypatch.setattr(time, "process_time", lambda: 0.0)
-    monkeypatch.setattr(time, "sleep", made.sleep)
-    return made
+    monkeypatch.setattr(time, "sleep", fake.sleep)
+    return fake
 
 
 def rounds(runners: dict[str, Callable[[], None]], rules: Rules) -> dict[str, int]:

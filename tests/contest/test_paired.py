@@ -20,13 +20,13 @@ pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=60)
 
 @given(pairs)
 def test_median_and_interval_of_the_ratios(samples: list[tuple[float, float]]) -> None:
-    found = paired_ratio(*zip(*samples, strict=True))
+    ratio = paired_ratio(*zip(*samples, strict=True))
     ratios = sorted(a / b for a, b in samples)
-    assert found.pairs == len(samples)
-    assert found.median == statistics.median(ratios)
-    assert found.low in ratios
-    assert found.high in ratios
-    assert found.low <= found.median <= found.high
+    assert ratio.pairs == len(samples)
+    assert ratio.median == statistics.median(ratios)
+    assert ratio.low in ratios
+    assert ratio.high in ratios
+    assert ratio.low <= ratio.median <= ratio.high
 
 
 @given(pairs, st.randoms(use_true_random=False))
@@ -48,22 +48,22 @@ def test_exchanging_the_runners_inverts_the_ratios() -> None:
 
 def test_twenty_pairs_use_the_sixth_and_fifteenth_ratio() -> None:
     """As in any table of the sign test's intervals."""
-    found = paired_ratio([float(i) for i in range(20, 0, -1)], [1.0] * 20)
-    assert (found.low, found.median, found.high) == (6, 10.5, 15)
+    ratio = paired_ratio([float(i) for i in range(20, 0, -1)], [1.0] * 20)
+    assert (ratio.low, ratio.median, ratio.high) == (6, 10.5, 15)
 
 
 @pytest.mark.parametrize(
     ("count", "lowest"), [(1, 1), (5, 1), (6, 1), (8, 1), (9, 2), (12, 3), (15, 4), (60, 22)]
 )
 def test_ranks_of_published_tables(count: int, lowest: int) -> None:
-    found = paired_ratio([float(i) for i in range(1, count + 1)], [1.0] * count)
-    assert (found.low, found.high) == (lowest, count + 1 - lowest)
+    ratio = paired_ratio([float(i) for i in range(1, count + 1)], [1.0] * count)
+    assert (ratio.low, ratio.high) == (lowest, count + 1 - lowest)
 
 
 @pytest.mark.parametrize("count", range(6, 61))
 def test_each_tail_holds_at_most_a_fortieth_and_the_next_rank_more(count: int) -> None:
-    found = paired_ratio([float(i) for i in range(1, count + 1)], [1.0] * count)
-    below = int(found.low)
+    ratio = paired_ratio([float(i) for i in range(1, count + 1)], [1.0] * count)
+    below = int(ratio.low)
     tails = [sum(math.comb(count, k) for k in range(rank)) / 2**count for rank in range(below + 2)]
     assert tails[below] <= 0.025 < tails[below + 1]
     assert all(a <= b for a, b in pairwise(tails))
@@ -74,8 +74,8 @@ def test_covers_the_true_median() -> None:
     rng = np.random.default_rng(7)
     ratios = rng.lognormal(mean=math.log(0.9), sigma=0.3, size=(4000, 20))
     hits = sum(
-        found.low <= 0.9 <= found.high
-        for found in (paired_ratio(row.tolist(), [1.0] * 20) for row in ratios)
+        ratio.low <= 0.9 <= ratio.high
+        for ratio in (paired_ratio(row.tolist(), [1.0] * 20) for row in ratios)
     )
     # Exactly 0.9586 is expected; three standard errors of 4000 trials are 0.0094.
     assert 0.949 <= hits / 4000 <= 0.969

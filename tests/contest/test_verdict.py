@@ -107,8 +107,8 @@ def test_policies_of_one_schedule_share_their_measurement() -> None:
     assert [row.max_rel_error for row in rows] == [0.0, 1e-7, 2e-7, 2e-7]
 
 
-def errors(found: Any, reference: Any) -> tuple[float, float]:
-    ours, theirs = ([np.asarray(x, np.float32) for x in part] for part in (found, reference))
+def errors(outputs: Any, reference: Any) -> tuple[float, float]:
+    ours, theirs = ([np.asarray(x, np.float32) for x in part] for part in (outputs, reference))
     return verify_outputs("greedy", ours, Reference({}, theirs))
 
 
@@ -124,9 +124,9 @@ def test_masks_agree_where_they_are_the_same() -> None:
     lowest, none = -float("inf"), float("nan")
     assert errors([[2.0, lowest, none]], [[2.0, lowest, none]]) == (0, 0)
     assert errors([[2.001, lowest]], [[2.0, lowest]])[1] == pytest.approx(5e-4, rel=1e-3)
-    for found, reference in ((-lowest, lowest), (2.0, lowest), (none, lowest), (lowest, none)):
+    for value, reference in ((-lowest, lowest), (2.0, lowest), (none, lowest), (lowest, none)):
         with pytest.raises(VerificationError):
-            errors([[2.0, found]], [[2.0, reference]])
+            errors([[2.0, value]], [[2.0, reference]])
 
 
 @pytest.mark.parametrize("wrong", [1.01, float("nan"), float("inf")])

@@ -68,11 +68,11 @@ def test_a_run_goes_on_where_another_was_cut_short(path: Path) -> None:
     killed = MeasurementLog(path, HEADER)
     assert killed.wants("a")
     killed.append("a", [2.0])
-    here = MeasurementLog(path, HEADER)
-    assert [here.wants(key) for key in "abc"] == [False, True, True]
+    current = MeasurementLog(path, HEADER)
+    assert [current.wants(key) for key in "abc"] == [False, True, True]
     beside = MeasurementLog(path, HEADER)
-    here.append("b", [2.0])
-    here.end_run()
+    current.append("b", [2.0])
+    current.end_run()
     beside.append("c", [2.0])
     assert not beside.wants("a"), "its own run goes on"
     assert not beside.wants("b"), "what another one found meanwhile will do"

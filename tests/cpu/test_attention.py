@@ -101,6 +101,6 @@ def test_a_mask_of_minus_infinity_leaves_nothing(kernels_folder: Path) -> None:
     function = make_unit([x.shape], [], lambda emit, p: op.nn.softmax(p, axis=-1))
     kernels = compiler(str(kernels_folder))
     unit = kernels.compile({"unit": UnitSource(function, ("", ""))})["unit"]
-    (found,) = run_unit(kernels, unit, ("", ""), [x], [])
+    (output,) = run_unit(kernels, unit, ("", ""), [x], [])
     grown = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
-    np.testing.assert_allclose(found, grown / grown.sum(axis=1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(output, grown / grown.sum(axis=1, keepdims=True), rtol=1e-6)

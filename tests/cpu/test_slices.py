@@ -91,13 +91,13 @@ class _Known:
 def test_a_tuning_log_knows_the_same_contraction(function: Any) -> None:
     count = int(function.attrs["num_input"]) + len(tensor_types(function.ret_ty))
     source = UnitSource(function, sliced(function, ("NHWC",) * count))
-    here, alone = _Known(), _Known()
-    (plan,) = tuned_plans(source, SPACE, here).values()
+    inside, alone = _Known(), _Known()
+    (plan,) = tuned_plans(source, SPACE, inside).values()
     tuned_plans(source.alone, SPACE, alone)
-    assert here.names == alone.names
-    assert here.names
+    assert inside.names == alone.names
+    assert inside.names
     specs = [k.spec for k in plan.kernels if isinstance(k.spec, Contraction)]
     assert {spec.blocking for spec in specs} == {Blocking(7, 2)}
     plain = [k.spec for k in plan_unit(source.alone, SPACE).kernels]
     names = [workload_name(contraction_workload(s)) for s in plain if isinstance(s, Contraction)]
-    assert names == here.names
+    assert names == inside.names

@@ -103,8 +103,8 @@ def run(
         return [tiles * i // pieces for i in range(pieces + 1)]
 
     inputs, constants = arguments[:count], arguments[count:]
-    (made,) = run_unit(compiler(folder), unit, layouts_of(function), inputs, constants, cuts)
-    return arguments, made
+    (output,) = run_unit(compiler(folder), unit, layouts_of(function), inputs, constants, cuts)
+    return arguments, output
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -136,10 +136,10 @@ def test_names_are_those_of_another_process(kernels_folder: Path) -> None:
     sources = {
         name: UnitSource(function, layouts_of(function)) for name, (function, _) in UNITS.items()
     }
-    here = compiler(str(kernels_folder))
-    other = KernelCompiler(here.target, 2, here._cache.folder)
-    made = here.compile_rkernels(sources)
-    assert other.compile_rkernels(sources) == made
+    first = compiler(str(kernels_folder))
+    other = KernelCompiler(first.target, 2, first._cache.folder)
+    compiled = first.compile_rkernels(sources)
+    assert other.compile_rkernels(sources) == compiled
     assert other.compiled == 0
 
 
@@ -160,10 +160,10 @@ def test_tiles_are_fewer_and_more(name: str, lanes: int) -> None:
     assert isinstance(spec, Contraction)
     tiles = plan_tiles(spec, unit).tiles
     for tiling in (coarse, fine):
-        made = tiling(spec, unit)
-        if made is None:
+        blocking = tiling(spec, unit)
+        if blocking is None:
             continue
-        plan = plan_tiles(replace(spec, blocking=made), unit)
+        plan = plan_tiles(replace(spec, blocking=blocking), unit)
         assert plan.tiles > tiles if tiling is fine else plan.tiles < tiles
         assert plan.strip * (plan.strips - 1) < sum(run.tiles for run in plan.runs)
     assert fine(spec, unit) is not None

@@ -41,10 +41,10 @@ def convolution(
     ``fused`` is with a bias, a residual and ReLU.
     """
     n, per_group, height, width = data[0], data[1] // groups, *data[2:]
-    made = (n, channels, -(-height // stride), -(-width // stride))
+    shape = (n, channels, -(-height // stride), -(-width // stride))
     return LibraryConvolution(
         data=Image(0, 0, data, packed(data, last)),
-        result=Image(2, 0, made, packed(made, last)),
+        result=Image(2, 0, shape, packed(shape, last)),
         weight=1,
         filter=(channels, per_group, 3, 3),
         channels_last=last,
@@ -53,7 +53,7 @@ def convolution(
         dilations=(1, 1),
         groups=groups,
         bias=3 if fused else None,
-        residual=Image(4, 0, made, packed(made, last)) if fused else None,
+        residual=Image(4, 0, shape, packed(shape, last)) if fused else None,
         relu=fused,
         precision=precision,
     )
@@ -92,7 +92,7 @@ def reference(call: LibraryConvolution, buffers: list[Array]) -> Array:
     data = np.pad(data, ((0, 0), (0, 0), *((p, p) for p in call.pads)))
     _, _, height, width = call.result.extents
     total = np.zeros(call.result.extents)
-    own = out // call.groups
+    count = out // call.groups
     for group in range(call.groups):
         inner = data[:, group * per_group : (group + 1) * per_group]
         for r in range(rows):
@@ -100,8 +100,10 @@ def reference(call: LibraryConvolution, buffers: list[Array]) -> Array:
                 y, x = r * call.dilations[0], s * call.dilations[1]
                 seen = inner[:, :, y :: call.strides[0], x :: call.strides[1]]
                 seen = seen[:, :, :height, :width]
-                part = weight[group * own : (group + 1) * own, :, r, s]
-                total[:, group * own : (group + 1) * own] += np.einsum("nihw,oi->nohw", seen, part)
+                part = weight[group * count : (group + 1) * count, :, r, s]
+                total[:, group * count : (group + 1) * count] += np.einsum(
+                    "nihw,oi->nohw", seen, part
+                )
     if call.bias is not None:
         total += buffers[call.bias].astype("float64").reshape(1, -1, 1, 1)
     if call.residual is not None:

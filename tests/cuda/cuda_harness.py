@@ -80,8 +80,8 @@ class Bench:
         arguments = random_tensors([shape_of(p.ty) for p in function.params], seed)
         arguments[count:] = [scaled(a) for a in arguments[count:]]
         wanted = reference(function, arguments)
-        for form, made in self.forms[name].items():
-            got = self.run(made, unit.layouts, arguments[:count], arguments[count:], wanted)
+        for form, compiled in self.forms[name].items():
+            got = self.run(compiled, unit.layouts, arguments[:count], arguments[count:], wanted)
             for have, want in zip(got, wanted, strict=True):
                 assert have.shape == want.shape
                 scale = max(float(np.abs(want).max()), 1e-30)
@@ -112,11 +112,11 @@ class Bench:
             fill = np.nan if kind.dtype.startswith("float") else 0
             buffers.append(np.full(kind.shape, fill, kind.dtype))
         for call in code.calls:
-            own = [buffers[a] for a in call.arguments]
+            arguments = [buffers[a] for a in call.arguments]
             if call.symbol in self.calls:
-                compute(self.calls[call.symbol], own)
+                compute(self.calls[call.symbol], arguments)
             else:
-                self.emulator.launch(self.kernels[call.symbol], own)
+                self.emulator.launch(self.kernels[call.symbol], arguments)
         outputs = buffers[first : len(code.parameters)]
         wide = [o.astype(w.dtype) for o, w in zip(outputs, like, strict=True)]
         shapes = [w.shape for w in like]

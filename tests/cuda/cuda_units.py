@@ -46,42 +46,42 @@ FEW = (*QUICK[3:6], "conv depthwise", "merged", "linear", "of 3")
 
 
 def units() -> dict[str, Unit]:
-    found = {
+    named = {
         f"conv {name}": Unit(function, ("NHWC",) * tensors)
         for name, (function, tensors) in CASES.items()
     }
-    found |= {
+    named |= {
         f"transposed {name}": Unit(function, ("NHWC",) * 4) for name, function in TRANSPOSED.items()
     }
-    found |= {
+    named |= {
         name: Unit(function, ("NHWC",) * tensors) for name, (function, tensors, _) in IMAGES.items()
     }
-    return found
+    return named
 
 
 def attention() -> dict[str, Unit]:
     """Rows of all lengths, and products of data with data."""
     rows = [(2, 3, 5, 33), (7, 200), (3, 4097)]
-    made = {
+    functions = {
         f"{make.__name__} {shape}": make(shape) for make in (softmax, layer_norm) for shape in rows
     }
     products = [((2, 3, 17, 33), (2, 3, 33, 20)), ((1, 5, 70, 64), (1, 5, 64, 49))]
-    made |= {f"product {a} {b}": product(a, b) for a, b in products}
-    return {name: Unit(f, ("",) * tensors_of(f)) for name, f in made.items()}
+    functions |= {f"product {a} {b}": product(a, b) for a, b in products}
+    return {name: Unit(f, ("",) * tensors_of(f)) for name, f in functions.items()}
 
 
 def matrices() -> dict[str, Unit]:
     """Heads of networks, and operators that TVM's own kernels compute."""
-    found: dict[str, Unit] = {}
+    named: dict[str, Unit] = {}
     for name, (function, image, output) in unit_images.OTHERS.items():
         others = int(function.attrs["num_input"]) - 1
         first = "NHWC" if image else ""
-        found[name] = Unit(function, (first, *[""] * others, output))
-    return found
+        named[name] = Unit(function, (first, *[""] * others, output))
+    return named
 
 
 def resizes() -> dict[str, Unit]:
-    found: dict[str, Unit] = {}
+    named: dict[str, Unit] = {}
     for mode, rounding in (("linear", ""), ("nearest_neighbor", "round_prefer_floor")):
         function = resized(
             (1, 20, 5, 7),
@@ -91,19 +91,19 @@ def resizes() -> dict[str, Unit]:
             coordinate_transformation_mode="half_pixel",
             rounding_method=rounding,
         )
-        found[mode] = Unit(function, ("NHWC", "NHWC"))
-    return found
+        named[mode] = Unit(function, ("NHWC", "NHWC"))
+    return named
 
 
 def in_other_layouts() -> dict[str, Unit]:
     """As the model has them, and in a range of the channels of wider tensors."""
-    found: dict[str, Unit] = {}
+    named: dict[str, Unit] = {}
     for name in FEW:
         unit = UNITS[name]
         orders = ("",) * len(unit.layouts)
-        found[f"{name}, NCHW"] = Unit(unit.function, orders)
-        found[f"{name}, sliced"] = Unit(unit.function, sliced(unit.function, unit.layouts))
-    return found
+        named[f"{name}, NCHW"] = Unit(unit.function, orders)
+        named[f"{name}, sliced"] = Unit(unit.function, sliced(unit.function, unit.layouts))
+    return named
 
 
 def tensors_of(function: Any) -> int:

@@ -40,8 +40,8 @@ class Emulator:
         source.write_text(text)
         command = [compiler(), "-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fpermissive"]
         command += ["-shared", "-fPIC", "-o", str(library), str(source)]
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert made.returncode == 0, made.stderr[:3000]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stderr[:3000]
         self._library = ctypes.CDLL(str(library))
 
     def launch(self, kernel: CudaKernel, buffers: Sequence[Array]) -> None:
@@ -56,15 +56,15 @@ class Emulator:
             extents = [(ctypes.c_int * 3)(*extent) for extent in (kernel.grid, kernel.block)]
             go = getattr(self._library, f"run_{kernel.entry}")
             assert go(addresses, *extents, order), f"{kernel.entry} waits for ever at a barrier"
-            for i, (made, buffer) in enumerate(zip(guarded, buffers, strict=True)):
-                assert made.is_whole(), f"{kernel.entry} writes beyond buffer {i}"
+            for i, (memory, buffer) in enumerate(zip(guarded, buffers, strict=True)):
+                assert memory.is_whole(), f"{kernel.entry} writes beyond buffer {i}"
                 if i not in kernel.written:
-                    assert made.inside.tobytes() == buffer.tobytes(), "writes what it only reads"
-            runs.append([made.inside.copy() for made in guarded])
+                    assert memory.inside.tobytes() == buffer.tobytes(), "writes what it only reads"
+            runs.append([memory.inside.copy() for memory in guarded])
         for i, (first, second) in enumerate(zip(*runs, strict=True)):
             assert first.tobytes() == second.tobytes(), f"{kernel.entry} races on buffer {i}"
-        for buffer, made in zip(buffers, runs[0], strict=True):
-            buffer[...] = made.reshape(buffer.shape)
+        for buffer, memory in zip(buffers, runs[0], strict=True):
+            buffer[...] = memory.reshape(buffer.shape)
 
 
 def for_stand_in(kernels: Mapping[str, CudaKernel], room: Path) -> dict[str, Launchable]:

@@ -40,9 +40,9 @@ def compile_kernels(arch: str) -> bytes:
     (status,) = nvrtc.nvrtcCompileProgram(program, 1, [f"--gpu-architecture={arch}".encode()])
     assert not status, status
     _, size = nvrtc.nvrtcGetCUBINSize(program)
-    made = b" " * size
-    nvrtc.nvrtcGetCUBIN(program, made)
-    return made
+    cubin = b" " * size
+    nvrtc.nvrtcGetCUBIN(program, cubin)
+    return cubin
 
 
 #: Elements of the buffers of a ring, and threads of the rTasks that write one.
@@ -64,12 +64,14 @@ static __device__ __forceinline__ void {name}(
 
 def ring_functions() -> Mapping[str, RTaskFunction]:
     """Whose rTasks read what others wrote all over one buffer, and write a part of another."""
-    made: dict[str, RTaskFunction] = {}
+    functions: dict[str, RTaskFunction] = {}
     for name, threads in THREADS.items():
         source = _RING.format(name=name, threads=threads, length=RING, barrier=BARRIER)
         tasks = RING // threads
-        made[name] = RTaskFunction("", name, source, tasks, threads, (0, 1), (0,), _SHARED_BYTES)
-    return made
+        functions[name] = RTaskFunction(
+            "", name, source, tasks, threads, (0, 1), (0,), _SHARED_BYTES
+        )
+    return functions
 
 
 def ring_program(lanes: int, operators: int, seed: int) -> PersistentProgram:
@@ -80,18 +82,18 @@ def ring_program(lanes: int, operators: int, seed: int) -> PersistentProgram:
     """
     random, functions = Random(seed), ring_functions()
     steps: list[list[RTasks]] = [[] for _ in range(lanes)]
-    made: list[ROperator] = []
+    ring: list[ROperator] = []
     for number in range(operators):
         kernel = random.randrange(len(functions))
         waits = (number - 1,) if number else ()
-        made.append(ROperator(kernel, (number % 3, (number + 1) % 3), number, waits))
+        ring.append(ROperator(kernel, (number % 3, (number + 1) % 3), number, waits))
         tasks = list(functions.values())[kernel].tasks
         cuts = {0, tasks, *(random.randint(0, tasks) for _ in range(lanes))}
         for begin, end in pairwise(sorted(cuts)):
             steps[random.randrange(lanes)].append(RTasks(number, begin, end))
     return PersistentProgram(
         tuple(map(tuple, steps)),
-        tuple(made),
+        tuple(ring),
         tuple(functions),
         tuple(Buffer(f"b{n}", BufferType((RING,), "int64"), Role.OUTPUT) for n in range(3)),
         tuple(f"u{n}" for n in range(operators)),

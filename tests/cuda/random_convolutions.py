@@ -29,11 +29,11 @@ def convolutions(draw: Callable[[Any], Any]) -> LibraryConvolution:
     )
     last = draw(st.booleans())
     data = (n, groups * per_group, *extents)
-    made = (n, out, *result)
+    shape = (n, out, *result)
     bias = draw(st.booleans())
     offset = draw(st.sampled_from((0, 8)))
-    target = Image(2, offset, made, packed(made, last))
-    added = Image(4, 0, made, target.strides) if bias and draw(st.booleans()) else None
+    target = Image(2, offset, shape, packed(shape, last))
+    added = Image(4, 0, shape, target.strides) if bias and draw(st.booleans()) else None
     return LibraryConvolution(
         data=Image(0, draw(st.sampled_from((0, 16))), data, packed(data, last)),
         result=target,

@@ -47,11 +47,11 @@ def launches(program: Any) -> int:
 
 def compile_for_cpu(source: str, arch: str) -> Cubin:
     """The kernel, called as the stand-in calls kernels; its blocks are run in random turns."""
-    found = re.search(r"(rprogram_\w+)\(([^()]*)\) {", source)
+    header = re.search(r"(rprogram_\w+)\(([^()]*)\) {", source)
     bounds = re.search(r"__launch_bounds__\((\d+)", source)
-    assert found is not None
+    assert header is not None
     assert bounds is not None
-    entry, given = found.groups()
+    entry, given = header.groups()
     types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in given.split(", ")]
     arguments = ", ".join(f"({kind})given[{i}]" for i, kind in enumerate(types))
     resident = "grid[0]" if " table" in given else "2"
@@ -68,11 +68,11 @@ extern "C" int {entry}(void** buffers, const unsigned* grid) {{
   given = buffers;
   return run_blocks(grid[0], {bounds.group(1)}, {resident}, 0, call) ? 1 : 0;
 }}"""
-    made = FOLDER / f"{entry}.cc"
-    made.write_text(text)
-    library = made.with_suffix(".so")
+    file = FOLDER / f"{entry}.cc"
+    file.write_text(text)
+    library = file.with_suffix(".so")
     command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-w", "-fpermissive"]
-    command += ["-shared", "-fPIC", "-o", str(library), str(made)]
+    command += ["-shared", "-fPIC", "-o", str(library), str(file)]
     subprocess.run(command, check=True)
     return Cubin(library.read_bytes(), 32, 0, 0)
 
@@ -96,33 +96,33 @@ def main() -> None:
     backend.compiler.fuser = GpuStageFuser(fuser._library, device, fuser._only)
     limits = limits_of(bundle, 26, None)
     search = bundle_search(bundle, backend, FOLDER, limits, lambda *_: None)
-    found, skipped = search_policies(search.search, (*POLICIES, *MORE[MODE]), FOLDER)
+    results, skipped = search_policies(search.search, (*POLICIES, *MORE[MODE]), FOLDER)
     if MODE == "float32":
         # Nothing is measured: by the simulation all is one rProgram.
         simulated = Search(search.search.problem, search.search.costs, limits_of(bundle, 0, None))
-        found = {**found, **search_policies(simulated, ("rammer",), FOLDER)[0]}
+        results = {**results, **search_policies(simulated, ("rammer",), FOLDER)[0]}
     errors: dict[str, float] = {}
     counts: dict[str, int] = {}
     reference = reference_of(bundle)
-    for policy, made in found.items():
-        program = bundled_program(bundle, backend, search.timer, made.schedule)
+    for policy, result in results.items():
+        program = bundled_program(bundle, backend, search.timer, result.schedule)
         counts[policy] = launches(program.program)
         if MODE != "no compiler":
             errors[policy] = verified(policy, backend.session(program), reference)[1]
     assert "tvm_ffi" not in sys.modules, "a GPU needs no tvm-ffi"
     assert "tvm" not in sys.modules
-    used = {p: [s.strategy.value for s in made.schedule.stages] for p, made in found.items()}
+    used = {p: [s.strategy.value for s in result.schedule.stages] for p, result in results.items()}
     refused, without = "", 0
     if MODE == "float16":
         alone = open_bundle(bundle, None, FOLDER / "compiled", cudnn=False)
         timer = bundle_search(bundle, alone, FOLDER, limits, lambda *_: None).timer
         try:
-            bundled_program(bundle, alone, timer, found["sequential"].schedule)
+            bundled_program(bundle, alone, timer, results["sequential"].schedule)
         except UserError as error:
             refused = str(error)
         without = sum(bool(timer.forms((u,)).library) for u in range(len(bundle.graph)))
     summary = {
-        "library_units": {p: len(made.schedule.kernels) for p, made in found.items()},
+        "library_units": {p: len(result.schedule.kernels) for p, result in results.items()},
         "refused": refused,
         "without": without,
         "errors": errors,

@@ -42,11 +42,11 @@ def emulate(compiled: Any, path: Path, room: Path) -> None:
     """Put kernels that the stand-in can run in the place of a bundle's cubins."""
     assert isinstance(compiled, CudaKernelCompiler)
     symbols = read_bundle(path).forms.symbols
-    own = [s for s in symbols if isinstance(compiled.function(s), Launchable)]
-    kernels = {s: compiled.kernel(s) for s in own}
-    made = for_stand_in(kernels, room)
+    ours = [s for s in symbols if isinstance(compiled.function(s), Launchable)]
+    kernels = {s: compiled.kernel(s) for s in ours}
+    runnable = for_stand_in(kernels, room)
     _, others = read_kernels(path / KERNELS)
-    write_kernels(room / "kernels", "sm_90", {**others, **made})
+    write_kernels(room / "kernels", "sm_90", {**others, **runnable})
     (path / KERNELS).write_bytes(gzip.compress((room / "kernels").read_bytes(), 1))
     about = json.loads((path / "bundle.json").read_text())
     about["files"][KERNELS] = digest(path / KERNELS)
@@ -67,7 +67,7 @@ def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) 
     bundled = model_to_bundle(load_model("inception_block"), options, seed=0)
     prepared, compiler = prepare(bundled.module, bundled.name), bundled.backend.compiler
     path = tmp_path / "block"
-    made = write_bundle(
+    report = write_bundle(
         bundled,
         path,
         policies=("greedy", "ios-both"),
@@ -77,14 +77,14 @@ def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) 
     emulate(compiler, path, tmp_path)
     (tmp_path / "driver").mkdir()
     build_stand_in(tmp_path / "driver")
-    found = _run(tmp_path, precision, str(path))
+    summary = _run(tmp_path, precision, str(path))
     policies = {"sequential", "greedy", "ios-merge", "ios-both"}
     if precision == "float16":
-        assert set(found["errors"]) == policies
-        assert all(1e-5 < error < 4e-3 for error in found["errors"].values())
-        assert found["library_units"]["sequential"] == 10, "those that are one call"
-        assert "by cuDNN, and it was left out: drop --no-cudnn, or search" in found["refused"]
-        assert found["without"] == 0
+        assert set(summary["errors"]) == policies
+        assert all(1e-5 < error < 4e-3 for error in summary["errors"].values())
+        assert summary["library_units"]["sequential"] == 10, "those that are one call"
+        assert "by cuDNN, and it was left out: drop --no-cudnn, or search" in summary["refused"]
+        assert summary["without"] == 0
         schedule = Schedule.load(path / "schedule-ios-both.json")
         assert set(schedule.kernels.values()) == {"cudnn"}
         model = build(apply_schedule(prepared, schedule), lanes=3, compiler=compiler)
@@ -94,19 +94,19 @@ def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) 
         functions = load(tmp_path / "model").functions()
         assert list(functions.values()) == calls
         return
-    assert set(found["errors"]) == {*policies, "ios-holistic", "rammer"}
-    assert all(0 < error < 1e-5 for error in found["errors"].values())
-    assert found["merged"], "a stage that merges is among them"
-    assert found["launches"]["rammer"] == 1, "all of it is one persistent kernel"
-    assert found["co_scheduled"]["ios-holistic"]
-    assert not found["unfused"]
+    assert set(summary["errors"]) == {*policies, "ios-holistic", "rammer"}
+    assert all(0 < error < 1e-5 for error in summary["errors"].values())
+    assert summary["merged"], "a stage that merges is among them"
+    assert summary["launches"]["rammer"] == 1, "all of it is one persistent kernel"
+    assert summary["co_scheduled"]["ios-holistic"]
+    assert not summary["unfused"]
     # The schedules come back, and are built where TVM is.
     for policy in ("ios-holistic", "rammer"):
         schedule = Schedule.load(path / f"schedule-{policy}.json")
         assert schedule.placements
         model = build(apply_schedule(prepared, schedule), lanes=3, compiler=compiler)
-        assert sum(len(lane) for lane in model.program.lanes) >= found["launches"][policy]
-    assert made.fused == 2
+        assert sum(len(lane) for lane in model.program.lanes) >= summary["launches"][policy]
+    assert report.fused == 2
     alone = _run(tmp_path, "no compiler", str(path))
     assert "there is no CUDA compiler" in alone["skipped"]["rammer"]
     assert alone["co_scheduled"]["ios-holistic"], "one of those that were compiled ahead"

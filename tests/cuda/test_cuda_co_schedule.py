@@ -98,8 +98,8 @@ class Compiled:
             assert units == self.stage.units
             if parameter - first == len(stage.constants):
                 return "table"
-            unit, own = stage.constants[parameter - first]
-            return self.constant_name((unit,), own)
+            unit, place = stage.constants[parameter - first]
+            return self.constant_name((unit,), place)
 
         return lower(
             self.graph,
@@ -120,14 +120,14 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     units = [prepared.outliner.unit(u) for u in range(len(graph))]
     memory = arrange(graph, [u.function for u in units])
     compiler = CudaKernelCompiler("sm_90", tmp_path_factory.mktemp("cuda"))
-    made = compiler.compile(
+    units_by_name = compiler.compile(
         {str(i): memory.source(u.function, u.data, u.outputs) for i, u in enumerate(units)}
     )
-    code = {i: made[str(i)].code for i in range(len(graph))}
+    code = {i: units_by_name[str(i)].code for i in range(len(graph))}
     constants: dict[str, np.ndarray] = {}
     names: dict[tuple[int, int], str] = {}
     for i, unit in enumerate(units):
-        for k, use in enumerate(made[str(i)].constants):
+        for k, use in enumerate(units_by_name[str(i)].constants):
             value = unit.constants[use.parameter - len(unit.data)].value.numpy()
             packed = use.transform.apply(value)
             names[i, len(unit.data) + k] = content_key(packed)
@@ -140,8 +140,8 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         flops = graph.operators[unit].flops
         return (estimated_rkernel("default", code[unit], compiler.blocks, flops, device, VEUS),)
 
-    found = co_schedule(graph, range(len(graph)), rkernels, VEUS)
-    stage = Stage(Strategy.CO_SCHEDULE, (found.units,))
+    program = co_schedule(graph, range(len(graph)), rkernels, VEUS)
+    stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
     return Compiled(
         module=module,
         graph=graph,
@@ -150,7 +150,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         kernels=kernels,
         constants=constants,
         names=names,
-        placement=found.placement,
+        placement=program.placement,
         stage=stage,
         prepared=prepared,
         compiler=compiler,
@@ -186,8 +186,8 @@ def test_one_launch_computes_the_network(compiled: Compiled, tmp_path: Path) -> 
         session.run(**dict(zip((p.name for p in session.inputs), inputs, strict=True)))
         expected = run(compiled.module, inputs)
         for place, value in enumerate(expected):
-            found = session.get_output(place).reshape(value.shape)
-            np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-4)
+            output = session.get_output(place).reshape(value.shape)
+            np.testing.assert_allclose(output, value, rtol=1e-4, atol=1e-4)
     session.close()
 
 
@@ -246,11 +246,11 @@ def test_estimates_follow_the_device() -> None:
     def blocks(symbol: str) -> int:
         return 264
 
-    found = estimated_rkernel("default", code, blocks, 0, device, 132)
-    assert found.tasks == (264,)
+    rkernel = estimated_rkernel("default", code, blocks, 0, device, 132)
+    assert rkernel.tasks == (264,)
     # Two waves move all bytes at the device's bandwidth.
-    assert 2 * found.task_seconds[0] == pytest.approx(8 * 2**23 / device.bandwidth)
-    assert found.seconds == pytest.approx(device.launch_overhead + 2 * found.task_seconds[0])
+    assert 2 * rkernel.task_seconds[0] == pytest.approx(8 * 2**23 / device.bandwidth)
+    assert rkernel.seconds == pytest.approx(device.launch_overhead + 2 * rkernel.task_seconds[0])
     busy = estimated_rkernel("default", code, blocks, 10**12, device, 132)
     assert 2 * busy.task_seconds[0] == pytest.approx(10**12 / device.peak_flops)
 
@@ -262,7 +262,7 @@ def test_an_rtask_takes_as_long_as_a_wave_of_its_kernel() -> None:
     code = UnitCode((buffer, buffer), 1, (), calls)
     footprint = Footprint(1024, 32, 0)
     launch = device.launch_overhead
-    made = profiled_rkernel(
+    rkernel = profiled_rkernel(
         "default",
         code,
         [launch + 12e-6, launch / 2],
@@ -271,6 +271,6 @@ def test_an_rtask_takes_as_long_as_a_wave_of_its_kernel() -> None:
         device,
     )
     # A multiprocessor holds two blocks of 1024 threads.
-    assert made.tasks == (792, 7)
-    assert made.task_seconds == pytest.approx((4e-6, 1e-6))
-    assert made.seconds == pytest.approx(13e-6)
+    assert rkernel.tasks == (792, 7)
+    assert rkernel.task_seconds == pytest.approx((4e-6, 1e-6))
+    assert rkernel.seconds == pytest.approx(13e-6)

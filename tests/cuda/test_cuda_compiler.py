@@ -95,10 +95,11 @@ def test_refusals(arch: str, precision: str, named: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("network", zoo.names())
 def test_every_network_compiles(network: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     prepared = prepare(load_model(network).module, network)
-    made = [prepared.outliner.unit(u) for u in range(len(prepared.units))]
-    memory = arrange(prepared.units, [unit.function for unit in made])
+    functions = [prepared.outliner.unit(u) for u in range(len(prepared.units))]
+    memory = arrange(prepared.units, [unit.function for unit in functions])
     sources = {
-        str(i): memory.source(unit.function, unit.data, unit.outputs) for i, unit in enumerate(made)
+        str(i): memory.source(unit.function, unit.data, unit.outputs)
+        for i, unit in enumerate(functions)
     }
     folder = tmp_path_factory.getbasetemp() / "cuda-kernels-of-all"
     compiler = CudaKernelCompiler("sm_90", folder)
@@ -142,16 +143,16 @@ def test_deep_and_small_problems_are_split_and_large_ones_not() -> None:
 @pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
 def test_coarse_and_fine_tiles(shape: tuple[int, int, int], precision: str) -> None:
     spec = contraction(*shape)
-    own = best_tile(spec, 132, precision)
-    spec = replace(spec, blocking=own)
+    best = best_tile(spec, 132, precision)
+    spec = replace(spec, blocking=best)
 
     def blocks(tile: GemmTile) -> int:
         return tile_count(spec, tile) * tile.splits
 
     coarse, fine = coarse_tile(spec, 132, precision), fine_tile(spec, 132, precision)
     assert coarse is not None or fine is not None
-    assert coarse is None or blocks(coarse) < blocks(own)
-    assert fine is None or blocks(fine) > blocks(own)
+    assert coarse is None or blocks(coarse) < blocks(best)
+    assert fine is None or blocks(fine) > blocks(best)
 
 
 def test_the_emulator_finds_a_missing_barrier(tmp_path: Path) -> None:

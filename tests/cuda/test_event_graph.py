@@ -35,8 +35,8 @@ Place = tuple[int, int]
 def happens_before(program: Program) -> set[tuple[Place, Place]]:
     return {
         ((other, n), (lane, finished - 1))
-        for lane, finished, known, _ in ordered_launches(program)
-        for other, count in enumerate(known)
+        for lane, finished, counts, _ in ordered_launches(program)
+        for other, count in enumerate(counts)
         for n in range(count)
     }
 

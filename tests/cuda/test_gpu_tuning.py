@@ -77,8 +77,8 @@ def test_tvm_alone_computes_the_workload(tmp_path: Path) -> None:
     """The schedule of a record, without any kernel of ours."""
     spec = contraction("row")
     point = next(p for p in SPACE.points(spec) if (p.rows, p.columns) == (16, 32))
-    made = SPACE.schedule(spec, SPACE.workload(spec), point).mod["main"]
-    phases = bound_kernels(made)
+    function = SPACE.schedule(spec, SPACE.workload(spec), point).mod["main"]
+    phases = bound_kernels(function)
     kernels = [
         CudaKernel(
             **vars(generate(phase.function, f"k{i}", "sm_90", "s_tir")),
@@ -93,7 +93,7 @@ def test_tvm_alone_computes_the_workload(tmp_path: Path) -> None:
     emulator = Emulator(kernels, tmp_path)
     ((shape, _),) = phases.scratch
     (target,) = {statement.target.buffer for statement in spec.statements}
-    lengths = [(int(p.ty.shape[0]),) for p in made.params]
+    lengths = [(int(p.ty.shape[0]),) for p in function.params]
     data, weight, bias = random_tensors([n for i, n in enumerate(lengths) if i != target])
     assert (spec.data.buffer, spec.weight, target) == (0, 1, 3)
     result = np.full(lengths[target], np.nan, np.float32)

@@ -87,8 +87,8 @@ def outputs_of(model: Any, x: Array, room: Path, precision: GpuPrecision) -> lis
         like = [np.empty(kind.shape, kind.dtype) for kind in kinds]
         inputs = [values[t] for t in function.data]
         constants = [c.value.numpy() for c in function.constants]
-        made = bench.run(bench.forms[name]["default"], layouts[name], inputs, constants, like)
-        values |= zip(function.outputs, made, strict=True)
+        results = bench.run(bench.forms[name]["default"], layouts[name], inputs, constants, like)
+        values |= zip(function.outputs, results, strict=True)
     return [values[t] for t in graph.outputs]
 
 
@@ -110,8 +110,8 @@ def test_they_compute_what_onnx_runtime_does(
     model = s.model(*sketch(s))
     # All different, and in float16 exact, so that there is one right order.
     x = (s.rng.permutation(np.prod(SHAPE)).reshape(SHAPE) / 64 - 2).astype("float32")
-    found = outputs_of(model, x, tmp_path, precision)
-    assert relative_error(found, run_on(model, {"x": x})) < TOLERANCE[precision]
+    outputs = outputs_of(model, x, tmp_path, precision)
+    assert relative_error(outputs, run_on(model, {"x": x})) < TOLERANCE[precision]
 
 
 def test_what_tvm_makes_no_kernel_of_is_refused_by_name(tmp_path: Path) -> None:

@@ -158,23 +158,23 @@ def run_rings(*, apart: bool) -> None:
     lanes = vdevice([Footprint(f.threads, 64, f.shared_bytes) for f in functions.values()], gpu)
     rings = [ring_program(lanes, 24, seed) for seed in range(2)]
     held = lanes // gpu.processors
-    made = [
+    fused_rings = [
         fuse(ring, functions, gpu, lambda text, arch, _: compile_cubin(text, arch), held)
         for ring in rings
     ]
     buffers: list[Buffer] = []
     launches: list[Launch] = []
-    for number, kernel in enumerate(made):
+    for number, kernel in enumerate(fused_rings):
         places = range(len(buffers), len(buffers) + len(kernel.kernel.parameters))
         kinds = zip(("b0", "b1", "b2", "table", "steps"), kernel.kernel.parameters, strict=True)
         buffers += [Buffer(f"{number}.{name}", kind, Role.OUTPUT) for name, kind in kinds]
         launches.append(Launch(number, tuple(places), 0, 1, number))
     of_lanes = tuple((each,) for each in launches) if apart else (tuple(launches),)
     program = Program(of_lanes, ("ring0", "ring1"), tuple(buffers), ("u0", "u1"))
-    kernels = {f"ring{n}": kernel.launchable for n, kernel in enumerate(made)}
+    kernels = {f"ring{n}": kernel.launchable for n, kernel in enumerate(fused_rings)}
     memory, executor = run_on_device(program, kernels, {}, None, 0)
     values = [[np.arange(RING) * (n + 2) for n in range(3)] for _ in rings]
-    for number, kernel in enumerate(made):
+    for number, kernel in enumerate(fused_rings):
         memory.write(f"{number}.table", kernel.words)
         for n, value in enumerate(values[number]):
             memory.write(f"{number}.b{n}", value)
@@ -217,17 +217,17 @@ def test_a_persistent_kernel_computes_a_network() -> None:
     for lanes in (2, 64, gpu.processors):
         placement = net.placement(lanes, lanes)
         whole = lower_persistent(net.graph, net.stage, placement, net.code, lanes=lanes)
-        made = fused(whole, net.kernels, gpu)
-        assert made.words is not None
-        names = [*(whole.buffers[b].name for b in made.buffers), "table", "steps"]
+        persistent = fused(whole, net.kernels, gpu)
+        assert persistent.words is not None
+        names = [*(whole.buffers[b].name for b in persistent.buffers), "table", "steps"]
         buffers = tuple(
             Buffer(name, kind, Role.OUTPUT)
-            for name, kind in zip(names, made.kernel.parameters, strict=True)
+            for name, kind in zip(names, persistent.kernel.parameters, strict=True)
         )
         launch = Launch(0, tuple(range(len(buffers))), 0, 1, 0)
         program = Program(((launch,),), ("rprogram",), buffers, ("network",))
-        memory, executor = run_on_device(program, {"rprogram": made.launchable}, {}, None, 0)
-        for name, value in {**net.inputs, "table": made.words}.items():
+        memory, executor = run_on_device(program, {"rprogram": persistent.launchable}, {}, None, 0)
+        for name, value in {**net.inputs, "table": persistent.words}.items():
             memory.write(name, value)
         for _ in range(20):
             executor.run()
@@ -281,9 +281,9 @@ def test_cudnn_computes_convolutions_side_by_side(precision: str, last: bool, fu
         for lane in range(lanes)
         for n, kind in enumerate(types)
     )
-    own = [tuple(range(lane * len(types), (lane + 1) * len(types))) for lane in range(lanes)]
+    places = [tuple(range(lane * len(types), (lane + 1) * len(types))) for lane in range(lanes)]
     program = Program(
-        tuple((Launch(0, bs, 0, 1, 0), Launch(0, bs, 0, 1, 0)) for bs in own),
+        tuple((Launch(0, bs, 0, 1, 0), Launch(0, bs, 0, 1, 0)) for bs in places),
         ("conv",),
         buffers,
         ("u",),
@@ -304,8 +304,8 @@ def test_cudnn_computes_convolutions_side_by_side(precision: str, last: bool, fu
         executor.run()
         for lane, arrays in enumerate(data):
             wanted = reference(call, arrays)
-            found = view(memory.read(f"{lane}.2"), call.result)
-            error = np.abs(found - wanted).max() / np.abs(wanted).max()
+            result = view(memory.read(f"{lane}.2"), call.result)
+            error = np.abs(result - wanted).max() / np.abs(wanted).max()
             assert error <= {"float32": 1e-5, "tf32": 2e-3, "float16": 4e-3}[precision]
     assert min(time_program(program, {"conv": call}.__getitem__)) > 0
     executor.close()

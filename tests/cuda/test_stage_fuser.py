@@ -65,22 +65,22 @@ def test_a_gpu_is_as_many_veus_as_the_chosen_kernels_leave() -> None:
     device = load_device("h200")
     fuser = GpuStageFuser(Library({"small": SMALL, "large": LARGE}), device)
     forms = {"default": code("small"), "coarse": code("large")}
-    assert fuser.execution_units(forms.values()) == 132 * 2
+    assert fuser.lanes(forms.values()) == 132 * 2
     slow, fast = RKernel("default", (10,), (2e-6,), 2e-6), RKernel("coarse", (10,), (1e-6,), 1e-6)
     # Of two ways the better one is of the large kernel: its vEUs.
-    found = fuser.rprogram(graph, (0, 1), lambda _: (slow, fast), lambda _, name: forms[name])
-    assert {k.name for k in found.kernels.values()} == {"coarse"}
-    assert len(found.clocks) == 264
+    program = fuser.rprogram(graph, (0, 1), lambda _: (slow, fast), lambda _, name: forms[name])
+    assert {k.name for k in program.kernels.values()} == {"coarse"}
+    assert len(program.clocks) == 264
     # With the small one alone there is more room.
-    found = fuser.rprogram(graph, (0, 1), lambda _: (fast, slow)[:1], lambda *_: code("small"))
-    assert len(found.clocks) == 132 * 16
+    program = fuser.rprogram(graph, (0, 1), lambda _: (fast, slow)[:1], lambda *_: code("small"))
+    assert len(program.clocks) == 132 * 16
     worse = RKernel("coarse", (10,), (9e-6,), 9e-6)
-    found = fuser.rprogram(graph, (0, 1), lambda _: (slow, worse), lambda _, name: forms[name])
-    assert len(found.clocks) == 132 * 16, "the kernel that was not chosen takes no room"
+    program = fuser.rprogram(graph, (0, 1), lambda _: (slow, worse), lambda _, name: forms[name])
+    assert len(program.clocks) == 132 * 16, "the kernel that was not chosen takes no room"
     # Where nothing can be compiled units have their usual kernels.
     ahead = GpuStageFuser(Library({"small": SMALL, "large": LARGE}), device, only=[(1, 0)])
-    found = ahead.rprogram(graph, (0, 1), lambda _: (slow, fast), lambda _, name: forms[name])
-    assert {k.name for k in found.kernels.values()} == {"default"}
+    program = ahead.rprogram(graph, (0, 1), lambda _: (slow, fast), lambda _, name: forms[name])
+    assert {k.name for k in program.kernels.values()} == {"default"}
     assert ahead.can_fuse({0: code("small"), 1: code("small")})
     assert not ahead.can_fuse({0: code("small")})
     assert not fuser.can_fuse({0: code(*map(str, range(49)))})
@@ -97,9 +97,9 @@ def test_what_cannot_be_compiled_is_said() -> None:
     with refused(UnfusedError, "2 units", "compiler"):
         fuser.fused(graph, {stage: program.placement}, codes)
     many = {0: code("small"), 1: code(*(f"k{i}" for i in range(48)))}
-    names = {call.symbol for made in many.values() for call in made.calls}
+    names = {call.symbol for unit_code in many.values() for call in unit_code.calls}
     fuser = GpuStageFuser(Library(dict.fromkeys(names, SMALL)), load_device("h200"))
-    counts = {unit: len(made.calls) for unit, made in many.items()}
+    counts = {unit: len(unit_code.calls) for unit, unit_code in many.items()}
     of = {unit: RKernel("default", (10,) * n, (1e-6,) * n, 1.0) for unit, n in counts.items()}
     program = fuser.rprogram(graph, (0, 1), lambda u: (of[u],), lambda unit, _: many[unit])
     with refused(UnfusedError, 49, 48):
@@ -137,38 +137,42 @@ def test_rprograms_that_cannot_run_take_for_ever_measured_or_not() -> None:
 def test_gpus_are_found_by_their_architecture() -> None:
     assert {"sm_80", "sm_90"} <= set(described_archs())
     for arch in described_archs():
-        found, same = largest_gpu(arch), largest_gpu(arch + "a")
-        assert found is not None
-        assert found.multiprocessor is not None
-        assert found.multiprocessor.arch == arch
-        assert found == same
+        gpu, same = largest_gpu(arch), largest_gpu(arch + "a")
+        assert gpu is not None
+        assert gpu.multiprocessor is not None
+        assert gpu.multiprocessor.arch == arch
+        assert gpu == same
     assert largest_gpu("sm_10") is None
 
 
 def test_rtasks_of_a_bundle_are_saved(tmp_path: Path) -> None:
     function = RTaskFunction("c", "f", "void f() {}", 3, 64, (1, 0), (0, 128), 256)
-    made = BundledRTasks(
+    bundled = BundledRTasks(
         load_device("h200"), {"k": (LARGE, function)}, {"rprogram_1": (32, 8, 0)}, [(3, 4)]
     )
-    made.save(tmp_path)
-    found = read_rtasks(tmp_path)
-    assert (found.kernels, found.fused, found.stages) == (made.kernels, made.fused, made.stages)
-    assert (found.device.processors, found.device.launch_overhead) == (132, 3e-6)
+    bundled.save(tmp_path)
+    loaded = read_rtasks(tmp_path)
+    assert (loaded.kernels, loaded.fused, loaded.stages) == (
+        bundled.kernels,
+        bundled.fused,
+        bundled.stages,
+    )
+    assert (loaded.device.processors, loaded.device.launch_overhead) == (132, 3e-6)
 
 
 def test_a_kernel_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
+    sources: list[str] = []
 
     def compiled(source: str, arch: str) -> Cubin:
-        made.append(source)
+        sources.append(source)
         return Cubin(b"machine\ncode", 40, 8, 16)
 
     monkeypatch.setattr(cubin_cache, "compile_cubin", compiled)
     for _ in range(2):
-        found = CubinCache(tmp_path / "cache").cubin("source", "sm_90", "rprogram_1")
-        assert found == Cubin(b"machine\ncode", 40, 8, 16)
-    assert made == ["source"]
+        cubin = CubinCache(tmp_path / "cache").cubin("source", "sm_90", "rprogram_1")
+        assert cubin == Cubin(b"machine\ncode", 40, 8, 16)
+    assert sources == ["source"]
     (file,) = (tmp_path / "cache").iterdir()
     file.write_bytes(file.read_bytes()[:-1])
     CubinCache(tmp_path / "cache").cubin("source", "sm_90", "rprogram_1")
-    assert len(made) == 2, "what is not whole is made again"
+    assert len(sources) == 2, "what is not whole is made again"

@@ -88,10 +88,13 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
 
 def test_gpus_say_what_a_multiprocessor_holds(tmp_path: Path) -> None:
     for name in ("a100", "h100", "h200", "v100"):
-        found = load_device(name).multiprocessor
-        assert found is not None
-        assert found.source.startswith("published")
-        assert found.block_shared_bytes + found.reserved_shared_bytes <= found.shared_bytes
+        multiprocessor = load_device(name).multiprocessor
+        assert multiprocessor is not None
+        assert multiprocessor.source.startswith("published")
+        assert (
+            multiprocessor.block_shared_bytes + multiprocessor.reserved_shared_bytes
+            <= multiprocessor.shared_bytes
+        )
     assert load_device("cpu").multiprocessor is None
     text = resources.files("tvm_ios").joinpath("devices/device_data/h200.json").read_text()
     given = json.loads(text)

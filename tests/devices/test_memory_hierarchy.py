@@ -45,11 +45,10 @@ def test_the_published_figures() -> None:
     assert load_hierarchy("a100").memory_bandwidth >= 1500e9
 
 
-def test_every_figure_says_where_it_is_from() -> None:
-    assert set(hierarchy_names()) == {"a100", "goya", "ipu", "stcp920"}
-    for name in hierarchy_names():
-        for source in load_hierarchy(name).sources.values():
-            assert source.startswith(("published: ", "assumed"))
+@pytest.mark.parametrize("name", hierarchy_names())
+def test_every_figure_says_where_it_is_from(name: str) -> None:
+    for source in load_hierarchy(name).sources.values():
+        assert source.startswith(("published: ", "assumed"))
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -75,7 +74,8 @@ def test_misstated_figures(tmp_path: Path, key: str, change: dict[str, Any]) -> 
 
 
 def test_what_is_no_hierarchy(tmp_path: Path) -> None:
-    with refused(DeviceError, "'tpu'", "a100, goya, ipu, stcp920"):
+    assert {"a100", "goya", "ipu", "stcp920"} <= set(hierarchy_names())
+    with refused(DeviceError, "'tpu'", *hierarchy_names()):
         load_hierarchy("tpu")
     with refused(DeviceError, "none.json"):
         load_hierarchy(str(tmp_path / "none.json"))

@@ -94,7 +94,6 @@ sys.path.insert(0, {str(ROOT)!r})
 from tests.brief import shorten
 shorten()
 import numpy as np
-from tvm_ios.cli.help_pages import PAGES
 from tvm_ios.models.load import load_onnx
 from relay_passes.relax.importer import import_onnx
 model = load_onnx("inception_block")

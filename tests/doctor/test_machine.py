@@ -78,8 +78,8 @@ def test_a_compiler_that_is_named_but_is_not_there(monkeypatch: Patch) -> None:
 )
 def test_processors(level: str | None, status: Status, monkeypatch: Patch) -> None:
     levels = list(machine.LEVELS)
-    known = levels[levels.index(level) :] if level else []
-    flags = frozenset[str]().union(*(machine.LEVELS[name] for name in known))
+    supported = levels[levels.index(level) :] if level else []
+    flags = frozenset[str]().union(*(machine.LEVELS[name] for name in supported))
     monkeypatch.setattr(machine, "host_flags", lambda: flags)
     monkeypatch.setattr(processor, "host_flags", lambda: flags)
     (check,) = check_processor()

@@ -38,9 +38,9 @@ def results(session: Session, inputs: dict[str, Array]) -> list[bytes]:
     session.set_input(**inputs)
     for _ in range(2):
         session.run()
-    found = [session.get_output(place).tobytes() for place in range(len(session.outputs))]
+    outputs = [session.get_output(place).tobytes() for place in range(len(session.outputs))]
     session.close()
-    return found
+    return outputs
 
 
 @examples(60)
@@ -59,12 +59,12 @@ def test_whatever_the_check_allows_does_no_harm(
     case: Case, lanes: int, data: st.DataObject
 ) -> None:
     program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
-    made = plan_memory(program)
-    offsets = dict(made.plan.offsets)
+    memory = plan_memory(program)
+    offsets = dict(memory.plan.offsets)
     some = st.lists(st.sampled_from([*offsets]), max_size=3) if offsets else st.just([])
     for buffer in data.draw(some):
-        offsets[buffer] = 64 * data.draw(st.integers(0, made.plan.nbytes // 64))
-    plan = MemoryPlan(made.plan.nbytes + 128, offsets)
+        offsets[buffer] = 64 * data.draw(st.integers(0, memory.plan.nbytes // 64))
+    plan = MemoryPlan(memory.plan.nbytes + 128, offsets)
     try:
         check_arena(program, plan)
     except RaceError:
@@ -151,11 +151,11 @@ def test_parts_live_and_die_with_their_whole(lanes: int) -> None:
     }
     inputs = {"x": np.arange(20, dtype="float32").reshape(2, 10)}
     apart = results(Session(program, functions, {}), inputs)
-    made = plan_memory(program)
+    memory = plan_memory(program)
     # Of the two wholes one is needed at a time, beside the tensor between them.
-    assert (made.plan.nbytes, made.unshared, made.proven) == (2 * 128, 3 * 128, True)
+    assert (memory.plan.nbytes, memory.unshared, memory.proven) == (2 * 128, 3 * 128, True)
     for seed in range(10):
-        session = Session(program, functions, {}, plan=made.plan, executor="poisoning", seed=seed)
+        session = Session(program, functions, {}, plan=memory.plan, executor="poisoning", seed=seed)
         assert results(session, inputs) == apart
     whole, after, last = planned_buffers(program)
     wrong = MemoryPlan(256, {whole: 0, after: 0, last: 128})

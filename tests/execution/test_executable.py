@@ -91,12 +91,12 @@ def outputs(executable: Executable) -> dict[str, np.ndarray]:
 
 
 def test_computes_what_the_kernels_say(executable: Executable) -> None:
-    found = outputs(executable)
+    computed = outputs(executable)
     w = executable.constants
     first = IMAGE * w["u0/1"] + 1
-    np.testing.assert_allclose(found["first"], first, rtol=1e-5)
+    np.testing.assert_allclose(computed["first"], first, rtol=1e-5)
     last = ((first * w["u1/1"] + 1) * w["u2/1"] + 1) * w["u3/1"] + 1
-    np.testing.assert_allclose(found["last"], last, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(computed["last"], last, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["out", "out.tar"])
@@ -121,11 +121,11 @@ np.savez(sys.argv[3], **{p.name: session.get_output(p.name) for p in session.out
         timeout=900,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )
-    with np.load(tmp_path / "found.npz") as found:
+    with np.load(tmp_path / "found.npz") as computed:
         expected = outputs(executable)
-        assert set(found.files) == set(expected) == {"first", "last"}
+        assert set(computed.files) == set(expected) == {"first", "last"}
         for key, value in expected.items():
-            np.testing.assert_array_equal(found[key], value)
+            np.testing.assert_array_equal(computed[key], value)
 
 
 def test_everything_comes_back(executable: Executable, saved: Path) -> None:
@@ -273,21 +273,21 @@ def test_the_folder_of_a_tar_goes_with_its_executable(
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("exchanges", [True, False])
 def test_there_is_always_one_whole_executable(
-    executable: Executable, saved: Path, known: bool, monkeypatch: pytest.MonkeyPatch
+    executable: Executable, saved: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replaced in one step where the file system can, in two where it cannot."""
     seen: list[bool] = []
     exchange = package._exchange
 
     def watched(one: Path, other: Path) -> bool:
-        seen.append(known and exchange(one, other))
+        seen.append(exchanges and exchange(one, other))
         return seen[-1]
 
     monkeypatch.setattr(package, "_exchange", watched)
     replace(executable, target="another").save(saved)
-    assert seen == [known]
+    assert seen == [exchanges]
     assert load(saved).target == "another"
     assert [f.name for f in saved.parent.iterdir()] == [saved.name]
 

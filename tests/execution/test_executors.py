@@ -39,18 +39,18 @@ def results(case: Case, lanes: int, **options: Any) -> dict[str, np.ndarray]:
     session.set_input(**random_inputs(case.graph, 7))
     for _ in range(2):
         session.run()
-    found = {port.name: session.get_output(port.name) for port in session.outputs}
+    outputs = {port.name: session.get_output(port.name) for port in session.outputs}
     session.close()
-    return found
+    return outputs
 
 
 @given(cases(), st.integers(1, 4), st.integers(0, 1000))
 def test_reference_computes_the_graph(case: Case, lanes: int, seed: int) -> None:
-    found = results(case, lanes, executor="reference", seed=seed)
+    outputs = results(case, lanes, executor="reference", seed=seed)
     expected = case.expected(random_inputs(case.graph, 7))
-    assert found.keys() == expected.keys()
+    assert outputs.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value)
+        np.testing.assert_array_equal(outputs[name], value)
 
 
 @examples(60)

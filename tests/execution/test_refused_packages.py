@@ -158,3 +158,13 @@ def test_a_file_that_is_not_sealed_is_not_read(saved: Path) -> None:
     lines = (saved / "SHA256SUMS").read_text().splitlines(keepends=True)
     (saved / "SHA256SUMS").write_text("".join(x for x in lines if "kernels.so" not in x))
     refuses(saved, "kernels.so")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\xff", b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xe2"],
+)
+def test_what_is_no_text_is_not_quoted(saved: Path, garbage: bytes) -> None:
+    sums = saved / "SHA256SUMS"
+    sums.write_bytes(sums.read_bytes().replace(b"kernels.so", b"kernels" + garbage))
+    refuses(saved, sums.name)

@@ -114,8 +114,8 @@ def test_lanes_without_end_reach_the_critical_path(case: Case, data: st.DataObje
     work = find_work(one)
     takes = [data.draw(st.integers(1, 9)) for _ in work.tasks]
     ends: list[int] = []
-    for task, own in zip(work.tasks, takes, strict=True):
-        ends.append(own + max((ends[need] for need in task.needs), default=0))
+    for task, duration in zip(work.tasks, takes, strict=True):
+        ends.append(duration + max((ends[need] for need in task.needs), default=0))
     durations = iter(takes)
     run = simulate(one, lambda _: (float(next(durations)), 0.0))
     seconds, _ = critical_path(work, range(len(work.tasks)), run)
@@ -125,7 +125,7 @@ def test_lanes_without_end_reach_the_critical_path(case: Case, data: st.DataObje
 def stack_distance_misses(work: Work, cache: int) -> list[int]:
     """By looking back at what was used since, for every use."""
     uses = [list(task.buffers) for task in work.tasks] * 2
-    found: list[int] = []
+    misses: list[int] = []
     for now in range(len(work.tasks), len(uses)):
         missed = 0
         for buffer in uses[now]:
@@ -136,16 +136,16 @@ def stack_distance_misses(work: Work, cache: int) -> list[int]:
                     break
             kept = buffer in since and sum(work.buffer_bytes[b] for b in since) <= cache
             missed += 0 if kept else work.buffer_bytes[buffer]
-        found.append(missed)
-    return found
+        misses.append(missed)
+    return misses
 
 
 @given(cases(), st.integers(0, 1500))
 def test_the_cache_keeps_what_was_used_last(case: Case, cache: int) -> None:
     program = lower(case.graph, case.schedule_on(2), case.code, case.merged, lanes=2)
     work = find_work(program)
-    found = memory_traffic(work, cache)
-    assert list(found) == stack_distance_misses(work, cache)
+    traffic = memory_traffic(work, cache)
+    assert list(traffic) == stack_distance_misses(work, cache)
     assert sum(memory_traffic(work, sum(work.buffer_bytes))) == 0
     nothing_kept = [work.nbytes(number) for number in range(len(work.tasks))]
     assert list(memory_traffic(work, 0)) == nothing_kept

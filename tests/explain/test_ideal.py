@@ -43,9 +43,9 @@ DIAMOND = Program(
     ],
 )
 def test_a_diamond(lanes: int, expected: Ideal):
-    found = ideal(find_work(DIAMOND), (8.0, 2.0, 4.0), lanes)
-    assert found == expected
-    assert found.seconds == max(expected.critical_path, expected.work_over_lanes)
+    bounds = ideal(find_work(DIAMOND), (8.0, 2.0, 4.0), lanes)
+    assert bounds == expected
+    assert bounds.seconds == max(expected.critical_path, expected.work_over_lanes)
 
 
 def test_medians_of_runs():

@@ -56,21 +56,21 @@ def true_needs(case: Case, program: Program, work: Work) -> set[tuple[int, int]]
 def test_tasks_need_what_the_code_says(case: Case, lanes: int) -> None:
     program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     work = find_work(program)
-    found = {(need, number) for number, task in enumerate(work.tasks) for need in task.needs}
-    assert found == true_needs(case, program, work)
+    needs = {(need, number) for number, task in enumerate(work.tasks) for need in task.needs}
+    assert needs == true_needs(case, program, work)
 
 
 @given(cases(), st.integers(1, 4))
 def test_the_waits_enforce_every_need(case: Case, lanes: int) -> None:
     program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
     work = find_work(program)
-    known = {(lane, done - 1): known for lane, done, known, _ in ordered_launches(program)}
-    assert sorted(known) == sorted(place for task in work.tasks for place in task.launches)
+    counts = {(lane, done - 1): counts for lane, done, counts, _ in ordered_launches(program)}
+    assert sorted(counts) == sorted(place for task in work.tasks for place in task.launches)
     for number, before in enumerate(closure(work)):
         for need in before:
             for lane, place in work.tasks[need].launches:
-                for here in work.tasks[number].launches:
-                    assert known[here][lane] > place
+                for launch in work.tasks[number].launches:
+                    assert counts[launch][lane] > place
 
 
 @given(cases(), st.integers(1, 3))
@@ -118,8 +118,10 @@ def test_units_without_launches_join_what_others_wrote() -> None:
     schedule = Schedule(graph.fingerprint, sequential_stages(graph), "test")
     program = lower(graph, schedule, code, lanes=2, parts=parts)
     work = find_work(program)
-    found = work.unit_graph
-    names = {op.name: [found.tensors[t].name for t in op.inputs] for op in found.operators}
+    unit_graph = work.unit_graph
+    names = {
+        op.name: [unit_graph.tensors[t].name for t in op.inputs] for op in unit_graph.operators
+    }
     expected = {name: set(inputs) for name, inputs in reads.items()}
     expected["abc"] = {"a", "b", "c"}  # as they were written
     assert {name: set(inputs) for name, inputs in names.items()} == expected

@@ -21,11 +21,11 @@ ARRAYS = {"file": np.arange(6.0).reshape(2, 3), "a/b.0": np.ones((), bool), "x":
 def test_arrays_come_back_under_their_names(tmp_path: Path) -> None:
     path = tmp_path / "sub" / "y"
     write_arrays(path, ARRAYS)
-    found = read_arrays(path)
-    assert list(found) == list(ARRAYS)
+    arrays_read = read_arrays(path)
+    assert list(arrays_read) == list(ARRAYS)
     for name, array in ARRAYS.items():
-        assert found[name].dtype == array.dtype
-        assert np.array_equal(found[name], array)
+        assert arrays_read[name].dtype == array.dtype
+        assert np.array_equal(arrays_read[name], array)
     with np.load(path) as by_numpy:
         assert by_numpy.files == list(ARRAYS)
 

@@ -52,15 +52,15 @@ def _twin_convolutions(net: Network, x: Value) -> Any:
     if len(x.shape) != 4:
         return None
     size = net.pick(1, 3)
-    found: list[str] = []
+    branches: list[str] = []
     for _ in range(net.pick(2, 3)):
         kernel = [net.pick(1, size), net.pick(1, size)]
         out = net.pick(1, 2, 4, 16)
         pads = [k // 2 for k in (*kernel, *kernel)]
-        made = net.op("Conv", x.name, net.weight(out, x.shape[1], *kernel), pads=pads)
+        convolution = net.op("Conv", x.name, net.weight(out, x.shape[1], *kernel), pads=pads)
         after = net.pick("Relu", "Sigmoid", None)
-        found.append(made if after is None else net.op(after, made))
-    return [net.op("Concat", *found, axis=1)] if net.pick(True, False) else found
+        branches.append(convolution if after is None else net.op(after, convolution))
+    return [net.op("Concat", *branches, axis=1)] if net.pick(True, False) else branches
 
 
 @_compute
@@ -151,8 +151,8 @@ def _product(net: Network, x: Value) -> str | None:
             outer = tuple(net.pick(1, e) for e in x.shape[:-2])
             return net.op("MatMul", x.name, net.weight(*outer, depth, columns))
         case _:
-            made = net.op("MatMul", x.name, net.weight(depth, columns))
-            return net.op("Add", made, net.weight(columns)) if net.pick(True, False) else made
+            product = net.op("MatMul", x.name, net.weight(depth, columns))
+            return net.op("Add", product, net.weight(columns)) if net.pick(True, False) else product
 
 
 _PLAIN = ["Relu", "Sigmoid", "Tanh", "Erf", "Abs", "Neg", "Softplus", "Softsign", "Sin", "Cos"]
@@ -254,22 +254,22 @@ def _stepwise(net: Network, x: Value) -> str | None:
             return net.op("Where", mask, net.pick(*others), net.const(net.pick(0.0, -1.0)))
         case "arg" if x.shape:
             kind = net.pick("ArgMax", "ArgMin")
-            made = net.op(kind, x.name, axis=net.axis(x), keepdims=net.pick(0, 1))
+            result = net.op(kind, x.name, axis=net.axis(x), keepdims=net.pick(0, 1))
             if net.pick(True, False):
-                return net.op("OneHot", made, net.const(np.array(9)), net.const([0.0, 1.5]))
-            return net.op("Cast", made, to=TensorProto.FLOAT)
+                return net.op("OneHot", result, net.const(np.array(9)), net.const([0.0, 1.5]))
+            return net.op("Cast", result, to=TensorProto.FLOAT)
         case _:
             whole = net.op("Cast", net.op("Mul", x.name, net.const(4.0)), to=TensorProto.INT64)
             kind = net.pick("Div", "Mod", "Mul", "Sub", "Add")
-            made = net.op(kind, whole, net.const(np.array(net.pick(2, 3, 5))))
-            return net.op("Cast", made, to=TensorProto.FLOAT)
+            result = net.op(kind, whole, net.const(np.array(net.pick(2, 3, 5))))
+            return net.op("Cast", result, to=TensorProto.FLOAT)
 
 
 @_compute
 def _doubles(net: Network, x: Value) -> str:
     wide = net.op("Cast", x.name, to=TensorProto.DOUBLE)
-    made = net.op(net.pick("Relu", "Tanh", "Neg", "Sqrt"), net.op("Abs", wide))
-    return net.op("Cast", made, to=TensorProto.FLOAT)
+    wide_result = net.op(net.pick("Relu", "Tanh", "Neg", "Sqrt"), net.op("Abs", wide))
+    return net.op("Cast", wide_result, to=TensorProto.FLOAT)
 
 
 @_compute
@@ -290,11 +290,11 @@ def _einsum(net: Network, x: Value) -> str:
     extents = dict(zip(letters, x.shape, strict=True)) | {"y": net.pick(1, 2, 5)}
     other = [letter for letter in extents if net.pick(True, False)]
     other = [other[i] for i in net.random.permutation(len(other))]
-    made = [letter for letter in sorted({*letters, *other}) if net.pick(True, True, False)]
-    made = [made[i] for i in net.random.permutation(len(made))]
+    result = [letter for letter in sorted({*letters, *other}) if net.pick(True, True, False)]
+    result = [result[i] for i in net.random.permutation(len(result))]
     pairs = [(letters, x.name), ("".join(other), net.weight(*(extents[e] for e in other)))]
     (left, first), (right, second) = pairs if net.pick(True, False) else pairs[::-1]
-    return net.op("Einsum", first, second, equation=f"{left},{right}->{''.join(made)}")
+    return net.op("Einsum", first, second, equation=f"{left},{right}->{''.join(result)}")
 
 
 @_compute

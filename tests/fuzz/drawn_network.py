@@ -87,16 +87,16 @@ class Network:
         """Append a node; the name of its output, or the names."""
         names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
         node = helper.make_node(kind, inputs, names, **attributes)
-        made = onnx.shape_inference.infer_node_outputs(
+        types = onnx.shape_inference.infer_node_outputs(
             onnx.defs.get_schema(kind, _OPSET),
             node,
             {name: self.types[name] for name in inputs if name},
             {name: self.constants[name] for name in inputs if name in self.constants},
             opset_imports=[helper.make_opsetid("", _OPSET)],
         )
-        if not made:  # as an older ONNX says it
+        if not types:  # as an older ONNX says it
             raise onnx.shape_inference.InferenceError(f"the outputs of {kind} are not known")
-        self.types.update(made)
+        self.types.update(types)
         self.nodes.append(node)
         return names[0] if outputs == 1 else names
 
@@ -125,19 +125,19 @@ class Network:
         moving = bool(self.random.integers(3)) is False
         drawn = self.pick(*(moves if moving else computes))
         try:
-            made = drawn(self, value)
+            names = drawn(self, value)
         except onnx.shape_inference.InferenceError:
             return
-        for name in [made] if isinstance(made, str) else made or ():
+        for name in [names] if isinstance(names, str) else names or ():
             shape = self.shape(name)
             if shape is not None and 0 < prod(shape) <= _LARGEST and len(shape) <= 6:
                 self.values.append(Value(name, shape, moving and value.exact))
 
     def model(self) -> onnx.ModelProto:
         """The model of what was added; some of the last values are its outputs."""
-        made = [value for value in self.values if value.name not in ("x", "y")]
-        last = made[-6:] or self.values
-        chosen = {made[-1].name: made[-1]} if made else {}
+        added = [value for value in self.values if value.name not in ("x", "y")]
+        last = added[-6:] or self.values
+        chosen = {added[-1].name: added[-1]} if added else {}
         for _ in range(self.pick(0, 1, 2)):
             value = self.pick(*last, *self.values[:1])
             chosen[value.name] = value

@@ -48,10 +48,10 @@ def network(sound: Path, room: Path, random: Random) -> None:
     session = build(apply_schedule(prepared, schedule), lanes=lanes).session(executor=executor)
     try:
         session.run(**feeds)
-        found = [session.get_output(place) for place in range(len(session.outputs))]
+        outputs = [session.get_output(place) for place in range(len(session.outputs))]
     finally:
         session.close()
-    for port, ours, theirs in zip(session.outputs, found, expected, strict=True):
+    for port, ours, theirs in zip(session.outputs, outputs, expected, strict=True):
         assert ours.shape == theirs.shape, f"{port.name}: {ours.shape}, not {theirs.shape}"
         error = np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-6)
         assert error <= _TOLERANCE, f"{port.name} differs by {error:.2g} of the largest element"

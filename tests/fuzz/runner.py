@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import faulthandler
-import multiprocessing
-import os
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tests.child_process import ChildProcess
 
 #: Seconds that a case may take; a sound one takes well below one, if nothing else runs.
 LIMIT = 60.0
@@ -35,11 +35,14 @@ def run_cases(
 ) -> Report:
     """Run cases one after another; a crash or a hang costs a new process."""
     report = Report()
-    worker: _Worker | None = None
+    worker: ChildProcess | None = None
     try:
         for target, number in cases:
-            worker = worker or _Worker(sound, more or {})
-            outcome, text = worker.run(target, number, limit)
+            # What libraries print about damaged models is of no interest.
+            worker = worker or ChildProcess(partial(_start, sound, more or {}))
+            outcome, text = worker.ask(target, number, limit=limit)
+            if outcome == "answer":
+                outcome, text = text
             report.counts[target, outcome] += 1
             if outcome not in ("success", "refused"):
                 report.failures.append(f"{target}:{number} {outcome}: {text}")
@@ -82,45 +85,9 @@ def run_case(
         return "success", ""
 
 
-class _Worker:
-    """A process that runs cases on demand."""
-
-    def __init__(self, sound: Path, more: Mapping[str, Any]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._here, there = context.Pipe()
-        self._process = context.Process(target=_serve, args=(there, sound, more), daemon=True)
-        self._process.start()
-        there.close()
-        outcome, text = self._ask(None, 300.0)
-        if outcome != "ready":
-            raise RuntimeError(f"no case can be run: {text}")
-
-    def run(self, target: str, number: int, limit: float) -> tuple[str, str]:
-        return self._ask((target, number), limit)
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.join()
-
-    def _ask(self, what: Any, limit: float) -> tuple[str, str]:
-        try:
-            self._here.send(what)
-            if not self._here.poll(limit):
-                return "hang", f"no answer in {limit} s"
-            return self._here.recv()
-        except (EOFError, OSError):
-            self._process.join()
-            return "crash", f"the process ended with {self._process.exitcode}"
-
-
-def _serve(pipe: Any, sound: Path, more: Mapping[str, Any]) -> None:
-    faulthandler.enable()
-    # What libraries print about damaged models is of no interest.
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
+def _start(sound: Path, more: Mapping[str, Any]) -> Callable[[str, int], tuple[str, str]]:
+    # Imported now, so that no case's time is that of an import.
     from . import targets
 
     assert targets.TARGETS
-    while True:
-        case = pipe.recv()
-        pipe.send(("ready", "") if case is None else run_case(*case, sound, more))
+    return partial(run_case, sound=sound, more=more)

@@ -14,8 +14,8 @@ from tvm_ios.onnx.graph import graph_from_onnx
 
 
 def crossing(graph: OpGraph, below: int) -> int:
-    made = set(graph.inputs) | {t for i in bits(below) for t in graph.operators[i].outputs}
-    return sum(1 for t in made if any(not below >> reader & 1 for reader in graph.consumers[t]))
+    written = set(graph.inputs) | {t for i in bits(below) for t in graph.operators[i].outputs}
+    return sum(1 for t in written if any(not below >> reader & 1 for reader in graph.consumers[t]))
 
 
 def sizes(graph: OpGraph, max_block: int = 40) -> list[int]:

@@ -78,12 +78,12 @@ def test_the_order_of_independent_operators_is_decoration(
 def test_kinds_attributes_and_types_are_covered(graph: OpGraph, data: st.DataObject) -> None:
     which = data.draw(st.integers(0, len(graph) - 1))
     old = graph.operators[which]
-    made = old.outputs[0]
+    output = old.outputs[0]
     for changed in (replace(old, kind="other"), replace(old, attrs={**old.attrs, "new": 1})):
         operators = (*graph.operators[:which], changed, *graph.operators[which + 1 :])
         assert replace(graph, operators=operators).fingerprint != graph.fingerprint
-    for tensor in (Tensor("t", (2, 3)), Tensor("t", graph.tensors[made].shape, "float16")):
-        tensors = (*graph.tensors[:made], tensor, *graph.tensors[made + 1 :])
+    for tensor in (Tensor("t", (2, 3)), Tensor("t", graph.tensors[output].shape, "float16")):
+        tensors = (*graph.tensors[:output], tensor, *graph.tensors[output + 1 :])
         assert replace(graph, tensors=tensors).fingerprint != graph.fingerprint
 
 
@@ -128,8 +128,10 @@ def test_which_of_two_equal_operators_is_read_is_covered() -> None:
 def test_outputs_and_their_order_are_covered() -> None:
     sketch = GraphSketch()
     a, b = sketch.op("relu", 0), sketch.op("tanh", 0)
-    found = {sketch.graph(*outputs).fingerprint for outputs in ((a, b), (b, a), (a,), (a, b, b))}
-    assert len(found) == 4
+    fingerprints = {
+        sketch.graph(*outputs).fingerprint for outputs in ((a, b), (b, a), (a,), (a, b, b))
+    }
+    assert len(fingerprints) == 4
 
 
 def test_inputs_are_told_apart() -> None:

@@ -33,11 +33,11 @@ class Gates(GraphSketch):
         return self.split(self.op("dense", x, self.constant(CHANNELS, CHANNELS)))
 
     def split(self, x: int) -> tuple[int, int]:
-        made = (len(self.tensors), len(self.tensors) + 1)
-        self.tensors += [Tensor(f"part{number}", (1, CHANNELS // 2, 8, 8)) for number in made]
+        parts = (len(self.tensors), len(self.tensors) + 1)
+        self.tensors += [Tensor(f"part{number}", (1, CHANNELS // 2, 8, 8)) for number in parts]
         attrs = {"axis": 1, "sizes": (2, 2)}
-        self.operators.append(Operator(f"split{made[0]}", "split", (x,), made, attrs))
-        return made
+        self.operators.append(Operator(f"split{parts[0]}", "split", (x,), parts, attrs))
+        return parts
 
 
 def test_a_gated_unit_of_two_products_is_two_units() -> None:

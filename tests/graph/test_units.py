@@ -152,8 +152,8 @@ def test_units_of_known_patterns(name: str) -> None:
 def test_an_activation_that_others_read_is_not_moved() -> None:
     s = GraphSketch()
     shared = s.op("relu", 0)
-    made = s.op("concat", s.separable(shared), s.conv(shared))
-    kinds = [op.kind for op in form_units(s.graph(made)).operators]
+    joined = s.op("concat", s.separable(shared), s.conv(shared))
+    kinds = [op.kind for op in form_units(s.graph(joined)).operators]
     assert kinds == ["relu", "conv2d+conv2d+bias_add", "conv2d+bias_add", "concat"]
 
 
@@ -216,15 +216,15 @@ def boundary_holds(graph: OpGraph, units: OpGraph) -> None:
     numbers = {tensor.name: i for i, tensor in enumerate(graph.tensors)}
     for op in units.operators:
         members = set(op.members)
-        made = [t for i in op.members for t in graph.operators[i].outputs]
-        read = {t for i in op.members for t in graph.operators[i].inputs} - set(made)
+        written = [t for i in op.members for t in graph.operators[i].outputs]
+        read = {t for i in op.members for t in graph.operators[i].inputs} - set(written)
         inputs = [numbers[units.tensors[t].name] for t in op.inputs]
         assert set(inputs) == read
         assert len(inputs) == len(read)
         constants = [graph.tensors[t].constant for t in inputs]
         assert constants == sorted(constants)
         visible = [
-            t for t in made if t in graph.outputs or not members.issuperset(graph.consumers[t])
+            t for t in written if t in graph.outputs or not members.issuperset(graph.consumers[t])
         ]
         assert [numbers[units.tensors[t].name] for t in op.outputs] == visible
         assert op.flops == sum(graph.operators[i].flops for i in op.members)

@@ -32,9 +32,9 @@ class Sketch:
         return name
 
     def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        made = [f"t{len(self.nodes)}.{i}" if i else f"t{len(self.nodes)}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(kind, list(inputs), made, **attributes))
-        return made[0]
+        names = [f"t{len(self.nodes)}.{i}" if i else f"t{len(self.nodes)}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, **attributes))
+        return names[0]
 
     def model(self, *outputs: str) -> Any:
         value = helper.make_tensor_value_info
@@ -139,10 +139,10 @@ def networks(draw: st.DrawFn, most: int = 6) -> Any:
         else:
             name = sketch.op("Relu", name)
         values.append((name, c, h, w))
-    made = [name for name, *_ in values[1:]]
+    computed = [name for name, *_ in values[1:]]
     read = {name for node in sketch.nodes for name in node.input}
-    if not made:
-        made = [sketch.op("Relu", "x")]
-    inner = draw(st.sets(st.sampled_from(made), max_size=1))
-    unread = [name for name in made if name not in read]
+    if not computed:
+        computed = [sketch.op("Relu", "x")]
+    inner = draw(st.sets(st.sampled_from(computed), max_size=1))
+    unread = [name for name in computed if name not in read]
     return sketch.model(*dict.fromkeys([*sorted(inner), *unread]))

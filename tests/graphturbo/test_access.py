@@ -115,9 +115,9 @@ def check_nothing_else_is_read(runner: Runner, draw: Any) -> tuple[Box, Box | No
     box = a_box(draw, graph.tensors[output].shape)
     part = part_of(layers, (1 << len(layers)) - 1, {output: box})
     read = part.boxes.get(graph.inputs[0])
-    found = runner.with_noise_outside(read)[place]
+    values = runner.with_noise_outside(read)[place]
     cut = tuple(slice(*r) for r in box)
-    np.testing.assert_array_equal(found[cut], runner.reference[place][cut])
+    np.testing.assert_array_equal(values[cut], runner.reference[place][cut])
     return box, read, place
 
 

@@ -27,18 +27,18 @@ def resnet50() -> OpGraph:
     return with_batch(graph_from_onnx(zoo.build("resnet50")), 8)
 
 
-def first_operators(layers: Layers, found: tuple[SubGraph, ...]) -> list[str]:
+def first_operators(layers: Layers, subgraphs: tuple[SubGraph, ...]) -> list[str]:
     names = layers.graph.operators
-    return [names[layers.members[next(bits(s.layers))][0]].name for s in found]
+    return [names[layers.members[next(bits(s.layers))][0]].name for s in subgraphs]
 
 
 def test_the_stages_of_resnet50_are_its_coarse_sub_graphs(resnet50: OpGraph) -> None:
-    found = Splitter(form_layers(resnet50), 13 << 20)
-    groups = group(found)
+    splitter = Splitter(form_layers(resnet50), 13 << 20)
+    groups = group(splitter)
     assert [s.factor for s in groups] == [8, 4, 2, 1]
     starts = ["conv", "layer2.0/conv", "layer3.0/conv", "layer4.0/conv"]
-    assert first_operators(found.layers, groups) == starts
-    instances = split_into_instances(found.layers, groups)
+    assert first_operators(splitter.layers, groups) == starts
+    instances = split_into_instances(splitter.layers, groups)
     assert instances.redundant == (8 * 4 + 4 * 2 + 2) - 14
     best = order_instances(instances)[0]
     stages = [instances.instances[i].subgraph + 1 for i in best.order]
@@ -51,8 +51,8 @@ def test_the_stages_of_resnet50_are_its_coarse_sub_graphs(resnet50: OpGraph) -> 
 def test_the_published_example_is_half_precision_in_the_last_local_buffer(
     resnet50: OpGraph,
 ) -> None:
-    found = group(Splitter(form_layers(in_half_precision(resnet50)), 8 << 20))
-    assert [s.factor for s in found] == [8, 4, 2, 1]
+    subgraphs = group(Splitter(form_layers(in_half_precision(resnet50)), 8 << 20))
+    assert [s.factor for s in subgraphs] == [8, 4, 2, 1]
 
 
 def test_a_large_factor_is_not_passed_on_to_smaller_tensors(resnet50: OpGraph) -> None:
@@ -69,17 +69,17 @@ def test_up_sampling_keeps_the_factor_of_small_tensors() -> None:
     x = sketch.op("ConvTranspose", x, weight, strides=[4, 4], kernel_shape=[4, 4])
     graph = Runner(sketch.model(sketch.op("Conv", x, sketch.weight(2, 2, 1, 1)))).graph
     # One image: 256 bytes before, 2048 after; so eight small images fit where one large one does.
-    found = group(Splitter(form_layers(graph), 5000))
-    assert [s.factor for s in found] == [1, 8]
+    subgraphs = group(Splitter(form_layers(graph), 5000))
+    assert [s.factor for s in subgraphs] == [1, 8]
 
 
 @examples(50)
 @given(model=networks(), capacity=st.sampled_from((300, 1000, 4000, 20_000)))
 def test_sub_graphs_are_a_partition_that_nothing_circles_in(model: Any, capacity: int) -> None:
     layers = form_layers(Runner(model).graph)
-    found = group(Splitter(layers, capacity, 4))
+    subgraphs = group(Splitter(layers, capacity, 4))
     done = 0
-    for subgraph in found:
+    for subgraph in subgraphs:
         assert subgraph.layers
         assert not subgraph.layers & done
         for layer in bits(subgraph.layers):
@@ -91,13 +91,13 @@ def test_sub_graphs_are_a_partition_that_nothing_circles_in(model: Any, capacity
 @examples(40)
 @given(model=networks(), capacity=st.sampled_from((300, 1000, 4000)), seed=st.integers(0, 99))
 def test_equation_1_against_all_factors_of_all_axes(model: Any, capacity: int, seed: int) -> None:
-    found = Splitter(form_layers(Runner(model).graph), capacity, 4, recomputation=0.3)
-    layers = found.layers
+    splitter = Splitter(form_layers(Runner(model).graph), capacity, 4, recomputation=0.3)
+    layers = splitter.layers
     # A run of layers is a sub-graph as good as any.
     begin = seed % len(layers)
     subgraph = ((1 << len(layers)) - 1) >> begin << begin
-    candidates = found.split_info(subgraph)
-    best = found.best(subgraph)
+    candidates = splitter.split_info(subgraph)
+    best = splitter.best(subgraph)
     keys = [(s.operators, -s.factor, -s.axis) for s in candidates]
     assert (best is None) == (not candidates)
     if best is not None:

@@ -60,8 +60,8 @@ def check_cone(runner: Runner, instances: Instances, number: int) -> None:
             if part is not None:
                 x[slices(part)] = runner.x[slices(part)]
         place = graph.outputs.index(tensor)
-        found = runner.outputs(x)[place]
-        np.testing.assert_array_equal(found[slices(box)], runner.reference[place][slices(box)])
+        values = runner.outputs(x)[place]
+        np.testing.assert_array_equal(values[slices(box)], runner.reference[place][slices(box)])
         direct = part_of(layers, everything, {tensor: box}).boxes.get(graph.inputs[0])
         assert direct is None or any(part is not None for part in read)
 
@@ -90,9 +90,9 @@ def test_parts_fit_the_local_buffer_and_repeat_little(model: Any, capacity: int)
 def test_orders_are_orders_and_the_best_comes_first(model: Any, capacity: int) -> None:
     instances = instances_of(Runner(model).graph, capacity)
     orders = order_instances(instances)
-    for found in orders:
+    for order in orders:
         done = 0
-        for instance in found.order:
+        for instance in order.order:
             assert not instances.predecessors[instance] & ~done
             done |= 1 << instance
         assert done == (1 << len(instances)) - 1

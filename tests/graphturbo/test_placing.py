@@ -32,8 +32,8 @@ def test_no_buffer_ever_holds_more_than_it_can(
     scopes = place_tensors(tensors, sizes)
     for scope, size in sizes.items():
         held = np.zeros(16, int)
-        for tensor, found in zip(tensors, scopes, strict=True):
-            if found is scope:
+        for tensor, placed in zip(tensors, scopes, strict=True):
+            if placed is scope:
                 held[tensor.first : tensor.last + 1] += tensor.nbytes
         assert held.max() <= size
     total = np.zeros(16, int)

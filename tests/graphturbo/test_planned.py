@@ -31,11 +31,11 @@ def test_a_file_has_the_instances_that_were_chosen(
     graph = Runner(model).graph
     units = form_units(graph)
     chosen = choose_instances(graph, units, lanes=lanes, capacity=capacity, least_factor=least)
-    made = schedule_on_lanes(units, chosen, lanes)
-    made.validate(units)
+    on_lanes = schedule_on_lanes(units, chosen, lanes)
+    on_lanes.validate(units)
     split = {s.layers: s for s in chosen.subgraphs if s.factor > 1}
-    assert (made.instances is None) == (not split)
-    for schedule in (made, by_sub_graph(made)):
+    assert (on_lanes.instances is None) == (not split)
+    for schedule in (on_lanes, by_sub_graph(on_lanes)):
         schedule.validate(units)
         text = json.dumps(schedule.to_json(units))
         assert Schedule.from_json(json.loads(text)) == schedule
@@ -43,22 +43,24 @@ def test_a_file_has_the_instances_that_were_chosen(
         if schedule.instances is None:
             continue
         planned = planned_instances(graph, units, schedule)
-        found = planned.instances
-        assert {s.layers: s.factor for s in found.subgraphs if s.split is not None} == {
+        instances = planned.instances
+        assert {s.layers: s.factor for s in instances.subgraphs if s.split is not None} == {
             mask: s.factor for mask, s in split.items()
         }
         owned = {(chosen.subgraphs[i.subgraph].layers, i.part): i.owned for i in chosen.instances}
         done = 0
         for number in planned.order:
-            instance = found.instances[number]
-            mask = found.subgraphs[instance.subgraph].layers
+            instance = instances.instances[number]
+            mask = instances.subgraphs[instance.subgraph].layers
             if mask in split:
                 assert instance.owned == owned[mask, instance.part]
-            assert not found.predecessors[number] & ~done
+            assert not instances.predecessors[number] & ~done
             done |= 1 << number
-        assert done == (1 << len(found)) - 1
+        assert done == (1 << len(instances)) - 1
         for stages, numbers in planned.regions:
-            inside = {u for n in numbers for u in _units(found.subgraphs, found.instances[n])}
+            inside = {
+                u for n in numbers for u in _units(instances.subgraphs, instances.instances[n])
+            }
             assert inside == {u for stage in stages for u in schedule.stages[stage].units}
 
 

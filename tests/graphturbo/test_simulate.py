@@ -65,16 +65,16 @@ def test_what_tasks_move_and_compute(model: Any, local: int) -> None:
     order = tuple(range(len(instances)))
     tasks = tasks_of(instances, order, device.cores)
     written: set[Any] = set()
-    for found in tasks:
-        for piece in found.reads:
+    for task in tasks:
+        for piece in task.reads:
             assert piece[0] == INPUT or piece in written
-        written |= set(found.writes)
+        written |= set(task.writes)
     whole = sum(op.flops for op in graph.operators)
     # Less than all where a stride steps over results that nothing reads.
     assert sum(t.flops for t in tasks) <= whole * 1.1 * (1 + 1e-9)
-    made = [(t, size) for found in tasks for (_, t), size in found.writes.items()]
+    writes = [(t, size) for task in tasks for (_, t), size in task.writes.items()]
     for output in graph.outputs:
-        assert sum(size for t, size in made if t == output) >= graph.tensors[output].nbytes
+        assert sum(size for t, size in writes if t == output) >= graph.tensors[output].nbytes
     plain = simulate(tasks, device, Optimisations(Scope.LOCAL))
     ahead = simulate(tasks, device, Optimisations(Scope.LOCAL, prefetch=True))
     assert ahead.seconds <= plain.seconds * (1 + 1e-9)
@@ -89,13 +89,13 @@ def test_the_variants_of_a_chain_of_convolutions() -> None:
     for _ in range(4):
         x = sketch.op("Relu", sketch.op("Conv", x, sketch.weight(4, 4, 1, 1)))
     graph = Runner(sketch.model(x)).graph
-    found = simulate_variants(graph, DEVICE)
-    seconds = [found.simulations[v].seconds for v in VARIANTS]
+    simulated = simulate_variants(graph, DEVICE)
+    seconds = [simulated.simulations[v].seconds for v in VARIANTS]
     assert seconds == sorted(seconds, reverse=True)
     # All images together fit no buffer; one image fits the local buffers.
-    assert found.simulations["local"].tensors[Scope.LOCAL] == 0
-    assert found.simulations["instances"].tensors[Scope.LOCAL] > 0
-    assert found.throughput("layers", DEVICE) == pytest.approx(8 / seconds[0])
+    assert simulated.simulations["local"].tensors[Scope.LOCAL] == 0
+    assert simulated.simulations["instances"].tensors[Scope.LOCAL] > 0
+    assert simulated.throughput("layers", DEVICE) == pytest.approx(8 / seconds[0])
 
 
 def test_the_batch_with_the_best_throughput() -> None:

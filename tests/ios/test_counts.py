@@ -47,8 +47,8 @@ def test_rooted_equals_brute_force(predecessors: tuple[int, ...]) -> None:
     counts = count_block(predecessors, "rooted")
     assume(counts.schedules <= 20_000)
     endings = {
-        state: {e for e in found if rooted(predecessors, state, e)}
-        for state, found in all_endings(predecessors).items()
+        state: {e for e in every if rooted(predecessors, state, e)}
+        for state, every in all_endings(predecessors).items()
     }
     reached = {(1 << len(predecessors)) - 1}
     for state in sorted(endings, reverse=True):

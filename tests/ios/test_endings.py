@@ -22,16 +22,18 @@ def by_state(space: EndingSpace) -> dict[int, list[int]]:
         edges = range(int(space.starts[i]), int(space.starts[i + 1]))
         result[state] = [int(space.endings[space.ending[e]]) for e in edges]
         for e in edges:
-            assert state & ~int(space.endings[space.ending[e]]) == int(space.states[space.rest[e]])
+            assert state & ~int(space.endings[space.ending[e]]) == int(
+                space.states[space.remaining[e]]
+            )
     return result
 
 
 def check(predecessors: tuple[int, ...], r: int | None, s: int | None) -> None:
     space = enumerate_endings(predecessors, Pruning(r, s))
-    found = by_state(space)
+    listed = by_state(space)
     expected = all_endings(predecessors, r, s)
-    assert {state: set(e) for state, e in found.items()} == expected
-    assert all(len(e) == len(set(e)) for e in found.values())
+    assert {state: set(e) for state, e in listed.items()} == expected
+    assert all(len(e) == len(set(e)) for e in listed.values())
     assert set(space.endings.tolist()) == set().union(*expected.values())
     for i, ending in enumerate(space.endings.tolist()):
         assert tuple(sorted(space.groups[i])) == groups_of(predecessors, ending)

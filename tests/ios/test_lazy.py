@@ -71,7 +71,7 @@ def run(
         true.measured.append(true.key(graph, stage))
         return true.stage_latency(graph, stage)
 
-    schedule, took = lazy_search(
+    schedule, statistics = lazy_search(
         graph,
         blocks,
         optimistic,
@@ -84,7 +84,7 @@ def run(
         **options,  # type: ignore[arg-type]
     )
     all_on_one_lane(graph, schedule).validate(graph)
-    assert len(true.measured) == len(set(true.measured)) == took.stages_measured
+    assert len(true.measured) == len(set(true.measured)) == statistics.stages_measured
     for stage, seconds in zip(schedule.stages, schedule.latencies, strict=True):
         assert true.key(graph, stage) in true.measured
         assert seconds == true.stage_latency(graph, stage)
@@ -92,7 +92,7 @@ def run(
         graph, blocks, true, IOS_POLICIES[policy].strategies, pruning, may_merge
     )
     sequential = sum(true.stage_latency(graph, stage) for stage in sequential_stages(graph))
-    return schedule, took, full.latency, sequential, searched
+    return schedule, statistics, full.latency, sequential, searched
 
 
 @given(
@@ -106,11 +106,11 @@ def run(
 def test_finds_the_full_search_s_optimum_from_lower_bounds(
     predecessors: tuple[int, ...], seed: int, policy: str, pruning: Pruning, alike: bool
 ) -> None:
-    schedule, took, full, _, searched = run(predecessors, seed, policy, pruning, alike)
-    assert took.complete
+    schedule, statistics, full, _, searched = run(predecessors, seed, policy, pruning, alike)
+    assert statistics.complete
     assert math.isclose(schedule.latency, full, rel_tol=1e-9)
-    assert took.blocks_searched == (1 if alike else 2)
-    assert (took.states, took.transitions) == (searched.states, searched.transitions)
+    assert statistics.blocks_searched == (1 if alike else 2)
+    assert (statistics.states, statistics.transitions) == (searched.states, searched.transitions)
 
 
 @given(
@@ -124,29 +124,29 @@ def test_a_spent_budget_still_gives_a_measured_schedule(
     predecessors: tuple[int, ...], seed: int, most: int, alike: bool
 ) -> None:
     budget = Budget(max_measurements=most)
-    schedule, took, full, sequential, _ = run(predecessors, seed, alike=alike, budget=budget)
-    assert took.stages_measured <= max(most, len(predecessors))
+    schedule, statistics, full, sequential, _ = run(predecessors, seed, alike=alike, budget=budget)
+    assert statistics.stages_measured <= max(most, len(predecessors))
     assert full * (1 - 1e-9) <= schedule.latency <= sequential * (1 + 1e-9)
-    if took.complete:
+    if statistics.complete:
         assert math.isclose(schedule.latency, full, rel_tol=1e-9)
 
 
 def test_few_stages_are_measured() -> None:
     predecessors = (0, 0, 0, 0b1, 0b10, 0b100, 0b111000)
-    schedule, took, full, sequential, _ = run(predecessors, seed=3)
-    assert took.complete
+    schedule, statistics, full, sequential, _ = run(predecessors, seed=3)
+    assert statistics.complete
     assert math.isclose(schedule.latency, full)
     assert full < sequential
-    assert took.lower_bound is not None
-    assert math.isclose(took.lower_bound, full)
-    assert len(predecessors) < took.stages_measured < took.candidates / 2
-    assert took.rounds > 1
+    assert statistics.lower_bound is not None
+    assert math.isclose(statistics.lower_bound, full)
+    assert len(predecessors) < statistics.stages_measured < statistics.candidates / 2
+    assert statistics.rounds > 1
 
 
 def test_equal_measurements_prefer_concurrent_to_merged() -> None:
     graph = graph_of([0, 0])
     optimistic = Table(0, 2, True)
-    schedule, took = lazy_search(
+    schedule, statistics = lazy_search(
         graph,
         [0b11],
         optimistic,
@@ -158,28 +158,28 @@ def test_equal_measurements_prefer_concurrent_to_merged() -> None:
         budget=Budget(everything=True),
     )
     assert schedule.stages == (Stage(Strategy.CONCURRENT, ((0,), (1,))),)
-    assert took.stages_measured == 4
+    assert statistics.stages_measured == 4
 
 
 def test_measuring_everything_finds_the_same() -> None:
     predecessors = (0, 0, 0b1, 0b10)
-    schedule, took, full, _, _ = run(predecessors, 5, budget=Budget(everything=True))
-    assert took.complete
+    schedule, statistics, full, _, _ = run(predecessors, 5, budget=Budget(everything=True))
+    assert statistics.complete
     assert math.isclose(schedule.latency, full)
-    assert took.stages_measured == took.candidates
+    assert statistics.stages_measured == statistics.candidates
 
 
 def test_without_time_the_single_units_are_measured_nevertheless() -> None:
     predecessors = (0, 0, 0b1, 0b10)
     shown: list[int] = []
-    schedule, took, _, sequential, _ = run(
+    schedule, statistics, _, sequential, _ = run(
         predecessors,
         2,
         budget=Budget(time_limit=0.0),
         progress=lambda measured, waiting: shown.append(measured),
     )
     assert math.isclose(schedule.latency, sequential)
-    assert took.stages_measured == len(predecessors)
+    assert statistics.stages_measured == len(predecessors)
     assert shown == [1, 2, 3, 4]
 
 

@@ -45,8 +45,8 @@ def sized(graph: OpGraph, seed: int) -> OpGraph:
     rng = random.Random(seed)
     tensors = tuple(Tensor(t.name, (1, rng.randint(1, 8))) for t in graph.tensors)
     unread = {t for t in range(len(tensors)) if not graph.consumers[t]} - set(graph.inputs)
-    made = {t for op in graph.operators for t in op.outputs}
-    outputs = sorted(unread | {t for t in made if rng.random() < 0.2})
+    written = {t for op in graph.operators for t in op.outputs}
+    outputs = sorted(unread | {t for t in written if rng.random() < 0.2})
     return OpGraph("sized", graph.operators, tensors, graph.inputs, tuple(outputs))
 
 
@@ -55,8 +55,8 @@ def peak(graph: OpGraph, stages: Sequence[Stage]) -> int:
     ports = {*graph.inputs, *graph.outputs}
     done, largest = set[int](), 0
     for stage in stages:
-        made = {t for unit in done for t in graph.operators[unit].outputs}
-        live = {t for t in made if not set(graph.consumers[t]) <= done}
+        written = {t for unit in done for t in graph.operators[unit].outputs}
+        live = {t for t in written if not set(graph.consumers[t]) <= done}
         live |= {t for unit in stage.units for t in graph.operators[unit].outputs}
         largest = max(largest, sum(graph.tensors[t].nbytes for t in live - ports))
         done |= set(stage.units)
@@ -114,8 +114,8 @@ def test_the_front_is_that_of_all_schedules(
     problem: tuple[OpGraph, list[int], TableCost],
 ) -> None:
     graph, blocks, cost = problem
-    found = pareto_front(graph, blocks, cost, PARALLEL, PRUNING, lambda *_: False)
-    for point in found:
+    front = pareto_front(graph, blocks, cost, PARALLEL, PRUNING, lambda *_: False)
+    for point in front:
         point.schedule.validate(graph)
         assert point.peak == peak(graph, point.schedule.stages)
     expected = front_of(
@@ -124,7 +124,7 @@ def test_the_front_is_that_of_all_schedules(
             for stages in every_schedule(graph, blocks)
         }
     )
-    assert [(point.schedule.latency, point.peak) for point in found] == expected
+    assert [(point.schedule.latency, point.peak) for point in front] == expected
 
 
 @given(problems(), st.integers(0, 150))
@@ -141,14 +141,14 @@ def test_searches_within_a_budget(
     ]
 
     def full() -> float:
-        made, _ = search_graph(
+        schedule, _ = search_graph(
             graph, blocks, cost, PARALLEL, PRUNING, lambda *_: False, memory_budget=budget
         )
-        assert peak(graph, made.stages) <= budget
-        return made.latency
+        assert peak(graph, schedule.stages) <= budget
+        return schedule.latency
 
     def lazy() -> float:
-        made, took = lazy_search(
+        schedule, statistics = lazy_search(
             graph,
             blocks,
             cost,
@@ -159,9 +159,9 @@ def test_searches_within_a_budget(
             lambda *_: False,
             memory_budget=budget,
         )
-        assert took.complete
-        assert peak(graph, made.stages) <= budget
-        return made.latency
+        assert statistics.complete
+        assert peak(graph, schedule.stages) <= budget
+        return schedule.latency
 
     for search in (full, lazy):
         if fitting:

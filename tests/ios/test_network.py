@@ -66,7 +66,7 @@ def test_equal_blocks_are_searched_once_with_the_same_result(
         return True
 
     shown: list[tuple[int, int]] = []
-    reused, took = search_graph(
+    reused, statistics = search_graph(
         graph,
         blocks,
         once,
@@ -75,13 +75,17 @@ def test_equal_blocks_are_searched_once_with_the_same_result(
         always,
         progress=lambda done, total: shown.append((done, total)),
     )
-    separate, took_separate = search_graph(
+    separate, every_block = search_graph(
         graph, blocks, every, IOS_POLICIES[policy].strategies, Pruning(), always, reuse=False
     )
     assert reused.stages == separate.stages
     assert math.isclose(reused.latency, separate.latency)
-    assert (took.blocks, took.blocks_searched, took_separate.blocks_searched) == (3, 1, 3)
-    assert took_separate.transitions == 3 * took.transitions
+    assert (statistics.blocks, statistics.blocks_searched, every_block.blocks_searched) == (
+        3,
+        1,
+        3,
+    )
+    assert every_block.transitions == 3 * statistics.transitions
     assert every.asked == 3 * once.asked
     assert shown == [(1, 3), (2, 3), (3, 3)]
     all_on_one_lane(graph, reused).validate(graph)

@@ -18,10 +18,10 @@ from tvm_ios.schedule.waves import waves
 def test_stages_are_in_the_order_of_append_and_none_twice(predecessors: tuple[int, ...]) -> None:
     graph = graph_of(predecessors)
     everything = (1 << len(predecessors)) - 1
-    found = promising_stages(graph, [everything], load_device("h200"), Pruning(3, 3))
-    seen = [stage.twins[0].units for stage in found]
+    stages = promising_stages(graph, [everything], load_device("h200"), Pruning(3, 3))
+    seen = [stage.twins[0].units for stage in stages]
     assert len(set(seen)) == len(seen)
-    for stage in found:
+    for stage in stages:
         assert len(stage.twins) == 1
         assert stage.twins[0].strategy is Strategy.CO_SCHEDULE
         assert stage.gain >= 0

@@ -19,30 +19,30 @@ def test_keys_and_twins_are_those_of_all_keys_made_one_by_one(
 ) -> None:
     kinds = [data.draw(st.sampled_from(["conv2d", "pool"])) for _ in predecessors]
     graph = graph_of(predecessors, kinds)
-    made: list[Groups] = []
+    asked: list[Groups] = []
 
     def key_of(strategy: Strategy, groups: Groups) -> str:
-        made.append(groups)
+        asked.append(groups)
         return stage_key(graph, Stage(strategy, groups), lambda g, u: g.operators[u].kind, "")
 
     groups = enumerate_endings(predecessors).groups
     stages = [(number, Strategy.CONCURRENT, g) for number, g in enumerate(groups)]
     expected = [key_of(Strategy.CONCURRENT, g) for g in groups]
-    made.clear()
+    asked.clear()
     twins = TwinStages(stages, len(predecessors), key_of)
     for number in data.draw(st.permutations(range(len(stages)))):
         key = twins.key(number)
         assert key == expected[number]
         assert sorted(twins.numbers(key)) == [i for i, k in enumerate(expected) if k == key]
     # Each key once, and each unit's alone once more.
-    assert len(made) == len(stages) + len(predecessors)
+    assert len(asked) == len(stages) + len(predecessors)
 
 
 def test_only_stages_that_may_share_a_key_get_one() -> None:
-    made: list[Groups] = []
+    asked: list[Groups] = []
 
     def key_of(strategy: Strategy, groups: Groups) -> str:
-        made.append(groups)
+        asked.append(groups)
         return f"{strategy} {[[unit % 2 for unit in group] for group in groups]}"
 
     stages = [
@@ -55,4 +55,4 @@ def test_only_stages_that_may_share_a_key_get_one() -> None:
     ]
     twins = TwinStages(stages, 3, key_of)
     assert sorted(twins.numbers(twins.key(3))) == [3, 5]
-    assert made == [((0,),), ((1,),), ((2,),), ((0,), (1,)), ((2,), (1,))]
+    assert asked == [((0,),), ((1,),), ((2,),), ((0,), (1,)), ((2,), (1,))]

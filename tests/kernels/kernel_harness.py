@@ -99,10 +99,10 @@ def to_logical(array: Array, layout: Layout, shape: tuple[int, ...]) -> Array:
     if isinstance(layout, SliceLayout):
         place = _place(layout, shape[layout.axis])
         whole = np.array(to_logical(array, layout.order, shape))
-        own = whole[place].copy()
+        part = whole[place].copy()
         whole[place] = np.nan
         assert np.isnan(whole).all()
-        return own
+        return part
     return array.transpose(0, 3, 1, 2) if layout == "NHWC" else array
 
 

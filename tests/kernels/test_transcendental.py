@@ -45,18 +45,18 @@ def test_error_is_below_one_millionth(name: str, target: str, kernels_folder: Pa
     function = make_unit([x.shape], [], lambda emit, p: ours(p))
     kernels = compiler(str(kernels_folder), target)
     unit = kernels.compile({"unit": UnitSource(function, ("", ""))})["unit"]
-    (found,) = run_unit(kernels, unit, ("", ""), [x], [])
+    (output,) = run_unit(kernels, unit, ("", ""), [x], [])
     with np.errstate(over="ignore"):
         expected = reference(x.astype(np.float64)).astype(np.float32)
-    assert np.array_equal(np.isnan(found), np.isnan(expected))
+    assert np.array_equal(np.isnan(output), np.isnan(expected))
     infinite = np.isinf(expected)
-    assert np.array_equal(found[infinite], expected[infinite])
+    assert np.array_equal(output[infinite], expected[infinite])
     normal = np.isfinite(expected) & (np.abs(expected) >= SMALLEST)
-    error = np.abs(found[normal].astype(np.float64) / expected[normal] - 1)
+    error = np.abs(output[normal].astype(np.float64) / expected[normal] - 1)
     worst = int(np.argmax(error))
     assert error[worst] < 5e-7, f"{name}({x[normal][worst]!r}) is off by {error[worst]:.1e}"
     rest = np.isfinite(expected) & ~normal
-    assert np.all(np.abs(found[rest]) <= SMALLEST)
+    assert np.all(np.abs(output[rest]) <= SMALLEST)
 
 
 def test_gelu_is_that_of_the_error_function(kernels_folder: Path) -> None:
@@ -64,9 +64,9 @@ def test_gelu_is_that_of_the_error_function(kernels_folder: Path) -> None:
     function = make_unit([x.shape], [], lambda emit, p: relax.op.nn.gelu(p))
     kernels = compiler(str(kernels_folder), "host")
     unit = kernels.compile({"unit": UnitSource(function, ("", ""))})["unit"]
-    (found,) = run_unit(kernels, unit, ("", ""), [x], [])
+    (output,) = run_unit(kernels, unit, ("", ""), [x], [])
     expected = x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
-    assert np.abs(found - expected).max() < 1e-6
+    assert np.abs(output - expected).max() < 1e-6
 
 
 def test_no_function_of_the_library_is_called(kernels_folder: Path, tmp_path: Path) -> None:

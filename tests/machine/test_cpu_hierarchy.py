@@ -5,12 +5,12 @@ from runtime_ext.machine.hardware import caches
 
 
 def test_this_machine() -> None:
-    found = cpu_hierarchy(2)
+    hierarchy = cpu_hierarchy(2)
     sizes = {cache.level: cache.size for cache in caches()}
-    assert found.cores == 2
-    assert found.local_buffer == sizes.get(2, 1 << 20)
-    assert found.global_buffer >= found.local_buffer
-    assert min(found.peak_flops, found.memory_bandwidth) > 0
+    assert hierarchy.cores == 2
+    assert hierarchy.local_buffer == sizes.get(2, 1 << 20)
+    assert hierarchy.global_buffer >= hierarchy.local_buffer
+    assert min(hierarchy.peak_flops, hierarchy.memory_bandwidth) > 0
     # What is computed in a cycle takes as many of them: the clock is that of the measurement.
-    assert found.peak_flops <= found.local_bandwidth * (1 + 1e-9)
-    assert all(s.startswith(("read", "measured", "assumed")) for s in found.sources.values())
+    assert hierarchy.peak_flops <= hierarchy.local_bandwidth * (1 + 1e-9)
+    assert all(s.startswith(("read", "measured", "assumed")) for s in hierarchy.sources.values())

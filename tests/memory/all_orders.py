@@ -10,7 +10,7 @@ from tvm_ios.memory.problem import MemoryProblem
 
 def states(problem: MemoryProblem) -> list[int]:
     """All sets of operators that hold what their members depend on, small ones first."""
-    found, frontier = [0], {0}
+    every, frontier = [0], {0}
     while frontier:
         frontier = {
             state | 1 << op
@@ -18,8 +18,8 @@ def states(problem: MemoryProblem) -> list[int]:
             for op in range(len(problem))
             if not state >> op & 1 and not problem.predecessors[op] & ~state
         }
-        found += sorted(frontier)
-    return found
+        every += sorted(frontier)
+    return every
 
 
 def orders(problem: MemoryProblem, done: int = 0) -> Iterator[tuple[int, ...]]:

@@ -23,18 +23,18 @@ GOLDEN = Path(__file__).with_name("golden.json")
 def facts(name: str) -> dict[str, Any]:
     """Of one network: its graph, and under both counts the peaks in bytes and what is proven."""
     graph = with_biases(load_operators(name))
-    found: dict[str, Any] = {"fingerprint": graph.fingerprint, "operators": len(graph)}
+    figures: dict[str, Any] = {"fingerprint": graph.fingerprint, "operators": len(graph)}
     for label, in_place in (("separate", False), ("in_place", True)):
         problem = memory_problem(graph, Counting(in_place))
         optimal = MEMORY_SCHEDULERS["optimal"](problem, 30.0)
         assert problem.footprints(optimal.order).peak == optimal.peak
-        found[label] = {
+        figures[label] = {
             "rpo": MEMORY_SCHEDULERS["rpo"](problem, 30.0).peak,
             "optimal": optimal.peak,
             "bound": optimal.bound,
             "proven": optimal.proven,
         }
-    return found
+    return figures
 
 
 def main() -> None:

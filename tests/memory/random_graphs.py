@@ -36,7 +36,7 @@ def random_graph(rng: random.Random, operators: int) -> OpGraph:
     reach = rng.choice((2, 3, operators + 1))
     tensors = [Tensor(f"in{i}", (rng.choice(sizes),)) for i in range(rng.randint(1, 2))]
     inputs = tuple(range(len(tensors)))
-    made: list[Operator] = []
+    added: list[Operator] = []
     for number in range(operators):
         recent = range(max(0, len(tensors) - reach), len(tensors))
         read = [rng.choice(recent) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
@@ -49,10 +49,10 @@ def random_graph(rng: random.Random, operators: int) -> OpGraph:
             like = tensors[read[0]].shape[0]
             size = {"concat": total, "relu": like, "add": like}.get(kind, rng.choice(sizes))
             tensors.append(Tensor(f"t{tensor}", (size,)))
-        made.append(Operator(f"op{number}", kind, tuple(read), tuple(outputs)))
-    read_by_any = {t for op in made for t in op.inputs}
+        added.append(Operator(f"op{number}", kind, tuple(read), tuple(outputs)))
+    read_by_any = {t for op in added for t in op.inputs}
     loose = [t for t in range(len(inputs), len(tensors)) if t not in read_by_any]
     # Some are never read and are no outputs either, and some outputs are read inside too.
     outputs = [t for t in loose if rng.random() < 0.8]
     outputs += [t for t in range(len(tensors)) if rng.random() < 0.1]
-    return OpGraph("random", tuple(made), tuple(tensors), inputs, tuple(sorted(set(outputs))))
+    return OpGraph("random", tuple(added), tuple(tensors), inputs, tuple(sorted(set(outputs))))

@@ -69,6 +69,6 @@ def test_minimum_cuts_are_the_smallest_states(problem: MemoryProblem) -> None:
     fewest = min(map(problem.live, between))
     smallest = [s for s in between if problem.live(s) == fewest]
     for largest in (False, True):
-        found = fewest_live(graph, low, high, largest=largest)
-        assert found in smallest
-        assert all(not (s & ~found if largest else found & ~s) for s in smallest)
+        state = fewest_live(graph, low, high, largest=largest)
+        assert state in smallest
+        assert all(not (s & ~state if largest else state & ~s) for s in smallest)

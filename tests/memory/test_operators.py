@@ -22,9 +22,9 @@ from tvm_ios.zoo.ports import build_several_outputs
 def test_only_biases_are_joined() -> None:
     graph = graph_from_onnx(build_nasnet_cell())
     kinds = [op.kind for op in graph.operators]
-    made = with_biases(graph)
-    assert len(made) == len(graph) - kinds.count("bias_add")
-    assert {op.kind for op in made.operators if "+" in op.kind} == {
+    joined = with_biases(graph)
+    assert len(joined) == len(graph) - kinds.count("bias_add")
+    assert {op.kind for op in joined.operators if "+" in op.kind} == {
         "conv2d+bias_add",
         "dense+bias_add",
     }

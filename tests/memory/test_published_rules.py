@@ -31,11 +31,13 @@ def problem_of(
     """Operators as the tensors that they read (0 is the image) and the bytes that they make."""
     tensors = [Tensor("image", (image,), "int8")]
     tensors += [Tensor(f"t{i}", (nbytes,), "int8") for i, (_, nbytes) in enumerate(operators)]
-    made = [Operator(f"op{i}", "conv2d", read, (i + 1,)) for i, (read, _) in enumerate(operators)]
+    computing = [
+        Operator(f"op{i}", "conv2d", read, (i + 1,)) for i, (read, _) in enumerate(operators)
+    ]
     read = {tensor for inputs, _ in operators for tensor in inputs}
     outputs = tuple(t for t in range(1, len(tensors)) if t not in read)
     return memory_problem(
-        OpGraph("example", tuple(made), tuple(tensors), (0,), outputs), scratch=scratch
+        OpGraph("example", tuple(computing), tuple(tensors), (0,), outputs), scratch=scratch
     )
 
 
@@ -59,9 +61,9 @@ def is_monotonic(problem: MemoryProblem, sequence: tuple[int, ...]) -> bool:
 
 
 def peak_of(graph: FusedGraph) -> int:
-    found = least_peak(graph, range(len(graph)), 0, time.perf_counter() + 60)
-    assert found.peak == found.bound
-    return found.peak
+    result = least_peak(graph, range(len(graph)), 0, time.perf_counter() + 60)
+    assert result.peak == result.bound
+    return result.peak
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,14 @@ def check_schedulers(problem: MemoryProblem) -> None:
     best = best_peak(problem)
     for name, schedule in MEMORY_SCHEDULERS.items():
         for limit in (0.0, 30.0):
-            found = schedule(problem, limit)
-            check_order(problem.predecessors, found.order)
-            assert found.peak == problem.footprints(found.order).peak, name
-            assert found.bound <= best <= found.peak, name
-            assert found.proven == (found.bound == found.peak), name
-            assert found.fused_operators <= found.operators == len(problem)
+            result = schedule(problem, limit)
+            check_order(problem.predecessors, result.order)
+            assert result.peak == problem.footprints(result.order).peak, name
+            assert result.bound <= best <= result.peak, name
+            assert result.proven == (result.bound == result.peak), name
+            assert result.fused_operators <= result.operators == len(problem)
         if name in ("optimal", "serenity"):
-            assert found.proven, name
+            assert result.proven, name
 
 
 @examples(60)
@@ -44,5 +44,5 @@ def test_none_beats_the_optimum_of_a_thousand(problem: MemoryProblem) -> None:
 def test_a_graph_without_operators_needs_nothing() -> None:
     problem = MemoryProblem((), Buffers((), ()), ())
     for schedule in MEMORY_SCHEDULERS.values():
-        found = schedule(problem, 1.0)
-        assert (found.order, found.peak, found.proven) == ((), 0, True)
+        result = schedule(problem, 1.0)
+        assert (result.order, result.peak, result.proven) == ((), 0, True)

@@ -189,9 +189,9 @@ def test_what_only_describes_is_left_out(file: Path) -> None:
             node["metadata"] = {"source_fn_stack": "x,torch.os.abort"}
 
     rewrite(file, edit(MODEL, describe))
-    found = read_torch_archive(file)
-    assert found.conditions
-    assert b"abort" not in found.content
+    archive = read_torch_archive(file)
+    assert archive.conditions
+    assert b"abort" not in archive.content
 
 
 NO_PROGRAM: dict[str, tuple[Callable[[Records], None], str]] = {

@@ -131,8 +131,8 @@ def test_computes_the_same_bits_without_python(
     session = executable.session()
     session.run(image=image)
     want = session.get_output()
-    found = np.fromfile(tmp_path / "out.raw", "float32").reshape(want.shape)
-    np.testing.assert_array_equal(found, want)
+    output = np.fromfile(tmp_path / "out.raw", "float32").reshape(want.shape)
+    np.testing.assert_array_equal(output, want)
     first, *top, latency = done.stdout.splitlines()
     assert first == "probabilities: 100 values"
     assert [int(line.split()[0]) for line in top] == list(np.argsort(-want.reshape(-1))[:5])

@@ -48,7 +48,7 @@ def test_json_that_would_overflow_the_stack_is_refused() -> None:
 
 
 def test_features_that_are_not_known_are_missing() -> None:
-    known = [str(name) for name in NATIVE["known_features"]()]
-    assert {"sse4.2", "avx2", "avx512f"} <= set(known)
+    features = [str(name) for name in NATIVE["known_features"]()]
+    assert {"sse4.2", "avx2", "avx512f"} <= set(features)
     assert list(NATIVE["missing_features"](["warp-drive"])) == ["warp-drive"]
-    assert set(NATIVE["missing_features"](known)) < set(known)
+    assert set(NATIVE["missing_features"](features)) < set(features)

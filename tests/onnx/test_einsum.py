@@ -26,13 +26,13 @@ def test_scores_of_attention_are_one_product() -> None:
     s = Sketch(2, 5, 3, 4)
     other = s.op("Mul", "x", s.const(0.5))
     model = s.model(s.op("Einsum", "x", other, equation="bqhd,bkhd->bhqk"))
-    made = simplify(model)
-    assert kinds(made) == ["MatMul", "Mul", "Transpose", "Transpose"]
-    assert relative_error(run(made), run(model)) < 1e-5
+    simplified = simplify(model)
+    assert kinds(simplified) == ["MatMul", "Mul", "Transpose", "Transpose"]
+    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 @pytest.mark.parametrize(
-    ("equation", "shapes", "found"),
+    ("equation", "shapes", "expected"),
     [
         ("bij,jk->bik", [(2, 3, 4), (4, 5)], ["MatMul"]),
         ("bij,kj->bik", [(2, 3, 4), (5, 4)], ["MatMul"]),
@@ -49,21 +49,21 @@ def test_scores_of_attention_are_one_product() -> None:
     ],
 )
 def test_what_it_becomes(
-    equation: str, shapes: list[tuple[int, ...]], found: list[str] | None
+    equation: str, shapes: list[tuple[int, ...]], expected: list[str] | None
 ) -> None:
     model = einsum(equation, *shapes)
-    made = simplify(model)
-    if found is not None:
-        assert kinds(made) == found
-    assert relative_error(run(made), run(model)) < 1e-5
+    simplified = simplify(model)
+    if expected is not None:
+        assert kinds(simplified) == expected
+    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 def test_before_opset_13_axes_are_attributes() -> None:
     s = Sketch(2, 3, 4, opset=12)
     model = s.model(s.op("Einsum", "x", s.normal(4, 5), equation="aij,jk->ik"))
-    made = simplify(model)
-    assert "Einsum" not in kinds(made)
-    assert relative_error(run(made), run(model)) < 1e-5
+    simplified = simplify(model)
+    assert "Einsum" not in kinds(simplified)
+    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 @st.composite
@@ -75,8 +75,8 @@ def equations(draw: st.DrawFn) -> tuple[str, list[tuple[int, ...]], bool]:
         "".join(draw(st.permutations(sorted(draw(st.sets(st.sampled_from("abcdef"), max_size=4))))))
         for _ in range(count)
     ]
-    known = sorted(set("".join(terms)))
-    result = "".join(x for x in draw(st.permutations(known)) if draw(st.booleans()))
+    letters = sorted(set("".join(terms)))
+    result = "".join(x for x in draw(st.permutations(letters)) if draw(st.booleans()))
     shapes = [tuple(extents[letter] for letter in term) for term in terms]
     return ",".join(terms) + "->" + result, shapes, draw(st.booleans())
 
@@ -88,13 +88,15 @@ def test_any_einsum_computes_the_same(drawn: tuple[str, list[tuple[int, ...]], b
     left, _, result = equation.partition("->")
     terms = left.split(",")
     equation = f"{','.join(terms[::-1] if swapped else terms)}->{result}"
-    made = simplify(einsum(equation, *shapes, swapped=swapped))
-    assert "Einsum" not in kinds(made)
-    (found,) = run(made)
+    simplified = simplify(einsum(equation, *shapes, swapped=swapped))
+    assert "Einsum" not in kinds(simplified)
+    (output,) = run(simplified)
     rng = np.random.default_rng(0)
     s = Sketch(*shapes[0])
     weights = [s.rng.standard_normal(shape).astype(np.float32) for shape in shapes[1:]]
     arrays = [rng.standard_normal(shapes[0], dtype=np.float32), *weights]
     expected = np.einsum(equation, *(arrays[::-1] if swapped else arrays))
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max(initial=0) <= 1e-4 * max(1, np.abs(expected).max(initial=0))
+    assert output.shape == expected.shape
+    assert np.abs(output - expected).max(initial=0) <= 1e-4 * max(
+        1, np.abs(expected).max(initial=0)
+    )

@@ -13,10 +13,10 @@ from tvm_ios.onnx.simplify import simplify
 
 
 def require_same(model: Any, kind: str) -> Any:
-    made = simplify(model)
-    assert kind not in kinds(made)
-    assert relative_error(run(made), run(model)) < 1e-5
-    return made
+    simplified = simplify(model)
+    assert kind not in kinds(simplified)
+    assert relative_error(run(simplified), run(model)) < 1e-5
+    return simplified
 
 
 @pytest.mark.parametrize("attributes", [{}, {"alpha": 0.3}])
@@ -34,20 +34,20 @@ def test_crop_and_pad() -> None:
 @pytest.mark.parametrize("kind", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 def test_losses(kind: str) -> None:
     s = Sketch(3, 5)
-    made = simplify(s.model(s.op(kind, "x", s.const(np.array([1, 0, 4])), s.positive(5))))
-    assert not {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"} & set(kinds(made))
+    simplified = simplify(s.model(s.op(kind, "x", s.const(np.array([1, 0, 4])), s.positive(5))))
+    assert not {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"} & set(kinds(simplified))
     model = s.model(s.nodes[-1].output[0])
-    assert relative_error(run(made), run(model)) < 1e-5
+    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 def test_attention_is_products_and_a_softmax() -> None:
     s = Sketch(1, 2, 4, 8, opset=23)
     read = [s.op("Mul", "x", s.const(factor)) for factor in (0.5, 0.25)]
     model = s.model(s.op("Attention", "x", *read, is_causal=1))
-    made = simplify(model)
-    assert kinds(made).count("MatMul") == 2
-    assert kinds(made).count("Softmax") == 1
-    assert relative_error(run(made), run(model)) < 1e-5
+    simplified = simplify(model)
+    assert kinds(simplified).count("MatMul") == 2
+    assert kinds(simplified).count("Softmax") == 1
+    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 @pytest.mark.parametrize("axis", [-1, 0, 1])
@@ -57,8 +57,8 @@ def test_one_hot_keeps_the_type_of_its_values(axis: int) -> None:
     places = s.op("Cast", s.op("Mul", "x", s.const(3.0)), to=TensorProto.INT64)
     values = s.const([-0.5, 1.5])
     model = s.model(s.op("OneHot", places, s.const(np.array(4)), values, axis=axis))
-    made = require_same(model, "OneHot")
-    assert made.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
+    simplified = require_same(model, "OneHot")
+    assert simplified.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
 
 
 def test_a_matrix_like_another_is_a_constant() -> None:
@@ -74,7 +74,7 @@ def test_an_output_of_a_known_shape_is_no_constant_node() -> None:
     shape = helper.make_tensor_value_info("shape", TensorProto.INT64, (2,))
     model.graph.node.append(helper.make_node("Shape", ["x"], ["shape"]))
     model.graph.output.append(shape)
-    made = simplify(model)
-    assert kinds(made) == ["Identity", "Relu"]
+    simplified = simplify(model)
+    assert kinds(simplified) == ["Identity", "Relu"]
     feeds = {"x": np.ones((3, 4), np.float32)}
-    assert run_on(made, feeds)[1].tolist() == [3, 4]
+    assert run_on(simplified, feeds)[1].tolist() == [3, 4]

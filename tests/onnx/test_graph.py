@@ -22,8 +22,8 @@ from tvm_ios.onnx.simplify import simplify
 def only(build: Callable[[Sketch], Any], *shape: int, opset: int = 17) -> tuple[Any, ...]:
     """(kind, attributes) of the operators of a model of one operator, and the graph."""
     s = Sketch(*(shape or (1, 4, 9, 8)), opset=opset)
-    made = build(s)
-    graph = graph_from_onnx(s.model(*([made] if isinstance(made, str) else made)))
+    outputs = build(s)
+    graph = graph_from_onnx(s.model(*([outputs] if isinstance(outputs, str) else outputs)))
     return ([(op.kind, dict(op.attrs)) for op in graph.operators], graph)
 
 
@@ -132,8 +132,8 @@ SINGLE: list[tuple[str, Callable[[Sketch], Any], tuple[str, dict[str, Any]]]] = 
     ("build", "expected"), [case[1:] for case in SINGLE], ids=[c[0] for c in SINGLE]
 )
 def test_canonical_kind_and_attributes(build: Callable[[Sketch], Any], expected: Any) -> None:
-    found, graph = only(build)
-    assert found == [expected]
+    operators, graph = only(build)
+    assert operators == [expected]
     assert len(graph.inputs) == 1
 
 
@@ -185,8 +185,8 @@ def test_gemm_is_dense_and_bias_however_it_was_written() -> None:
     def product(s: Sketch) -> str:
         return s.op("Add", s.op("MatMul", s.op("Flatten", "x"), s.normal(288, 5)), s.normal(1, 5))
 
-    (found, one), (_, two) = only(gemm), only(product)
-    assert [kind for kind, _ in found] == ["reshape", "dense", "bias_add"]
+    (operators, one), (_, two) = only(gemm), only(product)
+    assert [kind for kind, _ in operators] == ["reshape", "dense", "bias_add"]
     assert one.fingerprint == two.fingerprint
     dense = one.operators[1]
     assert [one.tensors[t].shape for t in dense.inputs] == [(1, 288), (288, 5)]
@@ -197,8 +197,8 @@ def test_a_batched_product_keeps_its_bias() -> None:
     def product(s: Sketch) -> str:
         return s.op("Add", s.op("MatMul", "x", s.normal(8, 3)), s.normal(3))
 
-    found, _ = only(product, 4, 9, 8)
-    assert [kind for kind, _ in found] == ["dense", "bias_add"]
+    operators, _ = only(product, 4, 9, 8)
+    assert [kind for kind, _ in operators] == ["dense", "bias_add"]
 
 
 @pytest.mark.parametrize(
@@ -207,12 +207,12 @@ def test_a_batched_product_keeps_its_bias() -> None:
 )
 def test_a_constant_for_each_channel_is_a_bias(shape: tuple[int, ...], kind: str) -> None:
     for swapped in (False, True):
-        found, graph = only(
+        operators, graph = only(
             lambda s, swapped=swapped: s.op(
                 "Add", *((s.normal(*shape), "x") if swapped else ("x", s.normal(*shape)))
             )
         )
-        assert [name for name, _ in found] == [kind]
+        assert [name for name, _ in operators] == [kind]
         if kind == "bias_add":
             assert [graph.tensors[t].shape for t in graph.operators[0].inputs] == [
                 (1, 4, 9, 8),
@@ -225,9 +225,9 @@ def test_transposed_convolutions_have_explicit_pads() -> None:
         return s.op("ConvTranspose", "x", s.normal(4, 6, 3, 3), s.normal(6), **attributes)
 
     attributes: dict[str, Any] = {"strides": [2, 2], "auto_pad": "SAME_UPPER"}
-    found, graph = only(up)
-    assert [kind for kind, _ in found] == ["conv2d_transpose", "bias_add"]
-    assert found[0][1] == {
+    operators, graph = only(up)
+    assert [kind for kind, _ in operators] == ["conv2d_transpose", "bias_add"]
+    assert operators[0][1] == {
         "strides": (2, 2),
         "pads": (0, 0, 1, 1),
         "output_padding": (0, 0),

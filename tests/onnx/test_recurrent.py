@@ -91,31 +91,31 @@ def layer(
 )
 def test_a_layer_computes_the_same(options: dict[str, Any]) -> None:
     model = layer(**options)
-    made = simplify(model)
-    assert not GATES.keys() & set(kinds(made))
-    assert [o.name for o in made.graph.output] == [o.name for o in model.graph.output]
-    assert relative_error(run(made), run(model)) < 1e-5
+    simplified = simplify(model)
+    assert not GATES.keys() & set(kinds(simplified))
+    assert [o.name for o in simplified.graph.output] == [o.name for o in model.graph.output]
+    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 @pytest.mark.parametrize("kind", GATES)
 def test_the_batch_may_come_first(kind: str) -> None:
     """ONNX Runtime does not know this layout."""
     inputs = ("bias", "state", "memory")
-    found = run(simplify(layer(kind, inputs=inputs, layout=1)))
+    outputs = run(simplify(layer(kind, inputs=inputs, layout=1)))
     other = layer(kind, inputs=inputs)
     # Of one direction the states have the same numbers in either order.
     x = np.random.default_rng(0).standard_normal((BATCH, STEPS, FEATURES), dtype=np.float32)
     expected = run_on(other, {"x": x.transpose(1, 0, 2)})
-    assert np.allclose(found[0], expected[0].transpose(2, 0, 1, 3), atol=1e-6)
-    for ours, theirs in zip(found[1:], expected[1:], strict=True):
+    assert np.allclose(outputs[0], expected[0].transpose(2, 0, 1, 3), atol=1e-6)
+    for ours, theirs in zip(outputs[1:], expected[1:], strict=True):
         assert np.allclose(ours, theirs.transpose(1, 0, 2), atol=1e-6)
 
 
 def test_an_lstm_is_one_product_and_a_unit_for_each_cell() -> None:
-    made = simplify(layer("LSTM", steps=6))
-    units = form_units(graph_from_onnx(made, already_simplified=True))
-    found = Counter("dense" in op.kind for op in units.operators)
-    assert found[True] == 6, "the first cell goes with the product of all inputs"
+    simplified = simplify(layer("LSTM", steps=6))
+    units = form_units(graph_from_onnx(simplified, already_simplified=True))
+    counts = Counter("dense" in op.kind for op in units.operators)
+    assert counts[True] == 6, "the first cell goes with the product of all inputs"
 
 
 @pytest.mark.parametrize(

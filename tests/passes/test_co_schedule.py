@@ -69,9 +69,9 @@ def search(
         cache=tmp_path_factory.mktemp("co"),
         limits=Limits(budget=Budget(max_measurements=30)),
     )
-    made = MeasuredModule(RelaxUnits(prepared, options))
-    made.timer.compile_units()
-    return made
+    measured = MeasuredModule(RelaxUnits(prepared, options))
+    measured.timer.compile_units()
+    return measured
 
 
 def check(module: tvm.IRModule, prepared: Prepared, schedule: Schedule) -> None:
@@ -93,20 +93,20 @@ def co_scheduled(search: MeasuredModule[RelaxUnits], prepared: Prepared) -> Sche
         else Stage(Strategy.CO_SCHEDULE, (tuple(sorted(stage.units)),))
         for stage in merge_first(prepared).stages
     )
-    made = Schedule(prepared.units.fingerprint, stages, "by hand")
-    return with_placements(made, search.timer.rprogram, search.timer.rkernels)
+    schedule = Schedule(prepared.units.fingerprint, stages, "by hand")
+    return with_placements(schedule, search.timer.rprogram, search.timer.rkernels)
 
 
 @pytest.mark.parametrize("policy", ["rammer", "ios-holistic"])
 def test_measured_policies_compute_the_same(
     policy: str, module: tvm.IRModule, prepared: Prepared, search: MeasuredModule[RelaxUnits]
 ) -> None:
-    found = search.search.find(policy)
-    schedule, took = found.schedule, found.statistics
+    result = search.search.find(policy)
+    schedule, statistics = result.schedule, result.statistics
     schedule.validate(prepared.units)
     assert schedule.policy == policy
-    assert took is not None
-    assert took.stages_measured
+    assert statistics is not None
+    assert statistics.stages_measured
     assert len(schedule.latencies) == len(schedule.stages)
     if policy == "rammer":
         assert {stage.strategy for stage in schedule.stages} == {Strategy.CO_SCHEDULE}
@@ -136,16 +136,16 @@ def test_what_does_not_fit_is_one_sentence(
     prepared: Prepared, search: MeasuredModule[RelaxUnits]
 ) -> None:
     schedule = co_scheduled(search, prepared)
-    made = apply_schedule(prepared, schedule)
+    scheduled = apply_schedule(prepared, schedule)
     with refused(LoweringError, "more lanes than 1"):
-        build(made, lanes=1)
+        build(scheduled, lanes=1)
 
     stage = next(iter(schedule.placements))
     first = schedule.placements[stage][0]
 
     def broken(**changes: object) -> tvm.IRModule:
-        data = json.loads(str(made.attrs[SCHEDULE]))
-        return made.with_attr(SCHEDULE, json.dumps({**data, **changes}))
+        data = json.loads(str(scheduled.attrs[SCHEDULE]))
+        return scheduled.with_attr(SCHEDULE, json.dumps({**data, **changes}))
 
     more = [[stage, [[first.unit, 0, 0, 0, 9999]]]]
     with refused(LoweringError, "rTasks"):
@@ -162,10 +162,10 @@ def test_a_spent_budget_leaves_the_simulation(
     module: tvm.IRModule, prepared: Prepared, search: MeasuredModule[RelaxUnits], tmp_path: Path
 ) -> None:
     options = replace(search.options, limits=Limits(budget=Budget(max_measurements=0)))
-    found = MeasuredModule(RelaxUnits(prepared, options)).search.find("rammer")
-    simulated, took = found.schedule, found.statistics
-    assert took is not None
-    assert (took.complete, took.stages_measured) == (False, 0)
+    result = MeasuredModule(RelaxUnits(prepared, options)).search.find("rammer")
+    simulated, statistics = result.schedule, result.statistics
+    assert statistics is not None
+    assert (statistics.complete, statistics.stages_measured) == (False, 0)
     # Nothing that is simulated says that a wave should not be joined.
     assert len(simulated.stages) == 1
     check(module, prepared, simulated)
@@ -244,10 +244,10 @@ def test_a_log_has_what_co_scheduling_needs(
     recorded.validate(prepared.units)
     assert recorded.latency <= measured.latency * (1 + 1e-9)
     assert recorded.unit_latencies == measured.unit_latencies
-    found = search.recorded(log).find("rammer")
-    simulated, took = found.schedule, found.statistics
+    result = search.recorded(log).find("rammer")
+    simulated, statistics = result.schedule, result.statistics
     simulated.validate(prepared.units)
-    assert took is None
+    assert statistics is None
     # Without the times of rTasks there is nothing to place them by.
     lines = log.read_text().splitlines(keepends=True)
     bare = tmp_path / "bare.jsonl"
@@ -258,13 +258,13 @@ def test_a_log_has_what_co_scheduling_needs(
 
 
 def test_a_described_device_simulates_rammer(prepared: Prepared, module: tvm.IRModule) -> None:
-    made = IOSSchedule("rammer", "cpu")(module)
-    schedule = schedule_of(made)
+    scheduled = IOSSchedule("rammer", "cpu")(module)
+    schedule = schedule_of(scheduled)
     assert schedule is not None
     assert (schedule.policy, schedule.device) == ("rammer", "cpu")
     assert schedule.latency > 0
     with refused(LoweringError, "rTasks"):
-        build(made, lanes=LANES)
+        build(scheduled, lanes=LANES)
     searched = schedule_of(IOSSchedule("ios-holistic", "cpu")(module))
     assert searched is not None
     assert not searched.placements

@@ -27,8 +27,8 @@ def module() -> tvm.IRModule:
 def test_instances_compute_the_same(module: tvm.IRModule, capacity: int) -> None:
     partitioned = GraphTurboPartition("stcp920", capacity=capacity)(module)
     relax.analysis.well_formed(partitioned)
-    for found, expected in zip(run(partitioned), run(module), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    for output, expected in zip(run(partitioned), run(module), strict=True):
+        np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_main_calls_a_function_for_each_instance(module: tvm.IRModule) -> None:
@@ -58,8 +58,8 @@ def test_instances_that_read_other_images_have_functions_of_their_own() -> None:
     assert json.loads(str(partitioned.attrs[PARTITION]))["factors"] == [2]
     names = {v.name_hint for v in partitioned.get_global_vars()}
     assert names == {"main", "subgraph_0", "subgraph_0_1"}
-    for found, expected in zip(run(partitioned), run(module), strict=True):
-        np.testing.assert_allclose(found, expected)
+    for output, expected in zip(run(partitioned), run(module), strict=True):
+        np.testing.assert_allclose(output, expected)
 
 
 def test_it_is_idempotent_and_leaves_its_argument_alone(module: tvm.IRModule) -> None:

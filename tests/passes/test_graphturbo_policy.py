@@ -24,8 +24,8 @@ def unrolled(module: Any, capacity: int, lanes: int = LANES) -> Unrolled:
 @pytest.mark.parametrize("capacity", [3000, 14_000])
 def test_lanes_of_instances_compute_the_same(capacity: int) -> None:
     module = module_of([(8, 3, 8, 8)], pyramid(8))
-    found = unrolled(module, capacity)
-    model = build(apply_schedule(prepare(module), found.planned), lanes=LANES)
+    result = unrolled(module, capacity)
+    model = build(apply_schedule(prepare(module), result.planned), lanes=LANES)
     inputs = inputs_of(module)
     for executor in ("native", "poisoning"):
         session = model.session(executor=executor)
@@ -49,10 +49,10 @@ def fires(sketch: RelaxSketch, x: Any) -> Any:
 def test_parts_of_the_batch_are_never_copied(capacity: int) -> None:
     module = module_of([(4, 3, 8, 8)], fires)
     prepared = prepare(module)
-    found = graphturbo_policy(prepared, lanes=LANES, capacity=capacity, axes=(0,))
-    read = read_scheduled_module(apply_schedule(prepared, found.planned))
+    result = graphturbo_policy(prepared, lanes=LANES, capacity=capacity, axes=(0,))
+    read = read_scheduled_module(apply_schedule(prepared, result.planned))
     memory = arrange(read.graph, read.functions)
-    kinds = {unit.name: unit.kind for unit in found.prepared.units.operators}
+    kinds = {unit.name: unit.kind for unit in result.prepared.units.operators}
     joins = [unit for unit in read.graph.operators if kinds[unit.name] == "concat"]
     assert len(joins) >= 2
     for unit in joins:
@@ -60,11 +60,11 @@ def test_parts_of_the_batch_are_never_copied(capacity: int) -> None:
 
 
 def test_every_lane_runs_its_instances_alone_and_in_order() -> None:
-    found = unrolled(module_of([(8, 3, 8, 8)], pyramid(8)), 7000, lanes=2)
-    assert found.instances.subgraphs[0].factor == 8
-    stage = found.schedule.stages[0]
+    result = unrolled(module_of([(8, 3, 8, 8)], pyramid(8)), 7000, lanes=2)
+    assert result.instances.subgraphs[0].factor == 8
+    stage = result.schedule.stages[0]
     assert stage.strategy is Strategy.CONCURRENT
     assert len(stage.groups) == 2
-    assert found.planned.instances is not None
-    lanes = [place.lane for place in found.planned.instances.order]
+    assert result.planned.instances is not None
+    lanes = [place.lane for place in result.planned.instances.order]
     assert lanes.count(0) == lanes.count(1) > 0

@@ -61,19 +61,19 @@ def require_equal(module: Any, scheduled: Any, expected: list[Any]) -> None:
 def test_a_file_is_applied_by_the_pass_and_read_back_from_an_executable(
     module: Any, prepared: Prepared, expected: list[Any], tmp_path: Path
 ) -> None:
-    made = graphturbo(prepared)
-    made.save(tmp_path / "s.json", prepared.units)
+    schedule = graphturbo(prepared)
+    schedule.save(tmp_path / "s.json", prepared.units)
     read = Schedule.load(tmp_path / "s.json")
-    assert read == made
+    assert read == schedule
     scheduled = IOSSchedule(schedule=read)(module)
     require_equal(module, scheduled, expected)
     build(scheduled, lanes=LANES).save(tmp_path / "out")
-    assert Schedule.load(tmp_path / "out" / "schedule.json") == made
+    assert Schedule.load(tmp_path / "out" / "schedule.json") == schedule
 
 
 def test_older_files_have_no_instances(prepared: Prepared) -> None:
-    made = Schedule(prepared.units.fingerprint, sequential_stages(prepared.units), "by hand")
-    data = made.to_json(prepared.units)
+    schedule = Schedule(prepared.units.fingerprint, sequential_stages(prepared.units), "by hand")
+    data = schedule.to_json(prepared.units)
     assert "instances" not in data
     assert Schedule.from_json(json.loads(json.dumps(data))).instances is None
 
@@ -81,10 +81,10 @@ def test_older_files_have_no_instances(prepared: Prepared) -> None:
 def test_shared_instances_run_the_stages_of_their_units(
     module: Any, prepared: Prepared, expected: list[Any]
 ) -> None:
-    made = graphturbo(prepared)
-    assert made.instances is not None
-    shared = tuple(replace(place, lane=None) for place in made.instances.order)
-    shared = replace(made, instances=replace(made.instances, order=shared))
+    schedule = graphturbo(prepared)
+    assert schedule.instances is not None
+    shared = tuple(replace(place, lane=None) for place in schedule.instances.order)
+    shared = replace(schedule, instances=replace(schedule.instances, order=shared))
     scheduled = apply_schedule(prepared, shared)
     require_equal(module, scheduled, expected)
     attached = Schedule.from_json(json.loads(str(scheduled.attrs["ios.schedule"])))
@@ -100,8 +100,8 @@ def test_rows_of_images_are_instances_too() -> None:
         tuple(PlacedInstance(n, part, part % 2) for n in (0, 1) for part in range(3 - n)),
     )
     stages = sequential_stages(prepared.units)
-    made = Schedule(prepared.units.fingerprint, stages, "by hand", instances=plan)
-    require_equal(module, apply_schedule(prepared, made), run(module))
+    schedule = Schedule(prepared.units.fingerprint, stages, "by hand", instances=plan)
+    require_equal(module, apply_schedule(prepared, schedule), run(module))
 
 
 def towers(sketch: RelaxSketch, x: Any) -> Any:
@@ -123,8 +123,8 @@ def uneven_towers(sketch: RelaxSketch, x: Any) -> Any:
 @pytest.mark.parametrize("axis", [0, 2])
 def test_merged_units_inside_of_instances(lanes: tuple[int | None, ...], axis: int) -> None:
     module = module_of([(4, 3, 6, 6)], towers)
-    prepared, made = merging(module, axis, lanes)
-    scheduled = apply_schedule(prepared, made)
+    prepared, schedule = merging(module, axis, lanes)
+    scheduled = apply_schedule(prepared, schedule)
     require_equal(module, scheduled, run(module))
     functions = [f for v, f in scheduled.functions_items() if v.name_hint != "main"]
     kinds = [str(f).count("nn.conv2d(") for f in functions]
@@ -134,9 +134,9 @@ def test_merged_units_inside_of_instances(lanes: tuple[int | None, ...], axis: i
 
 
 def test_a_merge_of_different_rows_is_refused() -> None:
-    prepared, made = merging(module_of([(1, 3, 12, 6)], uneven_towers), 2, (0, 1))
+    prepared, schedule = merging(module_of([(1, 3, 12, 6)], uneven_towers), 2, (0, 1))
     with refused(ScheduleError, "lv, lv1", "rows"):
-        apply_schedule(prepared, made)
+        apply_schedule(prepared, schedule)
 
 
 def merging(module: Any, axis: int, lanes: tuple[int | None, ...]) -> tuple[Prepared, Schedule]:
@@ -149,9 +149,9 @@ def merging(module: Any, axis: int, lanes: tuple[int | None, ...]) -> tuple[Prep
         Stage(Strategy.MERGE, tuple((u,) for u in merged)),
         *(Stage(Strategy.CONCURRENT, ((u,),)) for u in others),
     )
-    made = subgraph_outputs(units, (*merged, *others[:-1]))
+    outputs = subgraph_outputs(units, (*merged, *others[:-1]))
     plan = InstancePlan(
-        (SplitSubGraph((*merged, *others[:-1]), 2, (axis,) * len(made)),),
+        (SplitSubGraph((*merged, *others[:-1]), 2, (axis,) * len(outputs)),),
         tuple(PlacedInstance(0, part, lane) for part, lane in zip((1, 0), lanes, strict=True)),
     )
     batch = units.batch
@@ -192,10 +192,10 @@ REFUSED: dict[str, tuple[Callable[[InstancePlan], InstancePlan], tuple[object, .
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses(prepared: Prepared, case: str) -> None:
     change, named = REFUSED[case]
-    made = graphturbo(prepared)
-    assert made.instances is not None
+    schedule = graphturbo(prepared)
+    assert schedule.instances is not None
     with refused(ScheduleError, *named):
-        apply_schedule(prepared, replace(made, instances=change(made.instances)))
+        apply_schedule(prepared, replace(schedule, instances=change(schedule.instances)))
 
 
 def test_refuses_another_batch(prepared: Prepared) -> None:
@@ -211,11 +211,11 @@ def test_refuses_fewer_lanes(prepared: Prepared) -> None:
 
 
 def test_refuses_stages_across_a_border(prepared: Prepared) -> None:
-    made = graphturbo(prepared)
-    assert made.instances is not None
+    schedule = graphturbo(prepared)
+    assert schedule.instances is not None
     everything = (Stage(Strategy.CONCURRENT, (tuple(range(len(prepared.units))),)),)
     with refused(ScheduleError, "stage 0"):
-        apply_schedule(prepared, replace(made, stages=everything))
+        apply_schedule(prepared, replace(schedule, stages=everything))
 
 
 def test_slices_from_the_last_to_the_first() -> None:
@@ -227,9 +227,9 @@ def test_slices_from_the_last_to_the_first() -> None:
 
     module = module_of([(4, 3, 8, 8)], flipped)
     prepared = prepare(module)
-    made = graphturbo(prepared, capacity=1)
-    assert made.instances is not None
-    require_equal(module, apply_schedule(prepared, made), run(module))
+    schedule = graphturbo(prepared, capacity=1)
+    assert schedule.instances is not None
+    require_equal(module, apply_schedule(prepared, schedule), run(module))
 
 
 def test_a_padding_of_which_less_is_needed() -> None:
@@ -241,6 +241,6 @@ def test_a_padding_of_which_less_is_needed() -> None:
 
     module = module_of([(4, 3, 8, 8)], shifted)
     prepared = prepare(module)
-    made = graphturbo(prepared, capacity=1)
-    assert made.instances is not None
-    require_equal(module, apply_schedule(prepared, made), run(module))
+    schedule = graphturbo(prepared, capacity=1)
+    assert schedule.instances is not None
+    require_equal(module, apply_schedule(prepared, schedule), run(module))

@@ -44,9 +44,9 @@ def searching(module: Any, **limits: Any) -> MeasuredModule[RelaxUnits]:
     return MeasuredModule(RelaxUnits(prepare(module), options))
 
 
-def require_equal(search: MeasuredModule[RelaxUnits], made: Schedule, module: Any) -> None:
-    made.validate(search.graph)
-    model = build(apply_schedule(search.prepared, made), lanes=LANES)
+def require_equal(search: MeasuredModule[RelaxUnits], schedule: Schedule, module: Any) -> None:
+    schedule.validate(search.graph)
+    model = build(apply_schedule(search.prepared, schedule), lanes=LANES)
     session = model.session(executor="poisoning")
     names = (port.name for port in model.inputs)
     session.run(**dict(zip(names, inputs_of(module), strict=True)))
@@ -58,16 +58,20 @@ def require_equal(search: MeasuredModule[RelaxUnits], made: Schedule, module: An
 def test_policies_of_a_batch(tmp_path: Path) -> None:
     module = module_of([(4, 3, 8, 8)], pyramid(4))
     search = searching(module)
-    found = search.search.find("graphturbo")
-    made, took = found.schedule, found.statistics
-    assert made.policy == "graphturbo"
+    result = search.search.find("graphturbo")
+    schedule, statistics = result.schedule, result.statistics
+    assert schedule.policy == "graphturbo"
     # All of it fits any cache: each lane runs its part of the batch.
-    assert made.instances is not None
-    assert [s.factor for s in made.instances.subgraphs] == [LANES]
-    assert took is not None
-    assert took.candidates
-    assert (took.states, took.transitions, took.stages_measured) == (None, None, None)
-    require_equal(search, made, module)
+    assert schedule.instances is not None
+    assert [s.factor for s in schedule.instances.subgraphs] == [LANES]
+    assert statistics is not None
+    assert statistics.candidates
+    assert (statistics.states, statistics.transitions, statistics.stages_measured) == (
+        None,
+        None,
+        None,
+    )
+    require_equal(search, schedule, module)
     mixed = search.search.find("holistic").schedule
     assert mixed.policy == "holistic"
     require_equal(search, mixed, module)
@@ -100,10 +104,10 @@ def test_of_one_image_at_most_rows_are_split() -> None:
 @pytest.mark.usefixtures("quick")
 def test_a_time_limit_ends_the_search() -> None:
     search = searching(module_of([(4, 3, 8, 8)], pyramid(4)), time_limit=0.0)
-    found = search.search.find("graphturbo")
-    assert found.schedule.instances is None
-    assert found.statistics is not None
-    assert not found.statistics.complete
+    result = search.search.find("graphturbo")
+    assert result.schedule.instances is None
+    assert result.statistics is not None
+    assert not result.statistics.complete
     assert search.search.out_of_time
 
 
@@ -113,11 +117,11 @@ def test_splits_that_cannot_be_built_are_reported(monkeypatch: pytest.MonkeyPatc
         raise DialectError("the batch is written down")
 
     monkeypatch.setattr(instance_schedule, "planned_instances", refuse)
-    found = searching(module_of([(4, 3, 8, 8)], pyramid(4))).search.find("graphturbo")
-    assert found.schedule.instances is None
-    assert found.statistics is not None
-    assert found.statistics.candidates == 0
-    assert set(found.left_out) == {"the batch is written down"}
+    result = searching(module_of([(4, 3, 8, 8)], pyramid(4))).search.find("graphturbo")
+    assert result.schedule.instances is None
+    assert result.statistics is not None
+    assert result.statistics.candidates == 0
+    assert set(result.left_out) == {"the batch is written down"}
 
 
 @pytest.mark.usefixtures("quick")
@@ -125,22 +129,22 @@ def test_a_mixture_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPa
     search = searching(module_of([(4, 3, 8, 8)], pyramid(4)))
     build = search.units.build
 
-    def refusing(made: Schedule, *others: Any) -> Any:
-        if made.policy == "holistic":
+    def refusing(schedule: Schedule, *others: Any) -> Any:
+        if schedule.policy == "holistic":
             raise LoweringError("its tiles are others")
-        return build(made, *others)
+        return build(schedule, *others)
 
     def mixing(_: Any, measured: Any, policy: str) -> Schedule:
         # Like none of those that it is made of.
-        made = measured[0].schedule
-        return replace(made, policy=policy, stages=made.stages[::-1])
+        schedule = measured[0].schedule
+        return replace(schedule, policy=policy, stages=schedule.stages[::-1])
 
     monkeypatch.setattr(search.units, "build", refusing)
     monkeypatch.setattr(policies, "mix", mixing)
-    monkeypatch.setattr(search.timer, "timed", lambda made: made)
-    found = search.search.find("holistic")
-    found.schedule.validate(search.graph)
-    assert "its tiles are others" in found.left_out
+    monkeypatch.setattr(search.timer, "timed", lambda schedule: schedule)
+    result = search.search.find("holistic")
+    result.schedule.validate(search.graph)
+    assert "its tiles are others" in result.left_out
 
 
 def towers(sketch: RelaxSketch, x: Any) -> Any:
@@ -163,9 +167,9 @@ def test_holistic_tries_merged_convolutions_inside_of_instances(
     def merging(policy: str) -> Found:
         return Found(merge_first(search.prepared)) if policy == "ios-both" else find(policy)
 
-    def keeping(made: Schedule, *others: Any) -> Any:
-        built.append(made)
-        return build(made, *others)
+    def keeping(schedule: Schedule, *others: Any) -> Any:
+        built.append(schedule)
+        return build(schedule, *others)
 
     monkeypatch.setattr(search.search, "find", merging)
     monkeypatch.setattr(search.units, "build", keeping)

@@ -65,13 +65,13 @@ def test_stands_beside_other_passes() -> None:
             relax.transform.EliminateCommonSubexpr(),
         ]
     )
-    made = pipeline(module)
-    assert operators(made) == []
-    schedule = schedule_of(made)
+    scheduled = pipeline(module)
+    assert operators(scheduled) == []
+    schedule = schedule_of(scheduled)
     assert schedule is not None
     assert schedule.policy == "ios-both"
     inputs = inputs_of(module)
-    assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-4
+    assert relative_error(run(scheduled, inputs), run(module, inputs)) <= 1e-4
 
 
 def test_the_module_of_the_caller_is_not_changed() -> None:
@@ -88,16 +88,16 @@ def test_is_idempotent(block: tvm.IRModule) -> None:
 
 
 def test_the_schedule_survives_saving_loading_and_printing(block: tvm.IRModule) -> None:
-    made = IOSSchedule(cost="v100")(block)
-    loaded = tvm.ir.load_json(tvm.ir.save_json(made))
-    assert schedule_of(loaded) == schedule_of(made)
+    scheduled = IOSSchedule(cost="v100")(block)
+    loaded = tvm.ir.load_json(tvm.ir.save_json(scheduled))
+    assert schedule_of(loaded) == schedule_of(scheduled)
     assert schedule_of(loaded) is not None
-    for variable, function in made.functions_items():
+    for variable, function in scheduled.functions_items():
         if variable.name_hint != "main":
             same = loaded[variable.name_hint].attrs
             for key in ("ios.unit", "ios.stage", "ios.group"):
                 assert str(same[key]) == str(function.attrs[key])
-    assert made.script() == loaded.script()
+    assert scheduled.script() == loaded.script()
 
 
 def test_an_unscheduled_module_has_no_schedule(block: tvm.IRModule) -> None:
@@ -143,12 +143,12 @@ def test_a_unit_rule_of_the_user_is_used() -> None:
     def alone(graph: OpGraph) -> list[list[int]]:
         return [[i] for i in range(len(graph))]
 
-    made = IOSSchedule("sequential", unit_rule=alone)(module)
+    scheduled = IOSSchedule("sequential", unit_rule=alone)(module)
     prepared = prepare(module)
     operators = len(prepared.outliner.extraction.graph)
-    assert len(made.functions) == operators + 1 > len(prepared.units) + 1
+    assert len(scheduled.functions) == operators + 1 > len(prepared.units) + 1
     inputs = inputs_of(module)
-    assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-5
+    assert relative_error(run(scheduled, inputs), run(module, inputs)) <= 1e-5
 
 
 def test_a_given_schedule_is_applied(block: tvm.IRModule) -> None:
@@ -170,12 +170,12 @@ def test_weights_as_parameters_are_scheduled_but_not_merged() -> None:
     model = sketch.model(sketch.op("Concat", *parts, axis=1))
     module, _ = relax.frontend.detach_params(from_onnx(model, keep_params_in_input=True))
     assert len(module["main"].params) > 8
-    made = IOSSchedule(cost=_Contrary())(module)
-    schedule = schedule_of(made)
+    scheduled = IOSSchedule(cost=_Contrary())(module)
+    schedule = schedule_of(scheduled)
     assert schedule is not None
     assert {stage.strategy for stage in schedule.stages} == {Strategy.CONCURRENT}
     inputs = [abs(x) + 0.5 for x in inputs_of(module)]
-    assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-5
+    assert relative_error(run(scheduled, inputs), run(module, inputs)) <= 1e-5
 
 
 @pytest.mark.parametrize("shapes", [[()], [(4,)], []], ids=["scalar", "vector", "no input"])
@@ -273,11 +273,11 @@ def test_every_stated_error_comes_through_the_pass_manager(block: tvm.IRModule) 
         """One that nobody could have registered before."""
 
     for package in (tvm_ios, relay_passes, runtime_ext):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             # What needs an extra that is not installed cannot raise anything either.
             with contextlib.suppress(ImportError):
-                if "__main__" not in found.name:
-                    importlib.import_module(found.name)
+                if "__main__" not in module.name:
+                    importlib.import_module(module.name)
     kinds = _subclasses(UserError)
     assert {NewError, CostError, ProgramError, ScheduleError} <= set(kinds)
     for kind in kinds:

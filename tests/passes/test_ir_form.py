@@ -142,9 +142,9 @@ def test_tvm_alone_compiles_it_and_computes_the_same(case: str) -> None:
         body = {"branches": wide, "strided": strided, "outputs": outputs}[case]
         module = module_of([(1, 3, 9, 9)], body)
     prepared = prepare(module)
-    made = apply_schedule(prepared, merge_first(prepared))
+    applied = apply_schedule(prepared, merge_first(prepared))
     inputs = inputs_of(module)
-    assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-4
+    assert relative_error(run(applied, inputs), run(module, inputs)) <= 1e-4
 
 
 def test_each_equal_unit_has_a_function_of_its_own() -> None:
@@ -154,10 +154,10 @@ def test_each_equal_unit_has_a_function_of_its_own() -> None:
     module = prepare(module_of([(1, 3, 8, 8)], body))
     graph = module.units
     stages = sequential_stages(graph)
-    made = apply_schedule(module, Schedule(graph.fingerprint, stages, "sequential"))
+    applied = apply_schedule(module, Schedule(graph.fingerprint, stages, "sequential"))
     places = [
         (int(f.attrs["ios.stage"]), str(f.attrs["ios.unit"]))
-        for v, f in made.functions_items()
+        for v, f in applied.functions_items()
         if v.name_hint != "main"
     ]
     assert sorted(places) == [(i, op.name) for i, op in enumerate(graph.operators)]
@@ -167,20 +167,20 @@ def test_functions_of_the_user_stay_and_keep_their_names() -> None:
     main = module_of([(1, 3, 8, 8)], lambda s, x: s.conv(x, 4))["main"]
     other = module_of([(4,)], lambda s, x: s.emit(op.nn.relu(x)))["main"]
     other = other.with_attr("global_symbol", "unit_0")
-    made = scheduled(tvm.IRModule({"main": main, "unit_0": other}), Stage(CONCURRENT, ((0,),)))
-    assert str(made["unit_0"].attrs["global_symbol"]) == "unit_0"
-    assert len(made.functions) == 3
-    inputs = inputs_of(made)
-    assert relative_error(run(made, inputs), run(tvm.IRModule({"main": main}), inputs)) == 0
+    applied = scheduled(tvm.IRModule({"main": main, "unit_0": other}), Stage(CONCURRENT, ((0,),)))
+    assert str(applied["unit_0"].attrs["global_symbol"]) == "unit_0"
+    assert len(applied.functions) == 3
+    inputs = inputs_of(applied)
+    assert relative_error(run(applied, inputs), run(tvm.IRModule({"main": main}), inputs)) == 0
 
 
 def test_attributes_of_the_module_and_of_main_stay() -> None:
     module = module_of([(1, 3, 8, 8)], lambda s, x: s.conv(x, 4))
     module = module.with_attr("mine", "kept")
     module["main"] = module["main"].with_attr("num_input", 1)
-    made = scheduled(module, Stage(CONCURRENT, ((0,),)))
-    assert made.attrs["mine"] == "kept"
-    assert made["main"].attrs["num_input"] == 1
+    applied = scheduled(module, Stage(CONCURRENT, ((0,),)))
+    assert applied.attrs["mine"] == "kept"
+    assert applied["main"].attrs["num_input"] == 1
 
 
 def test_what_cannot_be_merged_is_refused() -> None:

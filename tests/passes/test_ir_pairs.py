@@ -9,7 +9,7 @@ import pytest
 import tvm
 
 from relay_passes import GraphTurboPartition
-from relay_passes.relax.bindings import bindings_of
+from relay_passes.relax.expressions import bindings_of
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.ir_form import GROUP, SCHEDULE, STAGE, UNIT
 from tests.relax.ir_text import filecheck

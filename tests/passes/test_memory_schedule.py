@@ -62,10 +62,10 @@ def test_operators_are_reordered(module: tvm.IRModule, tmp_path: Path) -> None:
 
 
 def test_the_pass_is_idempotent_and_changes_no_result(module: tvm.IRModule) -> None:
-    made = MemorySchedule()(module)
-    tvm.ir.assert_structural_equal(MemorySchedule()(made), made)
+    reordered = MemorySchedule()(module)
+    tvm.ir.assert_structural_equal(MemorySchedule()(reordered), reordered)
     inputs = inputs_of(module)
-    for ours, theirs in zip(run(made, inputs), run(module, inputs), strict=True):
+    for ours, theirs in zip(run(reordered, inputs), run(module, inputs), strict=True):
         assert np.array_equal(ours, theirs)
 
 
@@ -81,9 +81,9 @@ def several(s: RelaxSketch, x: Any) -> Any:
 
 def test_tuples_and_aliases_move_with_their_readers() -> None:
     module = module_of([(1, 4, 8, 8)], several)
-    made = MemorySchedule(counting=Counting(in_place=True))(module)
+    reordered = MemorySchedule(counting=Counting(in_place=True))(module)
     inputs = inputs_of(module)
-    for ours, theirs in zip(run(made, inputs), run(module, inputs), strict=True):
+    for ours, theirs in zip(run(reordered, inputs), run(module, inputs), strict=True):
         assert relative_error([ours], [theirs]) <= 1e-5
 
 
@@ -111,9 +111,9 @@ def test_stages_are_reordered_with_their_attributes_and_schedule(
     pipeline = tvm.transform.Sequential(
         [relax.transform.Normalize(), IOSSchedule("sequential"), MemorySchedule()]
     )
-    made = pipeline(module)
+    reordered = pipeline(module)
     filecheck(
-        made,
+        reordered,
         """
         CHECK: "ios.stage": 2
         CHECK: "ios.stage": 0
@@ -127,13 +127,13 @@ def test_stages_are_reordered_with_their_attributes_and_schedule(
         """,
         tmp_path,
     )
-    schedule = schedule_of(made)
+    schedule = schedule_of(reordered)
     assert schedule is not None
     schedule.validate(prepare(module).units)
     assert schedule.stages != sequential_schedule(prepare(module).units).stages
-    tvm.ir.assert_structural_equal(MemorySchedule()(made), made)
+    tvm.ir.assert_structural_equal(MemorySchedule()(reordered), reordered)
     inputs = inputs_of(module)
-    assert relative_error(run(made, inputs), run(module, inputs)) <= 1e-5
+    assert relative_error(run(reordered, inputs), run(module, inputs)) <= 1e-5
 
 
 def test_a_policy_of_its_own_does_the_same(module: tvm.IRModule) -> None:
@@ -175,15 +175,17 @@ def test_merged_and_concurrent_stages_move_as_wholes() -> None:
     given = Schedule(
         units.fingerprint, tuple(stages), "by hand", latencies=(1.0, 2.0, *(3.0,) * len(rest))
     )
-    made = MemorySchedule()(apply_schedule(prepared, given))
-    moved = schedule_of(made)
+    reordered = MemorySchedule()(apply_schedule(prepared, given))
+    moved = schedule_of(reordered)
     assert moved is not None
     moved.validate(units)
     assert moved.stages[0] == stages[1]
     assert moved.latencies[0] == 2.0
     assert set(moved.stages) == set(stages)
     inputs = inputs_of(module)
-    assert relative_error(outputs_of(build(made, lanes=2), inputs), run(module, inputs)) <= 1e-4
+    assert (
+        relative_error(outputs_of(build(reordered, lanes=2), inputs), run(module, inputs)) <= 1e-4
+    )
 
 
 @pytest.mark.parametrize("policy", ["sequential", "memory"])

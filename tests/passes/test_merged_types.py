@@ -37,10 +37,10 @@ def convolutions(*kinds: tuple[str, str], bias: bool = False) -> tvm.IRModule:
             for extent, (kernel, result) in zip((3, 1), kinds, strict=True):
                 weight = constant((4, 3, extent, extent), kernel)
                 call = relax.op.nn.conv2d(x, weight, padding=extent // 2, out_dtype=result)
-                made = builder.emit(call)
+                value = builder.emit(call)
                 if bias and extent == 3:
-                    made = builder.emit(relax.op.add(made, constant((1, 4, 1, 1), result)))
-                results.append(made)
+                    value = builder.emit(relax.op.add(value, constant((1, 4, 1, 1), result)))
+                results.append(value)
             outputs = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(outputs)
     return builder.finalize()
@@ -62,9 +62,9 @@ def test_bytes_summed_in_wide_integers_are_merged_as_such(bias: bool) -> None:
     merged = Stage(Strategy.MERGE, ((0,), (1,)))
     schedule = Schedule(prepared.units.fingerprint, (merged,), "by hand")
     scheduled = apply_schedule(prepared, schedule)
-    for found, expected in zip(computed(scheduled, x), wanted, strict=True):
-        assert found.dtype == np.int32
-        np.testing.assert_array_equal(found, expected)
+    for output, expected in zip(computed(scheduled, x), wanted, strict=True):
+        assert output.dtype == np.int32
+        np.testing.assert_array_equal(output, expected)
     session = build(scheduled, lanes=1).session()
     session.run(x=x)
     for place, expected in enumerate(wanted):

@@ -93,8 +93,8 @@ def check(proto: onnx.ModelProto, name: str, merges: bool) -> None:
         session.run(**inputs)
         results = runtime.run(None, inputs)
         for port, expected in zip(session.outputs, results, strict=True):
-            found = session.get_output(port.name)
-            assert np.max(np.abs(found - expected)) <= 1e-4 * np.max(np.abs(expected))
+            output = session.get_output(port.name)
+            assert np.max(np.abs(output - expected)) <= 1e-4 * np.max(np.abs(expected))
         seen.append(results)
     # A network whose outputs do not vary would hide any wrong answer.
     for one, two in zip(*seen, strict=True):

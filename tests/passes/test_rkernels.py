@@ -46,9 +46,9 @@ def module() -> tvm.IRModule:
 
 @pytest.fixture(scope="module")
 def prepared(module: tvm.IRModule) -> Prepared:
-    found = prepare(module)
-    assert [op.kind for op in found.units.operators[:2]] == ["conv2d+bias_add+relu"] * 2
-    return found
+    network = prepare(module)
+    assert [op.kind for op in network.units.operators[:2]] == ["conv2d+bias_add+relu"] * 2
+    return network
 
 
 def searching(prepared: Prepared, cache: Path) -> MeasuredModule[RelaxUnits]:
@@ -85,12 +85,12 @@ def test_equal_units_are_profiled_once_and_remembered(
     assert search.units.backend.compiler.compiled == before + 2, (
         "compiled when asked for, and not earlier"
     )
-    found = [search.timer.rkernels(unit) for unit in range(len(prepared.units))]
-    assert found[0] == found[1] == (default, coarse, fine)
+    rkernels = [search.timer.rkernels(unit) for unit in range(len(prepared.units))]
+    assert rkernels[0] == rkernels[1] == (default, coarse, fine)
     assert coarse.tasks < default.tasks < fine.tasks
-    assert all(k.task_seconds == (1e-6,) and k.seconds == 2e-3 for k in found[0])
+    assert all(k.task_seconds == (1e-6,) and k.seconds == 2e-3 for k in rkernels[0])
     assert default.work == pytest.approx(default.tasks[0] * 1e-6)
-    forms = sum(len(kernels) for kernels in found) - len(found[0])
+    forms = sum(len(kernels) for kernels in rkernels) - len(rkernels[0])
     assert len(asked) == len(set(asked)) == forms
 
     again = searching(prepared, tmp_path)
@@ -99,7 +99,7 @@ def test_equal_units_are_profiled_once_and_remembered(
     told: list[str] = []
     again.timer.rkernels.measure(lambda what, *_: told.append(what))
     assert {"compiling rKernels", "profiling rKernels"} <= set(told)
-    assert [again.timer.rkernels(unit) for unit in range(len(prepared.units))] == found
+    assert [again.timer.rkernels(unit) for unit in range(len(prepared.units))] == rkernels
     assert again.timer.stages_measured == 0
 
 
@@ -111,19 +111,19 @@ def test_a_real_profile_is_of_each_phase(prepared: Prepared, cache: Path) -> Non
         first, *others = timer.rkernels(unit)
         assert first.name == "default"
         assert first.tasks == tuple(call.tiles for call in code.calls)
-        for made in (first, *others):
-            assert isinstance(made, RKernel)
-            assert len(made.task_seconds) == len(made.tasks)
-            assert min(made.task_seconds) > 0
-            assert made.seconds > 0
+        for rkernel in (first, *others):
+            assert isinstance(rkernel, RKernel)
+            assert len(rkernel.task_seconds) == len(rkernel.tasks)
+            assert min(rkernel.task_seconds) > 0
+            assert rkernel.seconds > 0
 
 
 def outputs_of(model: BuiltModel | Executable, inputs: list[Array]) -> list[bytes]:
     session = model.session()
     session.run(**dict(zip([port.name for port in session.inputs], inputs, strict=True)))
-    found = [session.get_output(i).tobytes() for i in range(len(session.outputs))]
+    outputs = [session.get_output(i).tobytes() for i in range(len(session.outputs))]
     session.close()
-    return found
+    return outputs
 
 
 def tiles(model: BuiltModel, unit: str) -> int:
@@ -153,15 +153,15 @@ def test_a_choice_goes_from_file_to_program(
     assert read_scheduled_module(chosen).kernels == {1: "fine"}
     assert read_scheduled_module(usual).kernels == {}
 
-    models = [build(made, lanes=LANES) for made in (usual, chosen)]
+    models = [build(scheduled, lanes=LANES) for scheduled in (usual, chosen)]
     assert tiles(models[0], first) == tiles(models[0], second) == tiles(models[1], first)
     assert tiles(models[1], second) > tiles(models[1], first)
     inputs = inputs_of(module)
     wanted = outputs_of(models[0], inputs)
     assert outputs_of(models[1], inputs) == wanted
     (expected,) = run(module, inputs)
-    found = np.frombuffer(wanted[0], np.float32).reshape(expected.shape)
-    assert np.abs(found - expected).max() <= 1e-5
+    output = np.frombuffer(wanted[0], np.float32).reshape(expected.shape)
+    assert np.abs(output - expected).max() <= 1e-5
 
     models[1].save(tmp_path / "executable")
     assert outputs_of(load(tmp_path / "executable"), inputs) == wanted

@@ -17,13 +17,13 @@ from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.fast_run import examples
 from tests.graphturbo_policy import graphturbo_policy, unroll_subgraphs
+from tests.region_check import check_regions
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.layers import unit_layers
 from tvm_ios.graphturbo.split_info import Split, Splitter
 from tvm_ios.policies.sequential import sequential_schedule
-from tvm_ios.program.arena.check import check_regions
 
 
 def bottlenecks(sketch: RelaxSketch, x: Any) -> Any:
@@ -60,8 +60,8 @@ def test_rows_on_lanes_compute_the_same_in_poisoned_memory() -> None:
     module = module_of([(1, 3, 37, 22)], bottlenecks)
     prepared, instances = instances_of(module, 3_000)
     assert cut_rows(instances) >= LANES
-    found = unroll_subgraphs(prepared, instances, LANES)
-    model = build(apply_schedule(prepared, found.planned), lanes=LANES)
+    unrolled = unroll_subgraphs(prepared, instances, LANES)
+    model = build(apply_schedule(prepared, unrolled.planned), lanes=LANES)
     check_regions(model.program, model.memory.plan, model.memory.regions)
     (image,) = inputs_of(module)
     (expected,) = run(module, [image])
@@ -79,8 +79,8 @@ def test_parts_between_the_borders_share_their_functions() -> None:
     for factor in (4, 8):
         split = Split(factor, len(layers), 2, {result: 2}, 0)
         whole = SubGraph((1 << len(layers)) - 1, split)
-        found = unroll_subgraphs(prepared, split_into_instances(layers, [whole]), LANES)
-        outliner, units = found.prepared.outliner, range(len(found.prepared.units))
+        unrolled = unroll_subgraphs(prepared, split_into_instances(layers, [whole]), LANES)
+        outliner, units = unrolled.prepared.outliner, range(len(unrolled.prepared.units))
         functions.append(len({digest(outliner.unit(u).function) for u in units}))
     # The first layer reads the image in place, which is elsewhere in every part; of the other
     # four there is one at each border and one between; and the join of the parts.
@@ -117,8 +117,8 @@ def test_units_on_all_lanes_that_read_more_and_less_of_a_tensor() -> None:
     layers = unit_layers(prepared.outliner.extraction.graph, prepared.units)
     instances = split_into_instances(layers, [SubGraph(1 << unit, None) for unit in range(2)])
     unrolled, _ = unroll_instances(prepared, instances, range(2))
-    for found, expected in zip(run(unrolled), run(module), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for output, expected in zip(run(unrolled), run(module), strict=True):
+        np.testing.assert_array_equal(output, expected)
 
 
 @st.composite
@@ -176,8 +176,8 @@ def networks(draw: st.DrawFn) -> Any:
 def test_any_windows(module: Any, capacity: int) -> None:
     prepared, instances = instances_of(module, capacity)
     unrolled, _ = unroll_instances(prepared, instances, range(len(instances)))
-    for found, expected in zip(run(unrolled), run(module), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    for output, expected in zip(run(unrolled), run(module), strict=True):
+        np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -185,12 +185,12 @@ def test_any_windows(module: Any, capacity: int) -> None:
 def test_networks_of_one_image(network: str) -> None:
     loaded = load_model(network)
     prepared = prepare(loaded.module, loaded.name)
-    found = graphturbo_policy(prepared, lanes=LANES, capacity=2 << 20)
-    assert cut_rows(found.instances) >= LANES
+    unrolled = graphturbo_policy(prepared, lanes=LANES, capacity=2 << 20)
+    assert cut_rows(unrolled.instances) >= LANES
     outputs: list[Any] = []
     for module in (
         apply_schedule(prepared, sequential_schedule(prepared.units)),
-        apply_schedule(prepared, found.planned),
+        apply_schedule(prepared, unrolled.planned),
     ):
         session = build(module, lanes=LANES).session()
         session.run(**session.random_inputs(0))

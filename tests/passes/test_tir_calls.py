@@ -35,9 +35,9 @@ def outputs_of(module: tvm.IRModule, inputs: list[Array], lanes: int = LANES) ->
     """Of a scheduled module, by an executor that spoils what nothing may need."""
     session = build(module, lanes=lanes).session(executor="poisoning")
     session.run(**dict(zip([port.name for port in session.inputs], inputs, strict=True)))
-    found = [session.get_output(i) for i in range(len(session.outputs))]
+    outputs = [session.get_output(i) for i in range(len(session.outputs))]
     session.close()
-    return found
+    return outputs
 
 
 def scheduled(module: tvm.IRModule) -> tvm.IRModule:
@@ -61,13 +61,13 @@ def _many(s: RelaxSketch, x: Any, y: Any) -> Any:
 
 def test_they_compute_what_tvm_does() -> None:
     module = module_of([(4, 6), (4, 6)], _many)
-    made, inputs = scheduled(module), inputs_of(module)
+    applied, inputs = scheduled(module), inputs_of(module)
     expected = run(module, inputs)
-    assert relative_error(run(made, inputs), expected) < 1e-6
-    found = outputs_of(made, inputs)
-    assert relative_error(found, expected) < 1e-6
-    again = outputs_of(tvm.ir.load_json(tvm.ir.save_json(made)), inputs, lanes=1)
-    assert [a.tobytes() for a in again] == [a.tobytes() for a in found]
+    assert relative_error(run(applied, inputs), expected) < 1e-6
+    outputs = outputs_of(applied, inputs)
+    assert relative_error(outputs, expected) < 1e-6
+    again = outputs_of(tvm.ir.load_json(tvm.ir.save_json(applied)), inputs, lanes=1)
+    assert [a.tobytes() for a in again] == [a.tobytes() for a in outputs]
 
 
 def test_tvms_own_build_is_made_of_them(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_lanes_share_the_tiles_of_a_call() -> None:
 def test_a_search_measures_them() -> None:
     module = module_of([(4, 6), (4, 6)], _many)
     options = SearchOptions(lanes=LANES, limits=Limits(budget=Budget(max_measurements=6)))
-    found = outputs_of(IOSSchedule(options=options)(module), inputs_of(module))
-    assert relative_error(found, run(module)) < 1e-6
+    outputs = outputs_of(IOSSchedule(options=options)(module), inputs_of(module))
+    assert relative_error(outputs, run(module)) < 1e-6
 
 
 @T.prim_func(s_tir=True)
@@ -121,8 +121,8 @@ def test_a_function_written_by_hand(function: Any) -> None:
 
     module = module_of([(4, 8)], body)
     inputs = inputs_of(module)
-    (found,) = outputs_of(scheduled(module), inputs)
-    assert np.array_equal(found, np.maximum(inputs[0] * 2, 0))
+    (output,) = outputs_of(scheduled(module), inputs)
+    assert np.array_equal(output, np.maximum(inputs[0] * 2, 0))
 
 
 def test_one_that_tvm_cannot_fuse_is_refused_by_name() -> None:
@@ -145,5 +145,5 @@ def test_operators_that_the_importer_writes_as_tir() -> None:
     model = s.model(copies, backwards, diagonal)
     module = import_onnx(simplify(model))
     inputs = inputs_of(module)
-    found = outputs_of(scheduled(module), inputs)
-    assert relative_error(found, run_on(model, {"x": inputs[0]})) < 1e-6
+    outputs = outputs_of(scheduled(module), inputs)
+    assert relative_error(outputs, run_on(model, {"x": inputs[0]})) < 1e-6

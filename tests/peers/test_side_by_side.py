@@ -98,7 +98,7 @@ def test_warm_up_runs_do_not_count() -> None:
     runs: list[str] = []
     runners = {name: lambda name=name: runs.append(name) for name in "ab"}
     samples = run_in_turn(runners, Rules(rounds=2, seconds=1.0, minimum=2, warm_up=1))
-    assert {name: len(found) for name, found in samples.items()} == {"a": 2, "b": 2}
+    assert {name: len(seconds) for name, seconds in samples.items()} == {"a": 2, "b": 2}
     first, rest = runs[:2], runs[2:]
     assert first == [*"ab"]
     # Each run that counts follows one of the same runner.

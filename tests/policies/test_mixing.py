@@ -31,7 +31,7 @@ def schedules(draw: st.DrawFn, graph: OpGraph) -> Schedule:
 
 def ways(candidates: list[Candidate], done: int = 0) -> list[float]:
     """The seconds of all ways from a set of units on."""
-    found: list[float] = []
+    totals: list[float] = []
     ended = True
     for candidate in candidates:
         before = 0
@@ -39,9 +39,9 @@ def ways(candidates: list[Candidate], done: int = 0) -> list[float]:
         for segment, seconds in zip(segments, candidate.seconds, strict=True):
             if before == done:
                 ended = False
-                found += [seconds + rest for rest in ways(candidates, segment.done)]
+                totals += [seconds + rest for rest in ways(candidates, segment.done)]
             before = segment.done
-    return [0.0] if ended else found
+    return [0.0] if ended else totals
 
 
 def edges(schedule: Schedule) -> list[tuple[int, int, tuple[Stage, ...]]]:
@@ -57,17 +57,17 @@ def edges(schedule: Schedule) -> list[tuple[int, int, tuple[Stage, ...]]]:
 @given(dags(5), st.data())
 def test_no_way_is_faster(predecessors: tuple[int, ...], data: st.DataObject) -> None:
     graph = graph_of(predecessors)
-    made = [data.draw(schedules(graph)) for _ in range(data.draw(st.integers(1, 3)))]
+    drawn = [data.draw(schedules(graph)) for _ in range(data.draw(st.integers(1, 3)))]
     seconds = st.integers(1, 9).map(float)
-    candidates = [Candidate(s, tuple(data.draw(seconds) for _ in s.stages)) for s in made]
+    candidates = [Candidate(s, tuple(data.draw(seconds) for _ in s.stages)) for s in drawn]
     mixed = mix(graph, candidates, "mixed")
     mixed.validate(graph)
     taken = [
         min(
             seconds
             for candidate in candidates
-            for seconds, known in zip(candidate.seconds, edges(candidate.schedule), strict=True)
-            if known == edge
+            for seconds, other in zip(candidate.seconds, edges(candidate.schedule), strict=True)
+            if other == edge
         )
         for edge in edges(mixed)
     ]

@@ -93,14 +93,14 @@ def test_known_counts_equal_brute_force(sequence: list[Step], data: st.DataObjec
     waits = data.draw(st.sets(st.sampled_from(pairs))) if pairs else set()
     ordered = order(sequence, waits)
     seen = 0
-    for _, _, known, launch in ordered_launches(build(sequence, waits)):
+    for _, _, counts, launch in ordered_launches(build(sequence, waits)):
         if launch.unit == len(sequence):
             continue
         before = [BUFFERS, 0, 0]
         for a, b in ordered:
             if b == launch.unit:
                 before[sequence[a].lane] += 1
-        assert known == tuple(before)
+        assert counts == tuple(before)
         seen += 1
     assert seen == len(sequence)
 

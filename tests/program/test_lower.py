@@ -66,13 +66,13 @@ def written(case: Case) -> dict[str, frozenset[int]]:
     Code does not say which of outputs and scratch a phase writes, so a position counts as
     written if every unit that uses the kernel has an output or scratch there.
     """
-    found: dict[str, frozenset[int]] = {}
+    positions: dict[str, frozenset[int]] = {}
     for code in (*case.code.values(), *case.merged.values()):
         inputs = len(code.parameters) - code.outputs
         for call in code.calls:
-            here = frozenset(p for p, a in enumerate(call.arguments) if a >= inputs)
-            found[call.symbol] = found.get(call.symbol, here) & here
-    return found
+            of_call = frozenset(p for p, a in enumerate(call.arguments) if a >= inputs)
+            positions[call.symbol] = positions.get(call.symbol, of_call) & of_call
+    return positions
 
 
 @given(cases(), st.integers(1, 4))
@@ -94,12 +94,12 @@ def test_every_tile_is_launched_once(case: Case, lanes: int) -> None:
         for unit in stage.units
         for call in case.code[unit].calls
     }
-    for symbol, found in ranges.items():
-        covered = [tile for begin, end in sorted(found) for tile in range(begin, end)]
+    for symbol, launched in ranges.items():
+        covered = [tile for begin, end in sorted(launched) for tile in range(begin, end)]
         assert covered == list(range(tiles[symbol]))
         if symbol in placed:
             continue
-        sizes = [end - begin for begin, end in found]
+        sizes = [end - begin for begin, end in launched]
         assert max(sizes) - min(sizes) <= 1
 
 
@@ -145,11 +145,11 @@ def test_barriers_order_stages(case: Case, lanes: int) -> None:
     counts = [[0] * lanes for _ in case.schedule.stages]
     for lane, _, _, launch in launches:
         counts[stage_of[program.units[launch.unit]]][lane] += 1
-    for lane, _, known, launch in launches:
+    for lane, _, finished, launch in launches:
         stage = stage_of[program.units[launch.unit]]
         for other in range(lanes):
             before = sum(counts[earlier][other] for earlier in range(stage))
-            assert other == lane or known[other] >= before
+            assert other == lane or finished[other] >= before
 
 
 def test_groups_get_lanes_of_their_own() -> None:

@@ -63,10 +63,14 @@ def test_computes_the_graph_on_lanes(case: Case, seed: int) -> None:
 
 @given(whole_graphs())
 def test_launches_are_those_of_the_usual_lowering(case: Case) -> None:
-    made = program_of(persistent(case))
+    program = program_of(persistent(case))
     usual = lower(case.graph, case.schedule, case.code, lanes=LANES)
-    assert (made.buffers, made.kernels, made.uses) == (usual.buffers, usual.kernels, usual.uses)
-    for mine, theirs in zip(made.lanes, usual.lanes, strict=True):
+    assert (program.buffers, program.kernels, program.uses) == (
+        usual.buffers,
+        usual.kernels,
+        usual.uses,
+    )
+    for mine, theirs in zip(program.lanes, usual.lanes, strict=True):
         assert [i for i in mine if isinstance(i, Launch)] == [
             i for i in theirs if isinstance(i, Launch)
         ]
@@ -74,14 +78,14 @@ def test_launches_are_those_of_the_usual_lowering(case: Case) -> None:
 
 def needs(program: PersistentProgram) -> list[int]:
     """For each operator the bit set of the earlier ones that it must come after, by the data."""
-    found: list[int] = []
+    masks: list[int] = []
     for number, operator in enumerate(program.operators):
         mask = 0
         for other in range(number):
             if conflict(program, program.operators[other], operator):
                 mask |= 1 << other
-        found.append(mask)
-    return found
+        masks.append(mask)
+    return masks
 
 
 def conflict(program: PersistentProgram, a: Any, b: Any) -> bool:
@@ -101,31 +105,35 @@ def first_violation(
     """
     required = needs(program)
     lanes = len(table.first) - 1
-    made = [0] * lanes
+    steps_done = [0] * lanes
     left = [
         sum(s.end - s.begin for s in table.steps if s.operator == n) for n in range(len(required))
     ]
     # Some vEUs are slow, so that orders far from a common pace are tried too.
     pace = [choice.choice([1, 1, 20]) for _ in range(lanes)]
     while True:
-        open_lanes = [n for n in range(lanes) if table.first[n] + made[n] < table.first[n + 1]]
+        open_lanes = [
+            n for n in range(lanes) if table.first[n] + steps_done[n] < table.first[n + 1]
+        ]
         if not open_lanes:
             assert not any(left)
             return None
         able = [
             lane
             for lane in open_lanes
-            for step in [table.steps[table.first[lane] + made[lane]]]
-            if all(made[w.lane] >= w.steps for w in table.waits[step.first_wait : step.last_wait])
+            for step in [table.steps[table.first[lane] + steps_done[lane]]]
+            if all(
+                steps_done[w.lane] >= w.steps for w in table.waits[step.first_wait : step.last_wait]
+            )
         ]
         assert able, "every vEU waits"
         lane = choice.choices(able, [pace[n] for n in able])[0]
-        number = table.first[lane] + made[lane]
+        number = table.first[lane] + steps_done[lane]
         step = table.steps[number]
         if any(left[other] for other in bits(required[step.operator])):
             return number
         left[step.operator] -= step.end - step.begin
-        made[lane] += 1
+        steps_done[lane] += 1
 
 
 @given(whole_graphs(), st.randoms(use_true_random=False))
@@ -141,11 +149,11 @@ def test_tables_honour_the_data(case: Case, choice: random.Random) -> None:
 
 def test_a_dropped_wait_is_found() -> None:
     """Of every barrier, every wait for another vEU's steps is needed in some order."""
-    found = tried = 0
+    caught = tried = 0
 
     @given(whole_graphs())
     def drop(case: Case) -> None:
-        nonlocal found, tried
+        nonlocal caught, tried
         program = persistent(case)
         table = tabulate(program)
         for number, step in enumerate(table.steps):
@@ -160,7 +168,7 @@ def test_a_dropped_wait_is_found() -> None:
                 steps[number] = step._replace(first_wait=begin, last_wait=begin + len(kept))
                 broken = replace(table, steps=tuple(steps), waits=(*table.waits, *kept))
                 tried += 1
-                found += any(
+                caught += any(
                     first_violation(program, broken, random.Random(seed)) is not None
                     for seed in range(30)
                 )
@@ -169,7 +177,7 @@ def test_a_dropped_wait_is_found() -> None:
     drop()
     assert tried >= 20
     # Some waits are implied by what other waits of the same barrier bring along.
-    assert found >= tried / 2
+    assert caught >= tried / 2
 
 
 def test_known_tables() -> None:
@@ -214,13 +222,13 @@ def test_tables_stay_small_on_hundreds_of_veus() -> None:
     vector = BufferType((4,))
     code = UnitCode((vector,) * 2, 1, (), (PhaseCall("conv", tasks, (0, 1)),))
     kernel = RKernel("default", (tasks,), (1e-6,), 1e-5)
-    found = co_schedule(graph, range(units), lambda unit: (kernel,), veus)
+    rprogram = co_schedule(graph, range(units), lambda unit: (kernel,), veus)
     # Ranges of rTasks: a share a vEU and operator.
-    assert len(found.placement) == units * veus
+    assert len(rprogram.placement) == units * veus
     program = lower_persistent(
         graph,
-        Stage(Strategy.CO_SCHEDULE, (found.units,)),
-        found.placement,
+        Stage(Strategy.CO_SCHEDULE, (rprogram.units,)),
+        rprogram.placement,
         dict.fromkeys(range(units), code),
         lanes=veus,
     )

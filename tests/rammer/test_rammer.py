@@ -94,10 +94,10 @@ class NaiveProgram:
 
 
 def counts(appended: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:
-    found: dict[tuple[int, int, int], int] = {}
+    total: dict[tuple[int, int, int], int] = {}
     for task in appended:
-        found[task] = found.get(task, 0) + 1
-    return found
+        total[task] = total.get(task, 0) + 1
+    return total
 
 
 def counts_of(program: RProgram) -> dict[tuple[int, int, int], int]:
@@ -117,20 +117,20 @@ def test_ranges_are_what_choosing_task_by_task_gives(
     unit = RKernel("k", (tasks,), (seconds,), 1.0)
     naive = NaiveProgram(list(clocks), ends={0: ready})
     naive.append(graph_of([0, 1]), (1,), {1: unit})
-    found = select_lanes(clocks, ready, tasks, seconds)
+    ranges = select_lanes(clocks, ready, tasks, seconds)
     expected = counts(naive.appended)
-    assert list(found) == [expected.get((1, 0, lane), 0) for lane in range(len(clocks))]
+    assert list(ranges) == [expected.get((1, 0, lane), 0) for lane in range(len(clocks))]
 
 
 def naive_schedule(graph: OpGraph, kernels: Kernels, lanes: int) -> list[NaiveProgram]:
     """Algorithm 1, with its two slips repaired and copies where it says that programs differ."""
 
     def as_program(program: NaiveProgram) -> RProgram:
-        made = RProgram.empty(lanes)
+        rprogram = RProgram.empty(lanes)
         for wave in waves(graph.predecessors, program.chosen):
-            made = made.append(graph, wave, program.chosen)
-        assert counts_of(made) == counts(program.appended)
-        return made
+            rprogram = rprogram.append(graph, wave, program.chosen)
+        assert counts_of(rprogram) == counts(program.appended)
+        return rprogram
 
     def time(program: NaiveProgram) -> float:
         return by_chance([as_program(program)])[0]
@@ -182,28 +182,28 @@ def test_equals_algorithm_1_task_by_task(
         compared.append(tuple(program.units for program in programs))
         return by_chance(programs)
 
-    found = wavefront_programs(graph, kernels.__getitem__, lanes, profile)
+    rprograms = wavefront_programs(graph, kernels.__getitem__, lanes, profile)
     expected = naive_schedule(graph, kernels, lanes)
-    assert [counts_of(p) for p in found] == [counts(p.appended) for p in expected]
-    assert [dict(p.kernels) for p in found] == [p.chosen for p in expected]
-    assert [p.ends for p in found] == [p.ends for p in expected]
-    assert [p.clocks for p in found] == [tuple(p.clocks) for p in expected]
+    assert [counts_of(p) for p in rprograms] == [counts(p.appended) for p in expected]
+    assert [dict(p.kernels) for p in rprograms] == [p.chosen for p in expected]
+    assert [p.ends for p in rprograms] == [p.ends for p in expected]
+    assert [p.clocks for p in rprograms] == [tuple(p.clocks) for p in expected]
     # The last rProgram is kept, and no program is changed before its time is taken.
-    assert sorted(u for p in found for u in p.units) == list(range(len(graph)))
+    assert sorted(u for p in rprograms for u in p.units) == list(range(len(graph)))
     for joined, current, alone in (units for units in compared if len(units) == 3):
         assert joined == (*current, *alone)
-    made = rammer_schedule(graph, found, by_chance(found), kernels.__getitem__)
-    made.validate(graph)
+    schedule = rammer_schedule(graph, rprograms, by_chance(rprograms), kernels.__getitem__)
+    schedule.validate(graph)
     for unit, names in kernels.items():
-        name = next(p.kernels[unit].name for p in found if unit in p.kernels)
-        assert made.kernels.get(unit, names[0].name) == name
-    assert made.latency == sum(by_chance(found))
+        name = next(p.kernels[unit].name for p in rprograms if unit in p.kernels)
+        assert schedule.kernels.get(unit, names[0].name) == name
+    assert schedule.latency == sum(by_chance(rprograms))
 
 
 def code_of(graph: OpGraph, chosen: dict[int, RKernel]) -> dict[int, UnitCode]:
     """Phases that hand their results on through scratch; a unit of none has code for nothing."""
     vector = BufferType((4,))
-    made: dict[int, UnitCode] = {}
+    codes: dict[int, UnitCode] = {}
     for unit, kernel in chosen.items():
         data = len(dict.fromkeys(graph.operators[unit].inputs))
         phases = len(kernel.tasks)
@@ -213,8 +213,8 @@ def code_of(graph: OpGraph, chosen: dict[int, RKernel]) -> dict[int, UnitCode]:
             writes = data if phase == phases - 1 else data + phase + 1
             calls.append(PhaseCall(f"u{unit}.{phase}", tasks, (*reads, writes)))
         scratch = (vector,) * max(0, phases - 1)
-        made[unit] = UnitCode((vector,) * (data + 1), 1, scratch, tuple(calls))
-    return made
+        codes[unit] = UnitCode((vector,) * (data + 1), 1, scratch, tuple(calls))
+    return codes
 
 
 @given(dags(8), st.integers(1, 4), st.data())
@@ -233,15 +233,15 @@ def test_the_simulation_is_what_a_device_of_exact_times_does(
     check_races(lowered)
     done: list[list[float]] = [[0.0] for _ in range(lanes)]
     ends: dict[str, float] = {}
-    for lane, _, known, launch in ordered_launches(lowered):
+    for lane, _, finished, launch in ordered_launches(lowered):
         unit, phase = map(int, lowered.kernels[launch.kernel][1:].split("."))
         seconds = program.kernels[unit].task_seconds[phase]
-        begin = max(done[other][count] for other, count in enumerate(known))
+        begin = max(done[other][count] for other, count in enumerate(finished))
         done[lane].append(max(begin, done[lane][-1]) + (launch.end - launch.begin) * seconds)
         ends[f"u{unit}"] = max(ends.get(f"u{unit}", 0.0), done[lane][-1])
-    assert [own[-1] for own in done] == list(program.clocks)
+    assert [times[-1] for times in done] == list(program.clocks)
     assert {f"u{unit}": end for unit, end in program.ends.items()} == ends
-    assert simulate([program]) == (max(own[-1] for own in done),)
+    assert simulate([program]) == (max(times[-1] for times in done),)
     ended = [0.0] * lanes
     for share, begin, end in simulated_spans(graph, program):
         assert begin >= ended[share.lane]
@@ -273,8 +273,8 @@ def test_efficient_rkernels_are_kept_only_if_the_profile_says_so() -> None:
 
     def chosen(seconds: list[float], lanes: int) -> set[str]:
         empty = RProgram.empty(lanes)
-        made = schedule_wave(graph, (0, 1), empty, lambda _: (fast, lean), lambda _: seconds)
-        return {kernel.name for kernel in made.kernels.values()}
+        program = schedule_wave(graph, (0, 1), empty, lambda _: (fast, lean), lambda _: seconds)
+        return {kernel.name for kernel in program.kernels.values()}
 
     assert chosen([2.0, 1.0], lanes=4) == {"lean"}
     assert chosen([1.0, 1.0], lanes=4) == {"fast"}

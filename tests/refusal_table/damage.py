@@ -117,8 +117,8 @@ def split(
     instances = [[number, part, lane] for number in (0, 1) for part in range(factor)]
     schedule["instances"] = {
         "subgraphs": [
-            {"units": list(own), "factor": factor, "axes": [axis] * len(own)}
-            for own in (units[:3], units[3:4])
+            {"units": list(members), "factor": factor, "axes": [axis] * len(members)}
+            for members in (units[:3], units[3:4])
         ],
         "order": instances[::-1] if backwards else instances,
     }
@@ -139,8 +139,8 @@ def merge_unevenly() -> None:
     stages = (Stage(Strategy.MERGE, ((0,), (1,))), Stage(Strategy.CONCURRENT, ((2,),)))
     order = (PlacedInstance(0, 0, 0), PlacedInstance(0, 1, 0))
     plan = InstancePlan((SplitSubGraph((0, 1, 2), 2, (2,)),), order)
-    made = Schedule(units.fingerprint, stages, "by hand", instances=plan)
-    made.save(Path("schedule.json"), units)
+    schedule = Schedule(units.fingerprint, stages, "by hand", instances=plan)
+    schedule.save(Path("schedule.json"), units)
 
 
 def seal(change: Callable[[Any], object], name: str = "meta.json") -> Callable[[], object]:
@@ -204,9 +204,9 @@ def better_cpu() -> None:
     """An executable for all features that a CPU can have."""
     from runtime_ext.machine.cpu_features import missing_features
 
-    known = ("amx-bf16", "amx-int8", "avx512fp16", "avxvnni")
-    missing = missing_features(known)
-    seal(lambda d: d.update(features=missing[:1] or known, target="llvm -mcpu=sapphirerapids"))()
+    features = ("amx-bf16", "amx-int8", "avx512fp16", "avxvnni")
+    missing = missing_features(features)
+    seal(lambda d: d.update(features=missing[:1] or features, target="llvm -mcpu=sapphirerapids"))()
 
 
 def pack(name: str = "", link: bool = False) -> None:

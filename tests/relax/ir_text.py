@@ -18,5 +18,5 @@ def filecheck(module: tvm.IRModule, checks: str, folder: Path) -> None:
 
     Types are shortened to ``f32(1, 3, 8, 8)`` and constants to ``const``, for legibility.
     """
-    text = _TENSOR.sub(lambda found: f"f32({found[1].rstrip(',')})", module.script())
+    text = _TENSOR.sub(lambda match: f"f32({match[1].rstrip(',')})", module.script())
     check_text(_CONSTANT.sub("const", text), checks, folder)

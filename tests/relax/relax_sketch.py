@@ -143,6 +143,6 @@ def outputs_of(model: BuiltModel, inputs: list[Array], **options: Any) -> list[A
     session = model.session(**options)
     names = [port.name for port in session.inputs]
     session.run(**dict(zip(names, inputs, strict=True)))
-    found = [session.get_output(i) for i in range(len(session.outputs))]
+    outputs = [session.get_output(i) for i in range(len(session.outputs))]
     session.close()
-    return found
+    return outputs

@@ -12,9 +12,9 @@ from tvm.relax.dpl import is_op, wildcard
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.pipeline import prepare
-from relay_passes.relax.bindings import DialectError
 from relay_passes.relax.canonical.canonicalise import canonicalise
-from relay_passes.relax.canonical.fold_constants import FoldSmallConstants, constant
+from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
+from relay_passes.relax.expressions import DialectError, constant
 from tests.onnx_sketch import Sketch, relative_error
 from tests.refusals import refused
 from tests.relax.relax_sketch import RelaxSketch, inputs_of, module_of, operators, run
@@ -68,8 +68,8 @@ def test_folds_constants_as_tvm_computes_them(case: str) -> None:
     assert operators(folded) == []
     result = folded["main"].body.body
     values = {b.var: b.value for b in folded["main"].body.blocks[0].bindings}
-    found = values.get(result, result).value.numpy()
-    assert relative_error([found], run(module, [])) <= 1e-6
+    value = values.get(result, result).value.numpy()
+    assert relative_error([value], run(module, [])) <= 1e-6
 
 
 def test_folding_leaves_variables_and_unknown_operators() -> None:

@@ -54,9 +54,9 @@ def test_zoo(name: str) -> None:
 def test_local_response_normalisation_is_one_operator() -> None:
     model = load_onnx(ModelSource(str(LIGHT / "light_inception_v1.onnx"), random_weights=0))
     graph = require_same_graphs(model, import_onnx)
-    found = [o for o in graph.operators if o.kind == "lrn"]
-    assert [dict(o.attrs)["size"] for o in found] == [5, 5]
-    assert all(dict(o.attrs)["beta"] == 0.75 for o in found)
+    norms = [o for o in graph.operators if o.kind == "lrn"]
+    assert [dict(o.attrs)["size"] for o in norms] == [5, 5]
+    assert all(dict(o.attrs)["beta"] == 0.75 for o in norms)
     assert not any("pool3d" in o.kind for o in graph.operators)
 
 
@@ -75,15 +75,15 @@ def test_a_schedule_made_without_tvm_fits_by_number(name: str) -> None:
 
 def test_operators_and_their_bindings_belong_together() -> None:
     module = import_onnx(load_onnx("inception_block"))
-    found = extract(module)
-    graph = found.graph
-    assert len(found.bindings) == len(graph)
-    assert len(found.values) == len(graph.tensors)
-    for operator, bindings in zip(graph.operators, found.bindings, strict=True):
-        assert found.number[bindings[-1].var] in operator.outputs
-    for number, leaf in enumerate(found.values):
+    extraction = extract(module)
+    graph = extraction.graph
+    assert len(extraction.bindings) == len(graph)
+    assert len(extraction.values) == len(graph.tensors)
+    for operator, bindings in zip(graph.operators, extraction.bindings, strict=True):
+        assert extraction.number[bindings[-1].var] in operator.outputs
+    for number, leaf in enumerate(extraction.values):
         assert graph.tensors[number].constant == (not isinstance(leaf, relax.Var))
-        assert found.number[leaf] == number
+        assert extraction.number[leaf] == number
 
 
 def test_an_output_with_readers_inside() -> None:

@@ -96,9 +96,9 @@ def test_computes_the_same(cases: dict[str, Body]) -> None:
 
     module = module_of([(1, 8, 8, 8)], body)
     inputs = inputs_of(module)
-    found, expected = run(canonicalise(module), inputs), run(module, inputs)
+    outputs, expected = run(canonicalise(module), inputs), run(module, inputs)
     errors = [
-        relative_error([ours], [theirs]) for ours, theirs in zip(found, expected, strict=True)
+        relative_error([ours], [theirs]) for ours, theirs in zip(outputs, expected, strict=True)
     ]
     assert max(errors) <= 1e-6, errors
 

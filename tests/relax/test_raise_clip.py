@@ -35,8 +35,8 @@ def test_raises_a_clip(bounds: tuple[float | None, float | None]) -> None:
     kept = zip(["relax.maximum", "relax.minimum"], bounds, strict=True)
     assert operators(raised) == [name for name, bound in kept if bound is not None]
     (clip,) = extract(raised).graph.operators
-    known = np.finfo(np.float32)
-    limits = zip((float(known.min), float(known.max)), bounds, strict=True)
+    representable = np.finfo(np.float32)
+    limits = zip((float(representable.min), float(representable.max)), bounds, strict=True)
     low, high = (most if bound is None else bound for most, bound in limits)
     assert (clip.kind, dict(clip.attrs)) == ("clip", {"min": low, "max": high})
     assert [v.name_hint for v in raised.get_global_vars()] == ["main"]

@@ -90,11 +90,11 @@ def _set(kind: str, key: str, value: Callable[[int], Any]) -> Callable[[Any], No
 
 DAMAGED: dict[str, Callable[[Any], None]] = {
     # Each of the first four ends a process that loads it.
-    "circle": _set("relax.expr.SeqExpr", "body", lambda here: here),
-    "later": _set("ir.Call", "args", lambda here: here + 1),
-    "nothing": _set("relax.expr.VarBinding", "var", lambda here: 0),
-    "no-type": _set("ir.Call", "ty", lambda here: 10**6),
-    "dangling": _set("ir.Call", "op", lambda here: -1),
+    "circle": _set("relax.expr.SeqExpr", "body", lambda number: number),
+    "later": _set("ir.Call", "args", lambda number: number + 1),
+    "nothing": _set("relax.expr.VarBinding", "var", lambda number: 0),
+    "no-type": _set("ir.Call", "ty", lambda number: 10**6),
+    "dangling": _set("ir.Call", "op", lambda number: -1),
     "no-nodes": lambda data: data.update(nodes=[]),
     "not-nodes": lambda data: data.update(nodes=3),
     "no-root": lambda data: data.pop("root_index"),

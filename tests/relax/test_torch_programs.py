@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from relay_passes.load import load_model  # noqa: E402
 from relay_passes.pipeline import apply_schedule, prepare  # noqa: E402
-from relay_passes.relax.bindings import DialectError  # noqa: E402
+from relay_passes.relax.expressions import DialectError  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402
 from tvm_ios.graph.input_shapes import InputShapeError  # noqa: E402
@@ -88,10 +88,10 @@ def random(*shape: int) -> Any:
     return torch.from_numpy(np.random.default_rng(0).standard_normal(shape, dtype=np.float32))
 
 
-def close(found: Any, expected: Any) -> bool:
+def close(output: Any, expected: Any) -> bool:
     expected = expected.detach().numpy()
-    assert found.shape == expected.shape
-    return bool(np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max())
+    assert output.shape == expected.shape
+    return bool(np.abs(output - expected).max() <= 1e-5 * np.abs(expected).max())
 
 
 MODELS: dict[str, tuple[Build, tuple[int, ...]]] = {
@@ -108,19 +108,19 @@ def test_results_are_those_of_torch(name: str, tmp_path: Path) -> None:
     module, data = make().eval(), random(*shape)
     path = save(module, (data,), tmp_path / "m.pt2")
     argument = "src" if name == "encoder" else "image"
-    (found,) = outputs_of(path, {argument: data}).values()
-    assert close(found, module(data))
+    (output,) = outputs_of(path, {argument: data}).values()
+    assert close(output, module(data))
 
 
 def test_inputs_and_outputs_have_the_names_that_torch_gives(tmp_path: Path) -> None:
     module = TwoInputs().eval()
     inputs = {"picture": random(1, 3, 8, 8), "depth": random(1, 2, 8, 8)}
     path = save(module, tuple(inputs.values()), tmp_path / "m.pt2")
-    found, expected = outputs_of(path, inputs), module(**inputs)
-    assert list(found) == ["joined", "rest.0", "rest.1"]
-    assert close(found["joined"], expected["joined"])
-    assert close(found["rest.0"], expected["rest"][0])
-    assert close(found["rest.1"], expected["rest"][1])
+    outputs, expected = outputs_of(path, inputs), module(**inputs)
+    assert list(outputs) == ["joined", "rest.0", "rest.1"]
+    assert close(outputs["joined"], expected["joined"])
+    assert close(outputs["rest.0"], expected["rest"][0])
+    assert close(outputs["rest.1"], expected["rest"][1])
 
 
 def test_rows_are_taken_from_both_ends(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_rows_are_taken_from_both_ends(tmp_path: Path) -> None:
             return x[:, 1] - x[:, -1] * x[:, -2]
 
     data = random(2, 4, 3)
-    (found,) = outputs_of(save(Rows(), (data,), tmp_path / "m.pt2"), {"x": data}).values()
-    assert close(found, Rows()(data))
+    (output,) = outputs_of(save(Rows(), (data,), tmp_path / "m.pt2"), {"x": data}).values()
+    assert close(output, Rows()(data))
 
 
 def test_a_program_with_a_state_is_refused(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_a_row_that_is_masked_whole_gives_zeros(tmp_path: Path) -> None:
     query, mask = random(1, 2, 4, 8), torch.zeros(1, 1, 4, 4)
     mask[..., 0, :] = -torch.inf
     path = save(Attention(), (query, mask), tmp_path / "m.pt2")
-    (found,) = outputs_of(path, {"query": query, "mask": mask}).values()
-    assert close(found, Attention()(query, mask))
-    assert not found[:, :, 0].any()
+    (output,) = outputs_of(path, {"query": query, "mask": mask}).values()
+    assert close(output, Attention()(query, mask))
+    assert not output[:, :, 0].any()
 
 
 @pytest.fixture
@@ -168,8 +168,8 @@ def dynamic(tmp_path: Path) -> tuple[Any, str]:
 def test_dynamic_dimensions_become_those_given(dynamic: tuple[Any, str]) -> None:
     module, path = dynamic
     data = random(3, 3, 16, 16)
-    (found,) = outputs_of(path, {"image": data}, shapes={"image": (3, 3, 16, 16)}).values()
-    assert close(found, module(data))
+    (output,) = outputs_of(path, {"image": data}, shapes={"image": (3, 3, 16, 16)}).values()
+    assert close(output, module(data))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 from relay_passes.pipeline import apply_schedule, prepare
-from relay_passes.relax.bindings import bindings_of, operator_name
 from relay_passes.relax.canonical.canonicalise import canonicalise
+from relay_passes.relax.expressions import bindings_of, operator_name
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from tests.onnx_sketch import relative_error, run_on

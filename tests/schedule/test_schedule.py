@@ -109,11 +109,11 @@ def respects(graph: OpGraph, stages: tuple[Stage, ...]) -> bool:
     """Whether every unit runs once and after what it reads, by writing out who is before whom."""
     place = {
         unit: (s, g, i)
-        for s, made in enumerate(stages)
-        for g, group in enumerate(made.groups)
+        for s, each in enumerate(stages)
+        for g, group in enumerate(each.groups)
         for i, unit in enumerate(group)
     }
-    units = [unit for made in stages for unit in made.units]
+    units = [unit for each in stages for unit in each.units]
     if sorted(units) != list(range(len(graph))):
         return False
     for unit in units:
@@ -146,12 +146,12 @@ def scheduled_graphs(draw: st.DrawFn) -> tuple[OpGraph, tuple[Stage, ...]]:
 @given(scheduled_graphs())
 def test_validation_is_what_its_rules_say(case: tuple[OpGraph, tuple[Stage, ...]]) -> None:
     graph, stages = case
-    made = schedule(graph, *stages)
+    candidate = schedule(graph, *stages)
     if respects(graph, stages):
-        made.validate(graph)
+        candidate.validate(graph)
     else:
         with pytest.raises(ScheduleError):
-            made.validate(graph)
+            candidate.validate(graph)
 
 
 @given(graphs())
@@ -167,27 +167,27 @@ def full() -> tuple[OpGraph, Schedule]:
 
 
 def test_json_there_and_back(tmp_path: Path) -> None:
-    graph, made = full()
-    assert Schedule.from_json(json.loads(json.dumps(made.to_json(graph)))) == made
-    made.save(tmp_path / "schedule.json", graph)
-    assert Schedule.load(tmp_path / "schedule.json") == made
+    graph, original = full()
+    assert Schedule.from_json(json.loads(json.dumps(original.to_json(graph)))) == original
+    original.save(tmp_path / "schedule.json", graph)
+    assert Schedule.load(tmp_path / "schedule.json") == original
     assert json.loads((tmp_path / "schedule.json").read_text())["units"] == [
         op.name for op in graph.operators
     ]
 
 
 def test_kernels_are_optional_and_come_back(tmp_path: Path) -> None:
-    graph, made = full()
-    assert "kernels" not in made.to_json(graph), "files are as before there were any"
-    replace(made, kernels={1: "cudnn", 2: "cudnn"}).validate(graph)
-    chosen = replace(made, kernels={3: "coarse", 0: "fine"})
+    graph, original = full()
+    assert "kernels" not in original.to_json(graph), "files are as before there were any"
+    replace(original, kernels={1: "cudnn", 2: "cudnn"}).validate(graph)
+    chosen = replace(original, kernels={3: "coarse", 0: "fine"})
     chosen.validate(graph)
     chosen.save(tmp_path / "schedule.json", graph)
     assert json.loads((tmp_path / "schedule.json").read_text())["kernels"] == {
         "0": "fine",
         "3": "coarse",
     }
-    assert Schedule.load(tmp_path / "schedule.json") == chosen != made
+    assert Schedule.load(tmp_path / "schedule.json") == chosen != original
     assert hash(chosen) == hash(replace(chosen, kernels=dict(chosen.kernels)))
 
 
@@ -203,36 +203,36 @@ def test_kernels_are_optional_and_come_back(tmp_path: Path) -> None:
 def test_kernels_are_of_units_that_there_are(
     kernels: dict[int, str], named: tuple[str, ...]
 ) -> None:
-    graph, made = full()
+    graph, original = full()
     with refused(ScheduleError, *named):
-        replace(made, kernels=kernels).validate(graph)
+        replace(original, kernels=kernels).validate(graph)
 
 
 def test_of_stages_alone_co_scheduled_units_run_one_after_another() -> None:
     graph = diamond()
     whole = stage(tuple(range(len(graph))), strategy=Strategy.CO_SCHEDULE)
     placement = tuple(Share(unit, 0, 0, 0, 1) for unit in range(len(graph)))
-    made = schedule(graph, whole, kernels={0: "fine"}, placements={0: placement})
-    made.validate(graph)
-    left = made.of_stages_alone
+    original = schedule(graph, whole, kernels={0: "fine"}, placements={0: placement})
+    original.validate(graph)
+    left = original.of_stages_alone
     left.validate(graph)
     assert left == schedule(graph, stage(whole.units))
 
 
 def test_latencies_of_units_are_positive_and_travel() -> None:
-    graph, made = full()
-    timed = replace(made, unit_latencies={0: (2.0, 1.0), 3: (0.5, 0.5)})
+    graph, original = full()
+    timed = replace(original, unit_latencies={0: (2.0, 1.0), 3: (0.5, 0.5)})
     timed.validate(graph)
     read = Schedule.from_json(json.loads(json.dumps(timed.to_json(graph))))
     assert read.unit_latencies == timed.unit_latencies
-    assert "unit_latencies" not in made.to_json(graph)
+    assert "unit_latencies" not in original.to_json(graph)
     for wrong, named in (
         ({99: (1.0,)}, "unit 99"),
         ({0: ()}, "'relu0'"),
         ({0: (1.0, -1.0)}, "'relu0'"),
     ):
         with refused(ScheduleError, named):
-            replace(made, unit_latencies=wrong).validate(graph)
+            replace(original, unit_latencies=wrong).validate(graph)
 
 
 Change = Callable[[dict[str, Any]], Any]
@@ -259,8 +259,8 @@ MALFORMED: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_data_is_refused(case: str) -> None:
     change, named = MALFORMED[case]
-    graph, made = full()
-    data = json.loads(json.dumps(made.to_json(graph)))
+    graph, original = full()
+    data = json.loads(json.dumps(original.to_json(graph)))
     change(data)
     with refused(ScheduleError, named):
         Schedule.from_json(data)

@@ -40,18 +40,18 @@ def least(problem: ChoiceProblem) -> float:
 
 @given(problems())
 def test_nothing_is_cheaper(problem: ChoiceProblem) -> None:
-    found = cheapest(problem)
-    assert found.proven
-    assert found.cost == problem.cost(found.values) == least(problem)
+    choice = cheapest(problem)
+    assert choice.proven
+    assert choice.cost == problem.cost(choice.values) == least(problem)
 
 
 @given(problems(), st.integers(1, 9))
 def test_what_is_not_proven_is_said(problem: ChoiceProblem, largest: int) -> None:
     with patch.object(pbqp, "LARGEST_TABLE", largest):
-        found = cheapest(problem)
-    assert found.cost == problem.cost(found.values)
-    assert found.cost >= least(problem)
-    assert found.cost == least(problem) or not found.proven
+        choice = cheapest(problem)
+    assert choice.cost == problem.cost(choice.values)
+    assert choice.cost >= least(problem)
+    assert choice.cost == least(problem) or not choice.proven
 
 
 def test_a_variable_that_is_set_early_minds_its_neighbours() -> None:
@@ -78,14 +78,16 @@ def test_a_long_chain_is_quick(links: int) -> None:
         if at >= back
     }
     problem = ChoiceProblem(alone, pairs)
-    found = cheapest(problem)
-    assert found.proven
+    choice = cheapest(problem)
+    assert choice.proven
     if links == 1:
         best = alone[0]
         for at in range(1, count):
             best = (best[:, None] + pairs[at - 1, at]).min(axis=0) + alone[at]
-        assert isclose(found.cost, best.min())
+        assert isclose(choice.cost, best.min())
     # Nothing is gained by changing one.
     for at in range(count):
         for other in range(size):
-            assert problem.cost([*found.values[:at], other, *found.values[at + 1 :]]) >= found.cost
+            assert (
+                problem.cost([*choice.values[:at], other, *choice.values[at + 1 :]]) >= choice.cost
+            )

@@ -76,13 +76,13 @@ def run_programs(
 
 def _run_program(program: Program, kernels: dict[str, Any], number: int) -> int:
     random = Random(number)
-    found, expected = (
+    actual, expected = (
         [np.zeros(b.type.shape, b.type.dtype) for b in program.buffers] for _ in "fe"
     )
     native = NativeExecutor(
         program,
         kernels,
-        [tvm_ffi.from_dlpack(array) for array in found],
+        [tvm_ffi.from_dlpack(array) for array in actual],
         pin=random.choice((None, True, False)),
         # Sleeping at once, sleeping soon, and hardly ever.
         spin_seconds=random.choice((0.0, 20e-6, 1e-3)),
@@ -93,7 +93,7 @@ def _run_program(program: Program, kernels: dict[str, Any], number: int) -> int:
     for run in range(RUNS_EACH):
         native.run()
         reference.run()
-        for one, other in zip(found, expected, strict=True):
+        for one, other in zip(actual, expected, strict=True):
             if not np.array_equal(one, other):
                 raise Difference(f"run {run} of program {number} differs from the reference")
     native.close()

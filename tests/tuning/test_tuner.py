@@ -163,14 +163,14 @@ def test_real_kernels_are_timed_and_used(tmp_path: Path) -> None:
     assert 0 < done.best <= done.default < 1
     assert done.trials == 4
     log = TuningLog(tmp_path, TARGET)
-    found = log.blocking(one.spec, SPACE)
-    assert found is not None
+    entry = log.blocking(one.spec, SPACE)
+    assert entry is not None
     fastest = min(recorded(tmp_path), key=lambda trial: trial.seconds)
     notes = noted(fastest.trace)
     assert notes is not None
     best = SPACE.point(notes)
     assert fastest.seconds == pytest.approx(done.best)
-    assert found[1] == (one.spec.blocking if best == SPACE.explicit(one.spec) else best)
+    assert entry[1] == (one.spec.blocking if best == SPACE.explicit(one.spec) else best)
     assert log.blocking(task(25, 48).spec, SPACE) is None
     assert (len(log.matched), len(log.unmatched)) == (1, 1)
 

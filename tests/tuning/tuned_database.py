@@ -29,8 +29,8 @@ def fused(function: Any, target: Any) -> Any:
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     with target:
         module = relax.get_pipeline("zero")(module)
-    (made,) = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
-    return made
+    (primfunc,) = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    return primfunc
 
 
 def parallel(schedule: s_tir.Schedule, block: Any) -> None:

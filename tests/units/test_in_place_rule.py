@@ -54,10 +54,10 @@ class Case:
         self.functions: list[Any] = []
         self.fields: list[tuple[int, ...]] = []
         for number in range(rng.randint(2, 12)):
-            known = range(max(0, len(widths) - rng.choice((3, 5, 20))), len(widths))
+            recent = range(max(0, len(widths) - rng.choice((3, 5, 20))), len(widths))
             if number > 1 and rng.random() < 0.55:
-                count = rng.randint(1, min(4, len(known)))
-                fields = rng.sample(known, count)
+                count = rng.randint(1, min(4, len(recent)))
+                fields = rng.sample(recent, count)
                 if rng.random() < 0.1:
                     fields.append(rng.choice(fields))
                 inputs = tuple(dict.fromkeys(fields))
@@ -66,7 +66,7 @@ class Case:
                 self.fields.append(tuple(fields))
                 widths.append(sum(widths[t] for t in fields))
             else:
-                inputs = (rng.choice(known),)
+                inputs = (rng.choice(recent),)
                 self.functions.append(making(widths[inputs[0]]))
                 self.fields.append(())
                 widths.append(rng.randint(1, 4))
@@ -134,14 +134,14 @@ def test_everyone_reads_what_was_written(seed: int) -> None:
         truth[output] = np.concatenate([truth[field] for field in fields])
         begin = 0
         for field in fields:
-            own = view[begin : begin + graph.tensors[field].shape[1]]
-            begin += len(own)
+            part = view[begin : begin + graph.tensors[field].shape[1]]
+            begin += len(part)
             if op.inputs.index(field) in source.in_place:
-                assert np.shares_memory(own, places.view(field))
+                assert np.shares_memory(part, places.view(field))
             else:
                 # Tiles of one kernel run side by side: none reads what another may write.
                 assert not np.shares_memory(view, places.view(field))
-                own[:] = truth[field]
+                part[:] = truth[field]
         assert (view == truth[output]).all()
     # Nothing was overwritten by what ran later.
     for tensor, expected in truth.items():

@@ -10,11 +10,11 @@ from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.zoo.genotype import CellGenotype, genotype
-from tvm_ios.zoo.network import Network
+from tvm_ios.zoo.network import ImageNetwork
 
 
 def cell_graph(cell: CellGenotype, stride: int, channels: int = 8) -> OpGraph:
-    net = Network("cell", 0, (channels, 12, 12))
+    net = ImageNetwork("cell", 0, (channels, 12, 12))
     before = net.image("before", (channels, 12, 12))
     if stride == 2:
         result = cell.reduction(net, net.input, before, channels)
@@ -54,8 +54,10 @@ def test_only_states_0_and_1_are_halved_in_a_reduction_cell() -> None:
 def test_operations_keep_the_extents(name: str, kernels: set[tuple[int, int]], stride: int) -> None:
     graph = cell_graph(genotype(f"{name} 0, {name} 1", (2,)), stride)
     assert graph.tensors[graph.outputs[0]].shape == (1, 8, 12 // stride, 12 // stride)
-    found = {graph.tensors[op.inputs[1]].shape[2:] for op in graph.operators if op.kind == "conv2d"}
-    assert found == kernels | {(1, 1)}
+    extents = {
+        graph.tensors[op.inputs[1]].shape[2:] for op in graph.operators if op.kind == "conv2d"
+    }
+    assert extents == kernels | {(1, 1)}
 
 
 def test_an_unknown_operation_is_named() -> None:

@@ -29,7 +29,7 @@ def sizes(graph: OpGraph) -> list[int]:
 
 def largest_block(graph: OpGraph, operators: int) -> BlockCounts:
     """Counts of the block with the most transitions among those of that many units."""
-    found: dict[tuple[int, ...], BlockCounts] = {}
+    counts_of: dict[tuple[int, ...], BlockCounts] = {}
     for block in cut_blocks(graph):
         if block.bit_count() != operators:
             continue
@@ -38,9 +38,9 @@ def largest_block(graph: OpGraph, operators: int) -> BlockCounts:
             sum(1 << number[p] for p in bits(graph.predecessors[unit] & block))
             for unit in bits(block)
         )
-        if key not in found:
-            found[key] = count_block(key, "rooted")
-    return max(found.values(), key=lambda counts: counts.transitions)
+        if key not in counts_of:
+            counts_of[key] = count_block(key, "rooted")
+    return max(counts_of.values(), key=lambda counts: counts.transitions)
 
 
 def test_squeezenet() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.refusals import refused
 from tvm_ios import zoo
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.zoo.network import Network
+from tvm_ios.zoo.network import ImageNetwork
 
 SMALL = (
     "inception_block",
@@ -153,13 +153,13 @@ def test_an_unknown_network_names_the_known_ones() -> None:
 @pytest.mark.parametrize("extent", range(7, 12))
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_same_padding_rounds_up_and_is_odd_at_the_end(extent: int, stride: int) -> None:
-    net = Network("pads", 0, (3, extent, extent))
+    net = ImageNetwork("pads", 0, (3, extent, extent))
     x = net.max_pool(net.conv(net.input, 4, (2, 5), stride), 3, 2, "valid", ceil_mode=True)
     model = net.finish(x.value, (1, 4, x.height, x.width))
     onnx.checker.check_model(model, full_check=True)
     pads = next(a.ints for a in model.graph.node[0].attribute if a.name == "pads")
     assert all(0 <= end - begin <= 1 for begin, end in zip(pads[:2], pads[2:], strict=True))
     inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    made = next(v for v in inferred.graph.value_info if v.name == "conv.out")
-    extents = [d.dim_value for d in made.type.tensor_type.shape.dim]
+    value = next(v for v in inferred.graph.value_info if v.name == "conv.out")
+    extents = [d.dim_value for d in value.type.tensor_type.shape.dim]
     assert extents[2:] == [-(-extent // stride)] * 2

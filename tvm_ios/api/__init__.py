@@ -1,8 +1,26 @@
-"""The front door for programs: what the commands do, as functions."""
+"""The front door for programs: what the commands do, as functions.
 
-from tvm_ios.api.measured import optimize
-from tvm_ios.api.units import load_operators, load_units
-from tvm_ios.api.unmeasured import compile_unmeasured
+``measured.py``
+    Optimise a model by measuring on this machine.
+``unmeasured.py``
+    Compile a model for a machine that is not here, by described costs.
+``units.py``
+    Load a model as operators, or as units.
+``tune.py``, ``bundle.py``
+    Tune a model's kernels; pack a model for other machines.
+``candidates.py``, ``contests.py``, ``optimized.py``
+    What ``optimize`` tries, how it compares, and what it gives.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tvm_ios.api.measured import optimize
+    from tvm_ios.api.units import load_operators, load_units
+    from tvm_ios.api.unmeasured import compile_unmeasured
 
 __all__ = [
     "compile_unmeasured",
@@ -10,3 +28,17 @@ __all__ = [
     "load_units",
     "optimize",
 ]
+
+_MODULES = {
+    "compile_unmeasured": "unmeasured",
+    "load_operators": "units",
+    "load_units": "units",
+    "optimize": "measured",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loading a model's units must not wait for the import of all that measuring needs.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

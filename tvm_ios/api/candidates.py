@@ -38,27 +38,27 @@ def find_schedules(
     find: Callable[[str, int | None], Found],
     memory_budget: int | None,
 ) -> dict[str, Found]:
-    """What each policy finds that has a schedule within the memory budget.
+    """What each policy finds, without those that find nothing within the memory budget.
 
     Parameters
     ----------
     module
         Builds programs.
     policies
-        To try; with a memory budget, ``memory`` too.
+        The policies to try; with a memory budget, ``memory`` is tried too.
     find
-        What a policy finds whose counted bytes are within a limit.
+        Runs a policy, given its name and the bytes that its schedule may count, or None.
     memory_budget
         Bytes of the largest arena.
     """
-    found: dict[str, Found] = {}
+    results: dict[str, Found] = {}
     fallback = () if memory_budget is None else ("memory",)
     for policy in dict.fromkeys((*policies, *fallback)):
         if memory_budget is None or not policy_named(policy).keeps_memory_budget:
-            found[policy] = find(policy, None)
+            results[policy] = find(policy, None)
         elif (within := _within(module, partial(find, policy), memory_budget)) is not None:
-            found[policy] = within
-    return found
+            results[policy] = within
+    return results
 
 
 def _within(module: MeasuredModule[Any], find: Callable[[int], Found], budget: int) -> Found | None:
@@ -70,24 +70,24 @@ def _within(module: MeasuredModule[Any], find: Callable[[int], Found], budget: i
     counted = budget
     while True:
         try:
-            found = find(counted)
+            result = find(counted)
         except MemoryBudgetError:
             return None
-        if module.build(found.schedule).memory.plan.nbytes <= budget:
-            return found
-        counted = min(counted, stages_peak(module.graph, found.schedule.stages)) - 1
+        if module.build(result.schedule).memory.plan.nbytes <= budget:
+            return result
+        counted = min(counted, stages_peak(module.graph, result.schedule.stages)) - 1
 
 
 def build_candidates(
     module: MeasuredModule[Any], schedules: Mapping[str, Schedule], report: Progress
 ) -> Candidates:
     """Programs of schedules."""
-    # Some were found before the units were measured, but all are lowered with what is known now.
+    # Some were found before the units were measured, but all are lowered with the latencies of now.
     lowered = {policy: module.timer.timed(schedule) for policy, schedule in schedules.items()}
     built: dict[str, BuiltModel] = {}
-    for done, (policy, twin) in enumerate(first_with_equal_schedule(lowered).items()):
+    for done, (policy, first) in enumerate(first_with_equal_schedule(lowered).items()):
         report("building", done, len(schedules))
-        built[policy] = built[twin] if twin in built else module.build(lowered[twin])
+        built[policy] = built[first] if first in built else module.build(lowered[first])
     report("building", len(schedules), len(schedules))
     return Candidates(lowered, built)
 
@@ -100,13 +100,13 @@ def fitting(built: Mapping[str, BuiltModel], memory_budget: int | None) -> set[s
     MemoryBudgetError
         If there is none.
     """
-    sizes = {policy: made.memory.plan.nbytes for policy, made in built.items()}
-    found = {p for p, size in sizes.items() if memory_budget is None or size <= memory_budget}
-    if memory_budget is not None and not found:
+    sizes = {policy: model.memory.plan.nbytes for policy, model in built.items()}
+    fits = {p for p, size in sizes.items() if memory_budget is None or size <= memory_budget}
+    if memory_budget is not None and not fits:
         best = min(sizes, key=lambda policy: sizes[policy])
         raise MemoryBudgetError(
             f"no program fits into {kib(memory_budget)} KiB: the smallest ({best}) takes "
             f"{kib(sizes[best])} KiB between its units, "
             f"{kib(sizes[best] - memory_budget)} KiB more"
         )
-    return found
+    return fits

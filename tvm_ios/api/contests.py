@@ -61,8 +61,8 @@ def compare_policies(
         inputs = session.random_inputs(0)
     # In float16 only what a GPU stores is so; TVM computes the model as it is.
     widened = {"float16": "float32"} if precision == "float16" else {}
-    given = {n: v.astype(widened.get(str(v.dtype), v.dtype)) for n, v in inputs.items()}
-    tvm = start_library(tvm_build, given)
+    tvm_inputs = {n: v.astype(widened.get(str(v.dtype), v.dtype)) for n, v in inputs.items()}
+    tvm = start_library(tvm_build, tvm_inputs)
     reference = Reference(inputs, tvm.outputs(tvm.run()), precision)
     with temporary_folder() as folder:
 

@@ -88,20 +88,19 @@ def optimize(
     loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_computed_outputs(prepared)
-    given: dict[str, Schedule] = {}
+    schedule_of_file: dict[str, Schedule] = {}
     if schedule is not None:
-        given["given"] = Schedule.load(schedule)
-        given["given"].validate(prepared.units)
+        schedule_of_file["given"] = Schedule.load(schedule)
+        schedule_of_file["given"].validate(prepared.units)
     watch.lap("import")
     module = measured_module(prepared, options, progress)
     tried, broken = (
         tried_policies(module.search.costs.offers) if policies is None else (policies, ())
     )
-    wanted = ("sequential", *tried)
-    found = find_schedules(module, wanted, module.search.find, memory_budget)
-    searched = {policy: made.schedule for policy, made in found.items()}
+    searches = find_schedules(module, ("sequential", *tried), module.search.find, memory_budget)
+    schedules = {policy: found.schedule for policy, found in searches.items()}
     watch.lap("search")
-    candidates = build_candidates(module, searched | given, report)
+    candidates = build_candidates(module, schedules | schedule_of_file, report)
     allowed = fitting(candidates.built, memory_budget)
     watch.lap("build")
     with temporary_folder() as folder:
@@ -125,8 +124,8 @@ def optimize(
         candidates.built["sequential"].save(sequential)
     module.end_run()
     watch.lap("save")
-    counted = [made.statistics for made in found.values() if made.statistics is not None]
-    unfit = (left_out_of(s, loaded.dialect) for s in given.values())
+    statistics = [f.statistics for f in searches.values() if f.statistics is not None]
+    unfit = (left_out_of(s, loaded.dialect) for s in schedule_of_file.values())
     return Optimized(
         model=loaded.name,
         policies=results,
@@ -137,13 +136,13 @@ def optimize(
         operators=len(prepared.outliner.extraction.graph),
         units=len(prepared.units),
         blocks=len(module.problem.blocks),
-        blocks_searched=max((s.blocks_searched or 0 for s in counted), default=0),
-        states=sum(s.states or 0 for s in counted),
-        transitions=sum(s.transitions or 0 for s in counted),
-        candidates=max((s.candidates or 0 for s in counted), default=0),
+        blocks_searched=max((s.blocks_searched or 0 for s in statistics), default=0),
+        states=sum(s.states or 0 for s in statistics),
+        transitions=sum(s.transitions or 0 for s in statistics),
+        candidates=max((s.candidates or 0 for s in statistics), default=0),
         stages_measured=module.timer.stages_measured,
-        complete=all(s.complete for s in counted),
-        left_out=tuple(dict.fromkeys(reason for f in found.values() for reason in f.left_out)),
+        complete=all(s.complete for s in statistics),
+        left_out=tuple(dict.fromkeys(reason for f in searches.values() for reason in f.left_out)),
         notes=(*filter(None, unfit), *broken),
         tuned=module.units.log_use(),
         seconds=watch.laps,

@@ -22,7 +22,7 @@ class Optimized:
     Attributes
     ----------
     model
-        Its name.
+        The model's name.
     policies
         All that were built, measured side by side.
     kept
@@ -46,7 +46,7 @@ class Optimized:
     tuned
         Kernels that the tuning log has, that are used, and that it has not; None without a log.
     seconds
-        Of each part of the work.
+        The seconds of each part of the work.
     """
 
     model: str
@@ -77,11 +77,11 @@ class Compiled:
     Attributes
     ----------
     model
-        Its name.
+        The model's name.
     expected
         For each policy the seconds that the costs say.
     stages
-        And how many stages its schedule has.
+        For each policy the number of stages of its schedule.
     kept
         The policy of the executable: the fastest by these.
     cost

@@ -66,7 +66,7 @@ def tune_module(
     log
         A folder (MetaSchedule's), made or continued; for Relay a file (AutoTVM's).
     name
-        Of the model.
+        The model's name.
     options
         Lanes, target, and the limits of the search whose merge candidates are tuned too.
     trials

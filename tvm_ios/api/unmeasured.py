@@ -33,7 +33,7 @@ def compile_unmeasured(
     memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
-    """Compile a model for a machine that is not here, by costs that are known.
+    """Compile a model for a machine that is not here, by described or recorded costs.
 
     Parameters
     ----------
@@ -78,34 +78,34 @@ def compile_unmeasured(
             else Search(module.problem, costs_named(cost), options.limits, report)
         )
         find = partial(search.find, priced=True)
-        searched = find_schedules(module, policies or ("sequential",), find, memory_budget)
-        found = {policy: made.schedule for policy, made in searched.items()}
+        searches = find_schedules(module, policies or ("sequential",), find, memory_budget)
+        schedules = {policy: found.schedule for policy, found in searches.items()}
     elif policies:
         raise UserError(
             f"without measuring only {schedule} would be compiled: "
             "leave out the schedule or the policies"
         )
     else:
-        found = {"given": Schedule.load(schedule)}
-    expected = {policy: made.latency for policy, made in found.items()}
+        schedules = {"given": Schedule.load(schedule)}
+    expected = {policy: s.latency for policy, s in schedules.items()}
     fastest = min(expected, key=lambda policy: expected[policy])
-    compiled = [fastest] if memory_budget is None else list(found)
+    compiled = [fastest] if memory_budget is None else list(schedules)
 
     def compiling(done: int, total: int) -> None:
         report("compiling kernels", done, total)
 
-    built = {policy: module.build(found[policy], compiling) for policy in compiled}
+    built = {policy: module.build(schedules[policy], compiling) for policy in compiled}
     allowed = fitting(built, memory_budget)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
     built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost})
     return Compiled(
         model=loaded.name,
         expected=expected,
-        stages={policy: len(made.stages) for policy, made in found.items()},
+        stages={policy: len(s.stages) for policy, s in schedules.items()},
         kept=kept,
         cost=cost,
         target=cuda_arch(target) or str(target.attrs["mcpu"]),
         memory=built[kept].memory,
         executable=output,
-        notes=(*filter(None, [left_out_of(found[kept], loaded.dialect)]), *broken),
+        notes=(*filter(None, [left_out_of(schedules[kept], loaded.dialect)]), *broken),
     )

@@ -30,9 +30,9 @@ class NetworkResult:
     Attributes
     ----------
     model
-        Its name.
+        The model's name.
     batch
-        Its batch size.
+        The model's batch size.
     kept
         The policy that is ``ours``.
     latency

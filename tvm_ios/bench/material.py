@@ -92,8 +92,8 @@ def prepare_material(
         )
         write_atomically(folder / ONNX, content)
         write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
-    kept = Schedule.load(folder / "ours" / "schedule.json")
-    return Material(loaded.name, kept.policy, kept.batch)
+    schedule = Schedule.load(folder / "ours" / "schedule.json")
+    return Material(loaded.name, schedule.policy, schedule.batch)
 
 
 def log_digest(database: Path | None) -> str | None:

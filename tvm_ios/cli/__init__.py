@@ -21,8 +21,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"tvm-ios {tvm_ios.__version__}")
         raise typer.Exit
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from runtime_ext.peers.registry import OURS, available_peers, peer_names
 from tvm_ios.cli.completion import complete_model, complete_peers
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -26,7 +27,7 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
-    Dialect,
+    DialectName,
     DialectOption,
     GroupsAStage,
     Lanes,
@@ -49,6 +50,12 @@ from tvm_ios.files.atomic import temporary_folder
 
 #: Of those that come with tvm-ios.
 OURS_ON_CPU = tuple(name for name, peer in OURS.items() if "cpu" in peer.devices)
+
+
+PAGE = HelpPage(
+    ("tvm-ios bench squeezenet resnet50 --against onnxruntime,tvm -o bench.json",),
+    "`tvm-ios explain` on what `--keep` kept says why a network is not faster.",
+)
 
 
 @reports_errors
@@ -90,7 +97,7 @@ def bench(
     ] = BENCH.seconds,
     shape: Shapes = None,
     batch: Batch = None,
-    dialect: DialectOption = Dialect.relax,
+    dialect: DialectOption = DialectName.relax,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -49,11 +50,20 @@ class Ship(StrEnum):
     drawn = "drawn"
 
 
-class Reference(StrEnum):
+class ReferenceRuntime(StrEnum):
     """Who computes what run.py compares with."""
 
     tvm = "tvm"
     torch = "torch"
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios bundle squeezenet --arch x86-64-v3 --lanes 8 -o squeezenet.bundle",
+        "tvm-ios bundle inception_v3 --target cuda --arch sm_90 --weights drawn",
+    ),
+    "`python MODEL.bundle/run.py` searches and measures on the other machine.",
+)
 
 
 @reports_errors
@@ -91,9 +101,9 @@ def bundle(
         ),
     ] = 12,
     reference: Annotated[
-        Reference,
+        ReferenceRuntime,
         typer.Option(help="Whose outputs run.py compares with; torch is faster on large batches."),
-    ] = Reference.tvm,
+    ] = ReferenceRuntime.tvm,
     with_tvm: Annotated[
         bool, typer.Option("--with-tvm", help="TVM's own build, too, for run.py --peers tvm.")
     ] = False,
@@ -158,17 +168,12 @@ def bundle(
 
 
 def _json(done: BundleSummary) -> dict[str, Any]:
+    data = asdict(done)
     return {
-        "model": done.model,
-        "bundle": str(done.path),
-        "units": done.units,
-        "kernels": done.kernels,
-        "merges": done.merges,
-        "merge_candidates": done.merge_candidates,
-        "fused": done.fused,
-        "bytes": done.nbytes,
-        "glibc": done.glibc,
-        "tuned": None if done.tuned is None else asdict(done.tuned),
+        "model": data.pop("model"),
+        "bundle": str(data.pop("path")),
+        "bytes": data.pop("nbytes"),
+        **data,
     }
 
 

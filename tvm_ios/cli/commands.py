@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from tvm_ios.cli.help_pages import HelpPage
 
 #: What ``tvm-ios --help`` says of each command: the first line of its own page.
 SUMMARIES: Mapping[str, str] = MappingProxyType(
@@ -32,7 +35,13 @@ def load_command(name: str) -> TyperCommand:
     """A command with its options, from the file of its name."""
     from tvm_ios.cli.help_pages import command_with_page
 
-    return command_with_page(getattr(import_module(f"tvm_ios.cli.{name}"), name))
+    function = getattr(import_module(f"tvm_ios.cli.{name}"), name)
+    return command_with_page(function, help_page(name))
+
+
+def help_page(name: str) -> HelpPage:
+    """What a command's ``--help`` shows besides its own words."""
+    return import_module(f"tvm_ios.cli.{name}").PAGE
 
 
 class Commands(TyperGroup):

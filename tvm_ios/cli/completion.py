@@ -63,10 +63,10 @@ def _starting(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
-    found: list[str] = []
+    paths: list[str] = []
     for path in sorted(glob.glob(f"{glob.escape(incomplete)}*")):
         if os.path.isdir(path):
-            found.append(f"{path}/")
+            paths.append(f"{path}/")
         elif path.endswith(suffixes):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+
+PAGE = HelpPage(
+    ("tvm-ios doctor",), "CONTRIBUTING.md says how to set up everything from the source."
+)
 
 
 @reports_errors
@@ -19,16 +26,12 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
     from runtime_ext.doctor.check import Status
     from runtime_ext.doctor.examine import examine
 
-    found = examine()
-    counts = {status: sum(check.status is status for check in found) for status in Status}
+    checks = examine()
+    counts = {status: sum(check.status is status for check in checks) for status in Status}
     if as_json:
-        checks = [
-            {"name": c.name, "status": c.status.value, "detail": c.detail, "remedy": c.remedy}
-            for c in found
-        ]
         print_json(
             {
-                "checks": checks,
+                "checks": [asdict(check) for check in checks],
                 "problems": counts[Status.PROBLEM],
                 "warnings": counts[Status.WARNING],
             }
@@ -36,7 +39,7 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
     else:
         table = Table("looked at", "", "found, and what to do")
         styles = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
-        for check in found:
+        for check in checks:
             advice = f"\n[bold]{escape(check.remedy)}[/bold]" if check.remedy else ""
             status = f"[{styles[check.status]}]{check.status}[/]"
             table.add_row(check.name, status, f"{escape(check.detail)}{advice}")

@@ -17,9 +17,9 @@ def refuse_models(path: Path) -> None:
         If the path is one of a model, or the name of one of the zoo and of nothing here.
     """
     if path.suffix in MODEL_SUFFIXES or (not path.exists() and _is_of_the_zoo(path)):
-        made = f"{path.stem}.ios"
         raise UserError(
-            f"{path} is a model: `tvm-ios optimize {path}` makes the executable {made}, which runs"
+            f"{path} is a model: `tvm-ios optimize {path}` makes the executable {path.stem}.ios, "
+            "which runs"
         )
 
 

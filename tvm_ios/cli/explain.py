@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 #: Median over fastest run, and times that the lanes are stopped a run, that deserve a warning.
 _DISTURBED, _PREEMPTED = 1.3, 0.5
+
+
+PAGE = HelpPage(
+    ("tvm-ios explain out/", "tvm-ios explain out/ --plot timeline.svg"),
+    "What helps is said below the tables: `tvm-ios tune` for faster kernels, "
+    "`tvm-ios optimize` with a wider search for idle lanes.",
+)
 
 
 @reports_errors
@@ -47,46 +55,48 @@ def explain(
     refuse_models(executable)
     if plot is not None:
         require_picture(plot)
-    found = find_out(executable, repeat)
+    explanation = find_out(executable, repeat)
     if plot is not None:
-        blocks = [region.units for region in found.blocks]
-        save_picture(plot_blocks(found.timeline.steps, blocks), plot)
+        blocks = [region.units for region in explanation.blocks]
+        save_picture(plot_blocks(explanation.timeline.steps, blocks), plot)
     if as_json:
-        print_json(_json(found))
+        print_json(_json(explanation))
     else:
-        _print(executable, found)
+        _print(executable, explanation)
 
 
-def _json(found: Explanation) -> dict[str, Any]:
+def _json(explanation: Explanation) -> dict[str, Any]:
     total, *blocks = [
-        {**_region_json(region, found.names), "advice": advice}
-        for region, advice in zip((found.total, *found.blocks), found.advice, strict=True)
+        {**_region_json(region, explanation.names), "advice": advice}
+        for region, advice in zip(
+            (explanation.total, *explanation.blocks), explanation.advice, strict=True
+        )
     ]
     return {
-        "policy": found.policy,
-        "measured_ms": {policy: seconds * 1e3 for policy, seconds in found.measured.items()},
-        "lanes": found.lanes,
-        "memory": {"arena_bytes": found.arena, "unshared_bytes": found.unshared},
-        "latency_ms": found.latency * 1e3,
-        "disturbance": found.disturbance,
-        "preemptions": found.preemptions,
+        "policy": explanation.policy,
+        "measured_ms": {policy: seconds * 1e3 for policy, seconds in explanation.measured.items()},
+        "lanes": explanation.lanes,
+        "memory": {"arena_bytes": explanation.arena, "unshared_bytes": explanation.unshared},
+        "latency_ms": explanation.latency * 1e3,
+        "disturbance": explanation.disturbance,
+        "preemptions": explanation.preemptions,
         "peak": {
-            "gflops": found.peaks.flops / 1e9,
-            "gbps": found.peaks.bandwidth / 1e9,
-            "cache_bytes": found.peaks.cache,
+            "gflops": explanation.peaks.flops / 1e9,
+            "gbps": explanation.peaks.bandwidth / 1e9,
+            "cache_bytes": explanation.peaks.cache,
         },
         "total": total,
         "blocks": blocks,
         "hot": [
             {
-                "units": [found.names[unit] for unit in row.units],
+                "units": [explanation.names[unit] for unit in row.units],
                 "kernels": row.kernels,
                 "ms": row.seconds * 1e3,
                 "share": row.share,
                 "gflops": None if row.flops_per_second is None else row.flops_per_second / 1e9,
                 "gbps": row.bytes_per_second / 1e9,
             }
-            for row in found.hot
+            for row in explanation.hot
         ],
     }
 
@@ -110,27 +120,32 @@ def _region_json(region: Region, names: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _print(path: Path, found: Explanation) -> None:
+def _print(path: Path, explanation: Explanation) -> None:
     from tvm_ios.explain.bounds import Bound
 
-    out = console()
+    out, peaks = console(), explanation.peaks
     out.print(
-        f"[bold]{escape(str(path))}[/bold]: {found.policy}, {len(found.names)} units on "
-        f"{found.lanes} lanes, {found.latency * 1e3:.3f} ms; this machine reaches "
-        f"{found.peaks.flops / 1e9:.0f} GFLOP/s and {found.peaks.bandwidth / 1e9:.1f} GB/s on them"
+        f"[bold]{escape(str(path))}[/bold]: {explanation.policy}, {len(explanation.names)} units "
+        f"on {explanation.lanes} lanes, {explanation.latency * 1e3:.3f} ms; this machine reaches "
+        f"{peaks.flops / 1e9:.0f} GFLOP/s and {peaks.bandwidth / 1e9:.1f} GB/s on them"
     )
     out.print(
-        f"tensors between units share {found.arena / 2**20:.2f} MiB, apart they would take "
-        f"{found.unshared / 2**20:.2f} MiB"
+        f"tensors between units share {explanation.arena / 2**20:.2f} MiB, apart they would take "
+        f"{explanation.unshared / 2**20:.2f} MiB"
     )
-    if found.measured:
-        latencies = (f"{policy} {seconds * 1e3:.3f}" for policy, seconds in found.measured.items())
+    if explanation.measured:
+        latencies = (
+            f"{policy} {seconds * 1e3:.3f}" for policy, seconds in explanation.measured.items()
+        )
         out.print(f"when it was made, in ms: {', '.join(latencies)}")
     columns = ("block", "units", "ms", *Bound, "seen/bound", "busy", "waiting", "launching")
     table = Table(*columns, caption="bounds in ms, the largest in bold; shares of the lanes' time")
     for column in table.columns[1:]:
         column.justify = "right"
-    rows = [*((str(n), region) for n, region in enumerate(found.blocks)), ("all", found.total)]
+    rows = [
+        *((str(n), region) for n, region in enumerate(explanation.blocks)),
+        ("all", explanation.total),
+    ]
     for name, region in rows:
         table.add_row(
             name,
@@ -141,11 +156,11 @@ def _print(path: Path, found: Explanation) -> None:
             f"{region.busy:.0%}",
             f"{region.waiting:.0%}",
             f"{region.launching:.0%}",
-            end_section=name == str(len(found.blocks) - 1),
+            end_section=name == str(len(explanation.blocks) - 1),
         )
     out.print(table)
-    out.print(_hot_table(found))
-    _print_advice(found)
+    out.print(_hot_table(explanation))
+    _print_advice(explanation)
 
 
 def _bound_cell(region: Region, bound: Any) -> str:
@@ -154,41 +169,43 @@ def _bound_cell(region: Region, bound: Any) -> str:
     return f"[bold]{text}[/bold]" if bound is region.bound else text
 
 
-def _hot_table(found: Explanation) -> Table:
+def _hot_table(explanation: Explanation) -> Table:
     table = Table("most time", "ms", "share", "GFLOP/s", "of peak", "GB/s")
     for column in table.columns[1:]:
         column.justify = "right"
-    for row in found.hot:
+    for row in explanation.hot:
         count = len(row.units)
         speed = row.flops_per_second
         table.add_row(
-            escape(found.names[row.units[0]]) + (f" x {count}" if count > 1 else ""),
+            escape(explanation.names[row.units[0]]) + (f" x {count}" if count > 1 else ""),
             f"{row.seconds * 1e3:.3f}",
             f"{row.share:.0%}",
             "-" if speed is None else f"{speed / 1e9:.0f}",
-            "-" if speed is None else f"{speed / found.peaks.flops:.0%}",
+            "-" if speed is None else f"{speed / explanation.peaks.flops:.0%}",
             f"{row.bytes_per_second / 1e9:.0f}",
         )
     return table
 
 
-def _print_advice(found: Explanation) -> None:
-    """Of the program, and of the blocks that matter and differ from it."""
+def _print_advice(explanation: Explanation) -> None:
+    """Print the advice of the program, and of the blocks that matter and differ from it."""
     out = console()
-    if found.disturbance > _DISTURBED or found.preemptions > _PREEMPTED:
+    if explanation.disturbance > _DISTURBED or explanation.preemptions > _PREEMPTED:
         out.print(
             "[yellow]something else keeps this machine busy: lanes were stopped "
-            f"{found.preemptions:.1f} times a run, and half of the runs took "
-            f"{found.disturbance:.1f} times as long as the fastest, or longer. What follows may be "
-            "about that: repeat it when nothing else runs, or with a larger --repeat[/yellow]"
+            f"{explanation.preemptions:.1f} times a run, and half of the runs took "
+            f"{explanation.disturbance:.1f} times as long as the fastest, or longer. What follows "
+            "may be about that: repeat it when nothing else runs, or with a larger "
+            "--repeat[/yellow]"
         )
-    overall, *advice = found.advice
+    overall, *advice = explanation.advice
     out.print(f"[bold]{escape(overall)}[/bold]")
     said = {overall}
     slowest = sorted(
-        zip(found.blocks, advice, range(len(advice)), strict=True), key=lambda b: -b[0].seconds
+        zip(explanation.blocks, advice, range(len(advice)), strict=True),
+        key=lambda b: -b[0].seconds,
     )
     for region, sentence, number in slowest[:3]:
         if sentence not in said:
-            share = region.seconds / sum(block.seconds for block in found.blocks)
+            share = region.seconds / sum(block.seconds for block in explanation.blocks)
             out.print(f"block {number} ({share:.0%} of the time): {escape(sentence)}")

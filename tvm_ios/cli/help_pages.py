@@ -29,74 +29,6 @@ class HelpPage:
     then: str
 
 
-PAGES: Mapping[str, HelpPage] = MappingProxyType(
-    {
-        "models": HelpPage(
-            ("tvm-ios models",), "`tvm-ios stats NAME` counts what there is to schedule in one."
-        ),
-        "stats": HelpPage(
-            (
-                "tvm-ios stats inception_v3",
-                "tvm-ios stats inception_v3 --groups rooted",
-                "tvm-ios stats mobilenet_v2 --batch 8 --policy graphturbo --capacity 8M",
-            ),
-            "`tvm-ios schedule` searches what is counted here.",
-        ),
-        "schedule": HelpPage(
-            (
-                "tvm-ios schedule inception_v3 --cost v100 --plot schedule.svg",
-                "tvm-ios schedule squeezenet --cost measured -o schedule.json",
-                "tvm-ios schedule squeezenet --pareto",
-            ),
-            "`tvm-ios optimize` searches, builds and measures in one go.",
-        ),
-        "optimize": HelpPage(
-            (
-                "tvm-ios optimize squeezenet -o out/",
-                "tvm-ios optimize model.onnx --lanes 4 --time-limit 60 -o model.tar",
-                "tvm-ios optimize squeezenet --policy sequential --schedule schedule.json -o out/",
-                "tvm-ios optimize mobilenet_v2 --batch 8 --policy graphturbo,holistic",
-            ),
-            "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
-        ),
-        "run": HelpPage(
-            ("tvm-ios run out/ --input x.npz --output y.npz", "tvm-ios run out/ --repeat 100"),
-            "`tvm-ios explain` says where the time goes.",
-        ),
-        "bundle": HelpPage(
-            (
-                "tvm-ios bundle squeezenet --arch x86-64-v3 --lanes 8 -o squeezenet.bundle",
-                "tvm-ios bundle inception_v3 --target cuda --arch sm_90 --weights drawn",
-            ),
-            "`python MODEL.bundle/run.py` searches and measures on the other machine.",
-        ),
-        "bench": HelpPage(
-            ("tvm-ios bench squeezenet resnet50 --against onnxruntime,tvm -o bench.json",),
-            "`tvm-ios explain` on what `--keep` kept says why a network is not faster.",
-        ),
-        "tune": HelpPage(
-            ("tvm-ios tune squeezenet --log log/ --time-limit 600",),
-            "`tvm-ios optimize --log` uses the log.",
-        ),
-        "explain": HelpPage(
-            ("tvm-ios explain out/", "tvm-ios explain out/ --plot timeline.svg"),
-            "What helps is said below the tables: `tvm-ios tune` for faster kernels, "
-            "`tvm-ios optimize` with a wider search for idle lanes.",
-        ),
-        "memory": HelpPage(
-            (
-                "tvm-ios memory darts",
-                "tvm-ios memory hrnet_w32 --scheduler rpo,optimal --in-place --plot memory.svg",
-                "tvm-ios memory model.onnx --budget 4M",
-            ),
-            "`tvm-ios schedule --memory-budget` finds the fastest schedule that fits.",
-        ),
-        "doctor": HelpPage(
-            ("tvm-ios doctor",), "CONTRIBUTING.md says how to set up everything from the source."
-        ),
-    }
-)
-
 #: The panel that an option stands in, by its parameter's name; others stand under "Options".
 #: Pages show the panels in this order.
 PANELS: Mapping[str, str] = MappingProxyType(
@@ -148,10 +80,9 @@ PANELS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def command_with_page(function: Callable[..., Any]) -> TyperCommand:
+def command_with_page(function: Callable[..., Any], page: HelpPage) -> TyperCommand:
     """The command of a function, under its name and with its help page."""
     name = function.__name__
-    page = PAGES[name]
     lines = "\n".join(f"  $ {line}" for line in page.examples)
     words = escape(f"{inspect.getdoc(function)}\n\nFor example:\n{lines}")
     app = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.completion import complete_memory_schedulers
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Debug,
     Json,
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
     from tvm_ios.memory.comparison import ScheduledMemory
 
 _BARS = " ▁▂▃▄▅▆▇█"
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios memory darts",
+        "tvm-ios memory hrnet_w32 --scheduler rpo,optimal --in-place --plot memory.svg",
+        "tvm-ios memory model.onnx --budget 4M",
+    ),
+    "`tvm-ios schedule --memory-budget` finds the fastest schedule that fits.",
+)
 
 
 @reports_errors
@@ -113,7 +124,7 @@ def memory(
             update,
         )
     best = best_of(rows)
-    require_fit(graph.name, best.arena, max(row.found.bound for row in rows), allowed)
+    require_fit(graph.name, best.arena, max(row.ordered.bound for row in rows), allowed)
     if plot is not None:
         _plot(rows, best, allowed, plot)
     if as_json:
@@ -144,18 +155,18 @@ def _json(
         "schedulers": [
             {
                 "name": row.name,
-                "peak_kib": row.found.peak / 1024,
+                "peak_kib": row.ordered.peak / 1024,
                 "arena_kib": row.arena.plan.nbytes / 1024,
-                "seconds": row.found.seconds,
-                "operators": row.found.operators,
-                "fused_operators": row.found.fused_operators,
-                "proof": row.found.proven,
-                "bound_kib": row.found.bound / 1024,
+                "seconds": row.ordered.seconds,
+                "operators": row.ordered.operators,
+                "fused_operators": row.ordered.fused_operators,
+                "proof": row.ordered.proven,
+                "bound_kib": row.ordered.bound / 1024,
             }
             for row in rows
         ],
         "best": best.name,
-        "order": [graph.operators[op].name for op in best.found.order],
+        "order": [graph.operators[op].name for op in best.ordered.order],
     }
 
 
@@ -169,22 +180,22 @@ def _print(
     for column in table.columns[1:-1]:
         column.justify = "right"
     for row in rows:
-        found = row.found
+        ordered = row.ordered
         table.add_row(
             row.name,
-            kib(found.peak),
+            kib(ordered.peak),
             kib(row.arena.plan.nbytes),
-            f"{found.seconds:.2f}",
-            str(found.operators),
-            str(found.fused_operators),
-            "optimal" if found.proven else f"at least {kib(found.bound)}",
+            f"{ordered.seconds:.2f}",
+            str(ordered.operators),
+            str(ordered.fused_operators),
+            "optimal" if ordered.proven else f"at least {kib(ordered.bound)}",
             style="bold green" if row is best else "",
         )
     out = console()
     out.print(table)
     width = min(out.width - 14, 100)
     curves = _curves(rows, best)
-    top = max(row.found.peak for row in curves)
+    top = max(row.ordered.peak for row in curves)
     for row in curves:
         out.print(
             f"{row.name:>12} {_sparkline(row.footprints.stable, top, width)}", highlight=False

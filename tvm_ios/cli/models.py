@@ -6,7 +6,12 @@ from typing import Any
 
 from rich.table import Table
 
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+
+PAGE = HelpPage(
+    ("tvm-ios models",), "`tvm-ios stats NAME` counts what there is to schedule in one."
+)
 
 
 @reports_errors
@@ -16,13 +21,13 @@ def models(as_json: Json = False, debug: Debug = False) -> None:
     Each is an ONNX model with seeded weights; the table says how large it is.
     """
     from tvm_ios import zoo
-    from tvm_ios.zoo.sizes import SIZES
 
     rows: list[dict[str, Any]] = []
     for name in zoo.names():
-        size = SIZES[name]
-        shape = list(next(iter(zoo.describe(name).input_shapes.values())))
-        rows.append({"name": name, "input": shape, "operators": size.units, "blocks": size.blocks})
+        network = zoo.describe(name)
+        shape = list(next(iter(network.input_shapes.values())))
+        sizes = {"operators": network.units, "blocks": network.blocks}
+        rows.append({"name": name, "input": shape, **sizes})
     if as_json:
         print_json({"models": rows})
         return

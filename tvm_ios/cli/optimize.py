@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tvm_ios.cli.completion import complete_cost
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.optimized import print_compiled, print_optimized
 from tvm_ios.cli.output import (
     Batch,
@@ -23,7 +24,7 @@ from tvm_ios.cli.output import (
 from tvm_ios.cli.search_options import (
     Arch,
     Cudnn,
-    Dialect,
+    DialectName,
     DialectOption,
     GroupsAStage,
     Lanes,
@@ -46,6 +47,17 @@ from tvm_ios.cli.search_options import (
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios optimize squeezenet -o out/",
+        "tvm-ios optimize model.onnx --lanes 4 --time-limit 60 -o model.tar",
+        "tvm-ios optimize squeezenet --policy sequential --schedule schedule.json -o out/",
+        "tvm-ios optimize mobilenet_v2 --batch 8 --policy graphturbo,holistic",
+    ),
+    "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
+)
 
 
 @reports_errors
@@ -71,7 +83,7 @@ def optimize(
             autocompletion=complete_cost,
         ),
     ] = None,
-    dialect: DialectOption = Dialect.relax,
+    dialect: DialectOption = DialectName.relax,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     precision: PrecisionOption = None,

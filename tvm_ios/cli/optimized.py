@@ -38,8 +38,10 @@ def print_optimized(done: Optimized, as_json: bool) -> None:
     for note in done.notes:
         out.print(f"[yellow]{escape(note)}[/yellow]")
     if done.tuned is not None:
-        found, used, missing = done.tuned.found, done.tuned.used, done.tuned.missing
-        out.print(f"tuning log: {found} kernels found, {used} used, {missing} not in it")
+        log = done.tuned
+        out.print(
+            f"tuning log: {log.found} kernels found, {log.used} used, {log.missing} not in it"
+        )
     table = Table("policy", "stages", "latency", "to sequential", "largest error")
     for row in done.policies:
         style = "bold green" if row.policy == done.kept else ""

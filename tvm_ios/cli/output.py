@@ -102,8 +102,8 @@ def console() -> Console:
 
     Names are a model's own, and may hold what would be markup: they are printed through ``escape``.
     """
-    found = Console(emoji=False)
-    return found if found.is_terminal else Console(width=120, emoji=False)
+    stdout = Console(emoji=False)
+    return stdout if stdout.is_terminal else Console(width=120, emoji=False)
 
 
 def left_out_text(reasons: Sequence[str]) -> str:

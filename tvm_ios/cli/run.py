@@ -13,9 +13,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 from tvm_ios.files.array_files import read_arrays, write_arrays
 from tvm_ios.files.atomic import require_writable
+
+PAGE = HelpPage(
+    ("tvm-ios run out/ --input x.npz --output y.npz", "tvm-ios run out/ --repeat 100"),
+    "`tvm-ios explain` says where the time goes.",
+)
 
 
 @reports_errors

@@ -9,6 +9,7 @@ import typer
 
 from tvm_ios.cli.completion import complete_cost, complete_policy
 from tvm_ios.cli.front import print_front
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -23,7 +24,7 @@ from tvm_ios.cli.output import (
 from tvm_ios.cli.scheduled import print_schedule
 from tvm_ios.cli.search_options import (
     Arch,
-    Dialect,
+    DialectName,
     DialectOption,
     GroupsAStage,
     Lanes,
@@ -50,6 +51,16 @@ if TYPE_CHECKING:
     from tvm_ios.policies.policy import Found
     from tvm_ios.progress import Progress
     from tvm_ios.search import Search
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios schedule inception_v3 --cost v100 --plot schedule.svg",
+        "tvm-ios schedule squeezenet --cost measured -o schedule.json",
+        "tvm-ios schedule squeezenet --pareto",
+    ),
+    "`tvm-ios optimize` searches, builds and measures in one go.",
+)
 
 
 @reports_errors
@@ -81,7 +92,7 @@ def schedule(
     ] = False,
     shape: Shapes = None,
     batch: Batch = None,
-    dialect: DialectOption = Dialect.relax,
+    dialect: DialectOption = DialectName.relax,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     lanes: Lanes = None,
@@ -108,8 +119,8 @@ def schedule(
 
     budget = bytes_of(memory_budget, "--memory-budget")
     if (budget is not None or pareto) and not policy_named(policy).keeps_memory_budget:
-        known = [name for name in OURS if policy_named(name).keeps_memory_budget]
-        require_known([policy], known, "--policy")
+        keeping = [name for name in OURS if policy_named(name).keeps_memory_budget]
+        require_known([policy], keeping, "--policy")
     if pareto and (budget is not None or output is not None or plot is not None):
         raise typer.BadParameter(
             "it shows many schedules: choose one with --memory-budget, which -o and --plot then "
@@ -149,18 +160,18 @@ def schedule(
             searching = _described(source, cost, (r, s), max_block, reuse, update)
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
-        found = None if pareto else searching.find(policy, budget, priced=True)
+        result = None if pareto else searching.find(policy, budget, priced=True)
         if module is not None and log is None:
             module.end_run()
-    if found is None:
+    if result is None:
         return print_front(graph, points, policy, cost, as_json)
-    found.schedule.validate(graph)
+    result.schedule.validate(graph)
     if output is not None:
-        found.schedule.save(output, graph)
+        result.schedule.save(output, graph)
     if plot is not None:
-        save_picture(plot_schedule(graph, found.schedule), plot)
-    search = _statistics(found, module, searching.costs.measuring is not None)
-    print_schedule(graph, found.schedule, cost, search, as_json)
+        save_picture(plot_schedule(graph, result.schedule), plot)
+    search = _statistics(result, module, searching.costs.measuring is not None)
+    print_schedule(graph, result.schedule, cost, search, as_json)
 
 
 def _measured_module(
@@ -194,12 +205,14 @@ def _described(
     return Search(problem, costs, limits, update)
 
 
-def _statistics(found: Found, module: MeasuredModule[Any] | None, measured: bool) -> dict[str, Any]:
-    counted = found.statistics
+def _statistics(
+    result: Found, module: MeasuredModule[Any] | None, measured: bool
+) -> dict[str, Any]:
+    statistics = result.statistics
     return {
-        "seconds": 0.0 if counted is None else counted.seconds,
-        "states": 0 if counted is None else counted.states or 0,
-        "transitions": 0 if counted is None else counted.transitions or 0,
+        "seconds": 0.0 if statistics is None else statistics.seconds,
+        "states": 0 if statistics is None else statistics.states or 0,
+        "transitions": 0 if statistics is None else statistics.transitions or 0,
         "stages_measured": 0 if module is None else module.timer.stages_measured,
-        **({"left_out": found.left_out} if measured and counted is not None else {}),
+        **({"left_out": result.left_out} if measured and statistics is not None else {}),
     }

@@ -16,61 +16,61 @@ from tvm_ios.schedule.schedule import Schedule, Strategy
 
 
 def print_schedule(
-    graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any], as_json: bool
+    graph: OpGraph, schedule: Schedule, cost: str, search: dict[str, Any], as_json: bool
 ) -> None:
     """Print a schedule, and what the search for it took."""
     if as_json:
-        print_json(_json(graph, made, cost, search))
+        print_json(_json(graph, schedule, cost, search))
     else:
-        _print(graph, made, search)
+        _print(graph, schedule, search)
 
 
-def _json(graph: OpGraph, made: Schedule, cost: str, search: dict[str, Any]) -> dict[str, Any]:
-    latencies: tuple[float | None, ...] = made.latencies or (None,) * len(made.stages)
-    instances = {} if made.instances is None else {"instances": made.instances.to_json()}
+def _json(graph: OpGraph, schedule: Schedule, cost: str, search: dict[str, Any]) -> dict[str, Any]:
+    latencies: tuple[float | None, ...] = schedule.latencies or (None,) * len(schedule.stages)
+    instances = {} if schedule.instances is None else {"instances": schedule.instances.to_json()}
     return {
         "model": graph.name,
-        "policy": made.policy,
+        "policy": schedule.policy,
         "cost": cost,
-        "latency_ms": made.latency * 1e3,
+        "latency_ms": schedule.latency * 1e3,
         "stages": [
             {
                 "strategy": stage.strategy.value,
                 "groups": [[graph.operators[u].name for u in group] for group in stage.groups],
                 "latency_ms": None if seconds is None else seconds * 1e3,
             }
-            for stage, seconds in zip(made.stages, latencies, strict=True)
+            for stage, seconds in zip(schedule.stages, latencies, strict=True)
         ],
         "search": search,
-        "memory_bytes": stages_peak(graph, made.stages),
+        "memory_bytes": stages_peak(graph, schedule.stages),
         **instances,
     }
 
 
-def _print(graph: OpGraph, made: Schedule, search: dict[str, Any]) -> None:
+def _print(graph: OpGraph, schedule: Schedule, search: dict[str, Any]) -> None:
     table = Table(
-        "stage", "strategy", "groups", "latency", title=f"{escape(graph.name)}: {made.policy}"
+        "stage", "strategy", "groups", "latency", title=f"{escape(graph.name)}: {schedule.policy}"
     )
-    latencies = made.latencies or (float("nan"),) * len(made.stages)
-    for number, (stage, seconds) in enumerate(zip(made.stages, latencies, strict=True)):
+    latencies = schedule.latencies or (float("nan"),) * len(schedule.stages)
+    for number, (stage, seconds) in enumerate(zip(schedule.stages, latencies, strict=True)):
         between = ", " if stage.strategy is Strategy.CO_SCHEDULE else " → "
         groups = " | ".join(
             between.join(graph.operators[unit].name for unit in group) for group in stage.groups
         )
-        latency = f"{seconds * 1e6:.1f} µs" if made.latencies else ""
+        latency = f"{seconds * 1e6:.1f} µs" if schedule.latencies else ""
         table.add_row(str(number), stage.strategy.value, escape(groups), latency)
     out = console()
     out.print(table)
-    if made.instances is not None:
-        out.print(_split(graph, made.instances))
+    if schedule.instances is not None:
+        out.print(_split(graph, schedule.instances))
     if left_out := search.get("left_out"):
         out.print(left_out_text(left_out))
-    expected = f", {made.latency * 1e3:.3f} ms expected" if made.latencies else ""
+    expected = f", {schedule.latency * 1e3:.3f} ms expected" if schedule.latencies else ""
     out.print(
-        f"{len(made.stages)} stages{expected}; searched "
+        f"{len(schedule.stages)} stages{expected}; searched "
         f"{search['states']:,} states and {search['transitions']:,} transitions "
         f"in {search['seconds']:.2f} s, measured {search['stages_measured']} stages; tensors "
-        f"between units take at most {kib(stages_peak(graph, made.stages))} KiB"
+        f"between units take at most {kib(stages_peak(graph, schedule.stages))} KiB"
     )
 
 

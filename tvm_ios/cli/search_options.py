@@ -39,7 +39,7 @@ class TargetKind(StrEnum):
     cuda = "cuda"
 
 
-class Dialect(StrEnum):
+class DialectName(StrEnum):
     """Which IR of TVM a model is read as."""
 
     relax = "relax"
@@ -56,7 +56,7 @@ class Precision(StrEnum):
 
 Target = Annotated[TargetKind, typer.Option(help="llvm: a CPU; cuda: an NVIDIA GPU.")]
 DialectOption = Annotated[
-    Dialect, typer.Option("--dialect", help="relay: with a TVM that has it, 0.11 to 0.19.")
+    DialectName, typer.Option("--dialect", help="relay: with a TVM that has it, 0.11 to 0.19.")
 ]
 Cudnn = Annotated[
     bool | None,
@@ -113,12 +113,12 @@ def names_in(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def require_known(names: Sequence[str], known: Collection[str], option: str) -> None:
+def require_known(names: Sequence[str], allowed: Collection[str], option: str) -> None:
     """Refuse a name that an option does not know, as a wrong use of the command."""
     for name in names:
-        if name not in known:
+        if name not in allowed:
             raise typer.BadParameter(
-                f"{name!r} is none of {', '.join(known)}", param_hint=f"'{option}'"
+                f"{name!r} is none of {', '.join(allowed)}", param_hint=f"'{option}'"
             )
 
 
@@ -130,12 +130,12 @@ def bytes_of(text: str | None, option: str) -> int | None:
         raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
 
 
-def chosen_policies(text: str | None, known: Sequence[str] | None = None) -> Sequence[str] | None:
-    """The policies that ``--policy`` names, of all that there are or are known; None without it."""
+def chosen_policies(text: str | None, allowed: Sequence[str] | None = None) -> Sequence[str] | None:
+    """The policies that ``--policy`` names, of those that are allowed or all; None without it."""
     if text is None:
         return None
     names = names_in(text)
-    require_known(names, policy_names() if known is None else known, "--policy")
+    require_known(names, policy_names() if allowed is None else allowed, "--policy")
     return names
 
 
@@ -152,7 +152,7 @@ def search_options(
     target: TargetKind = TargetKind.llvm,
     arch: str | None = None,
     precision: Precision | None = None,
-    dialect: Dialect = Dialect.relax,
+    dialect: DialectName = DialectName.relax,
     cudnn: bool | None = None,
     runs_here: bool = True,
 ) -> SearchOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -22,7 +24,7 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
-    Dialect,
+    DialectName,
     DialectOption,
     Lanes,
     MaxBlock,
@@ -36,6 +38,16 @@ class Groups(StrEnum):
 
     connected = "connected"
     rooted = "rooted"
+
+
+PAGE = HelpPage(
+    (
+        "tvm-ios stats inception_v3",
+        "tvm-ios stats inception_v3 --groups rooted",
+        "tvm-ios stats mobilenet_v2 --batch 8 --policy graphturbo --capacity 8M",
+    ),
+    "`tvm-ios schedule` searches what is counted here.",
+)
 
 
 @reports_errors
@@ -62,7 +74,7 @@ def stats(
     ] = "1M",
     shape: Shapes = None,
     batch: Batch = None,
-    dialect: DialectOption = Dialect.relax,
+    dialect: DialectOption = DialectName.relax,
     lanes: Lanes = None,
     max_block: MaxBlock = 40,
     as_json: Json = False,
@@ -76,7 +88,6 @@ def stats(
     """
     from runtime_ext.machine.this_machine import available_lanes
     from tvm_ios.api import load_operators, load_units
-    from tvm_ios.cli.sub_graphs import print_sub_graphs
     from tvm_ios.ios.counts import BlockCounts, count_block
     from tvm_ios.models.load import blocks_of, load_blocks
     from tvm_ios.models.source import Form, ModelSource
@@ -84,6 +95,8 @@ def stats(
     shapes = input_shapes(shape)
     source = ModelSource(model, shapes=shapes, batch=batch, dialect=dialect.value)
     if policy is not None:
+        from tvm_ios.cli.sub_graphs import print_sub_graphs
+
         require_known([policy], ["graphturbo"], "--policy")
         size = bytes_of(capacity, "--capacity")
         assert size is not None
@@ -105,16 +118,7 @@ def stats(
             {
                 "model": name,
                 "groups": groups.value,
-                "blocks": [
-                    {
-                        "operators": c.operators,
-                        "width": c.width,
-                        "states": c.states,
-                        "transitions": c.transitions,
-                        "schedules": c.schedules,
-                    }
-                    for c in counts
-                ],
+                "blocks": [asdict(c) for c in counts],
                 "total": {
                     "operators": sum(c.operators for c in counts),
                     "transitions": sum(c.transitions for c in counts),

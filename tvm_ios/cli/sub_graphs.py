@@ -18,11 +18,11 @@ def print_sub_graphs(graph: OpGraph, capacity: int, lanes: int, as_json: bool) -
     Parameters
     ----------
     graph
-        Of operators.
+        The graph of operators.
     capacity
         Bytes that an instance may live in.
     lanes
-        Of the CPU.
+        How many lanes the CPU has.
     as_json
         Print JSON instead of a table.
     """
@@ -35,12 +35,12 @@ def print_sub_graphs(graph: OpGraph, capacity: int, lanes: int, as_json: bool) -
         axis = subgraph.split.axis if subgraph.split and subgraph.factor > 1 else None
         rows.append((names, subgraph.factor, axis, peak))
     if as_json:
-        found = [
+        subgraphs = [
             {"units": names, "factor": factor, "axis": axis, "peak_bytes": peak}
             for names, factor, axis, peak in rows
         ]
-        about = {"model": units.name, "batch": units.batch, "lanes": lanes, "capacity": capacity}
-        print_json({**about, "subgraphs": found, "instances": len(instances)})
+        settings = {"model": units.name, "batch": units.batch, "lanes": lanes, "capacity": capacity}
+        print_json({**settings, "subgraphs": subgraphs, "instances": len(instances)})
         return
     table = Table("sub-graph", "units", "first", "last", "instances", "of axis", "peak of one")
     table.title = f"{escape(units.name)}, batch {units.batch}, {lanes} lanes, {kib(capacity)} KiB"

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Bars,
     Debug,
@@ -24,7 +25,7 @@ from tvm_ios.cli.output import (
 )
 from tvm_ios.cli.search_options import (
     Arch,
-    Dialect,
+    DialectName,
     DialectOption,
     GroupsAStage,
     Lanes,
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
 
 #: A line tells every fall of the model's latency by so much.
 _WORTH_TELLING = 0.01
+
+
+PAGE = HelpPage(
+    ("tvm-ios tune squeezenet --log log/ --time-limit 600",),
+    "`tvm-ios optimize --log` uses the log.",
+)
 
 
 @reports_errors
@@ -64,7 +71,7 @@ def tune(
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     precision: PrecisionOption = None,
-    dialect: DialectOption = Dialect.relax,
+    dialect: DialectOption = DialectName.relax,
     all_blocks: Annotated[
         bool,
         typer.Option(
@@ -90,7 +97,7 @@ def tune(
     the model's latency falls most. The log can be killed, continued and given to `optimize --log`,
     or to `bundle --log`. With --target cuda the tiles of GPU kernels are tuned, on a GPU here.
     """
-    if all_blocks and dialect is not Dialect.relay:
+    if all_blocks and dialect is not DialectName.relay:
         raise typer.BadParameter(
             "only AutoTVM tries blocks: give --dialect relay, or leave it out",
             param_hint="'--all-blocks'",
@@ -174,9 +181,9 @@ def _json(done: TuningResult) -> dict[str, Any]:
     }
 
 
-def _again(target: TargetKind, arch: str | None, dialect: Dialect) -> str:
+def _again(target: TargetKind, arch: str | None, dialect: DialectName) -> str:
     """The options of other commands for what was tuned."""
-    if dialect is Dialect.relay:
+    if dialect is DialectName.relay:
         return " --dialect relay"
     return f" --target cuda --arch {arch or 'sm_90'}" if target is TargetKind.cuda else ""
 
@@ -197,7 +204,7 @@ def _print(done: TuningResult, model: str) -> None:
         )
     out.print(table)
     new = sum(row.new_trials for row in done.kernels)
-    known = sum(row.trials for row in done.kernels) - new
+    earlier = sum(row.trials for row in done.kernels) - new
     out.print(
         f"{escape(done.model)}: {done.default * 1e3:.3f} ms with default kernels, "
         f"[bold green]{done.tuned * 1e3:.3f} ms[/bold green] with tuned ones (sum of its units, "
@@ -209,6 +216,6 @@ def _print(done: TuningResult, model: str) -> None:
         )
     if done.missing:
         out.print(f"[yellow]{done.missing} operators of the model are not in the log[/yellow]")
-    rest = f"; {done.untouched} merge candidates were left" if done.untouched else ""
-    out.print(f"{new} trials in {done.seconds:.0f} s, {known} were in the log before{rest}")
+    untouched = f"; {done.untouched} merge candidates were left" if done.untouched else ""
+    out.print(f"{new} trials in {done.seconds:.0f} s, {earlier} were in the log before{untouched}")
     out.print(escape(f"tuning log: {done.log}  (tvm-ios optimize {model} --log {done.log})"))

@@ -25,8 +25,8 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
 
-class Session(Protocol):
-    """A program with its memory, ready to run."""
+class AnySession(Protocol):
+    """A loaded program with its memory, of any backend."""
 
     def run(self, /, **inputs: Any) -> Any:
         """Run once; inputs set before stay."""
@@ -37,7 +37,7 @@ class Session(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its memory and threads."""
         ...
 
 
@@ -48,7 +48,7 @@ TimeElsewhere = Callable[[Sequence[str], int], Samples]
 
 def hold_contest(
     schedules: Mapping[str, Schedule],
-    open_session: Callable[[str], Session],
+    open_session: Callable[[str], AnySession],
     reference: Reference,
     time_elsewhere: TimeElsewhere,
     progress: Progress,
@@ -89,7 +89,7 @@ def hold_contest(
     """
     measured_as = first_with_equal_schedule(schedules)
     with ExitStack() as opened:
-        sessions: dict[str, Session] = {}
+        sessions: dict[str, AnySession] = {}
         errors = {TVM: (0.0, 0.0)}
         skipped: dict[str, str] = {}
         different = list(dict.fromkeys(measured_as.values()))
@@ -118,7 +118,7 @@ def hold_contest(
     return Verdict(results, kept, confirmed, skipped)
 
 
-def verified(policy: str, session: Session, reference: Reference) -> tuple[float, float]:
+def verified(policy: str, session: AnySession, reference: Reference) -> tuple[float, float]:
     """Largest absolute and relative error of one run.
 
     Raises

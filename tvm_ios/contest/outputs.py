@@ -29,11 +29,11 @@ class Reference:
     Attributes
     ----------
     inputs
-        By name.
+        The arrays of the inputs, by name.
     outputs
         In the model's order; those of an independent build of the unscheduled model in float32.
     precision
-        Of the programs: one of :data:`LARGEST_ERRORS`.
+        The programs' precision: one of :data:`LARGEST_ERRORS`.
     """
 
     inputs: Mapping[str, Array]

@@ -32,7 +32,7 @@ def run_in_turn(
     Parameters
     ----------
     runners
-        By name.
+        The runners, by name.
     rules
         How long.
     report

@@ -92,11 +92,11 @@ def policy_results(
     Parameters
     ----------
     stages
-        Of each policy, in the order of the rows.
+        The number of stages of each policy, in the order of the rows.
     measured_as
         The policy whose program stands for it: policies of equal schedules share one.
     samples, errors
-        Of ``tvm`` and of each policy that was measured.
+        The samples and the errors of ``tvm``, and of each policy that was measured.
     """
     rows: list[PolicyResult] = []
     for policy in (TVM, *stages) if TVM in samples else stages:
@@ -151,6 +151,6 @@ def kept_policy(
 
 
 def ratio_of(samples: Samples, first: str, second: str) -> PairedRatio:
-    """Of two runners of a contest, in which a slow one has the first rounds only."""
+    """The ratio of two runners of a contest, in which a slow one has the first rounds only."""
     pairs = min(len(samples[first]), len(samples[second]))
     return paired_ratio(samples[first][:pairs], samples[second][:pairs])

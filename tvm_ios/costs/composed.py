@@ -134,12 +134,12 @@ class ComposedCost:
         return max(work, *ends.values())
 
     def _on_lanes(self, unit: int) -> tuple[float, float]:
-        """The same for lanes."""
+        """The seconds that a unit's work takes on all lanes, and those that it takes alone."""
         assert self._graph is not None
-        on, kernels = self._unit(self._graph, unit), self._rkernels(unit)
+        seconds, kernels = self._unit(self._graph, unit), self._rkernels(unit)
         return (
-            min([on[0], *(kernel.work for kernel in kernels)]) / self._lanes,
-            min([on[-1], *(kernel.seconds for kernel in kernels)]),
+            min([seconds[0], *(kernel.work for kernel in kernels)]) / self._lanes,
+            min([seconds[-1], *(kernel.seconds for kernel in kernels)]),
         )
 
     def _unit(self, graph: OpGraph, unit: int) -> tuple[float, ...]:

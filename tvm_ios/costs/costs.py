@@ -1,4 +1,4 @@
-"""What is known of how long things take on a device: what a search asks."""
+"""How long things take on a device: what a search asks."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class Offer(Enum):
 
 @dataclass(frozen=True)
 class Costs:
-    """What is known of how long things take on a device.
+    """How long things take on a device.
 
     Attributes
     ----------
     name
         How people ask for it, such as ``"measured"`` or ``"v100"``.
     device
-        Written into schedules.
+        The device's name, as schedules have it.
     stages
-        Seconds of stages, or None where nothing is known of them.
+        Tells the seconds of stages, or None where they are not known.
     measuring
-        Of stages whose seconds take time to find out; None where any may be asked for.
+        Tells which few stages to measure; None where any stage's seconds may be asked for.
     rtasks
-        Of rKernels and rPrograms, or None where nothing is known of them.
+        Tells the seconds of rKernels and rPrograms, or None where they are not known.
     programs
         Builds and times whole programs, or None where none can run.
     completed
-        A schedule with all that these costs know of its units.
+        Adds to a schedule what these costs know of its units.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Costs:
         return frozenset(offer for offer, part in parts.items() if part is not None)
 
 
-#: For policies that need to know nothing.
+#: For policies that need no costs.
 NO_COSTS = Costs("none", "")
 
 
@@ -88,11 +88,11 @@ class StageMeasuring(Protocol):
 
 
 class RTaskCosts(Protocol):
-    """What is known of rTasks, the tiles of units (Rammer, section 3.2)."""
+    """How long rTasks take, the tiles of units (Rammer, section 3.2)."""
 
     @property
-    def execution_units(self) -> int:
-        """What rTasks are placed on: lanes, or processors of a GPU."""
+    def lanes(self) -> int:
+        """How many lanes rTasks are placed on: threads of a CPU, or vEUs of a GPU."""
         ...
 
     @property
@@ -131,7 +131,7 @@ class RProgramMeasuring(Protocol):
         ...
 
     def seconds(self, program: RProgram) -> float:
-        """Of an rProgram; infinite where it cannot run."""
+        """Seconds of an rProgram; infinite where it cannot run."""
         ...
 
 
@@ -163,7 +163,7 @@ class ProgramCosts(Protocol):
         Parameters
         ----------
         schedules
-            By any names.
+            The schedules, by any names.
         limits
             How many runs of each.
         report

@@ -30,7 +30,7 @@ class _DescribedRTasks:
     measuring: None = None
 
     @property
-    def execution_units(self) -> int:
+    def lanes(self) -> int:
         return self.cost.device.processors
 
     def prepare(self, progress: Progress) -> None:
@@ -41,4 +41,4 @@ class _DescribedRTasks:
 
     def program(self, graph: OpGraph, stage: Stage) -> RProgram:
         kernels = partial(self.cost.rkernels, graph)
-        return co_schedule(graph, stage.units, kernels, self.execution_units)
+        return co_schedule(graph, stage.units, kernels, self.lanes)

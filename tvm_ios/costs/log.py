@@ -130,7 +130,7 @@ class MeasurementLog:
         Parameters
         ----------
         key
-            Of the stage or unit.
+            The key of the stage or unit.
         samples
             Seconds, at least one.
         label
@@ -244,12 +244,12 @@ def _header(data: dict[str, Any], path: Path) -> LogHeader:
 
 def _check_header(data: dict[str, Any], ours: LogHeader, path: Path) -> None:
     theirs = _header(data, path)
-    for key, wanted in asdict(ours).items():
-        found = getattr(theirs, key)
-        if found != wanted:
+    for key, our_value in asdict(ours).items():
+        their_value = getattr(theirs, key)
+        if their_value != our_value:
             raise LogError(
-                f"the log {path} was made for {key} {found!r}, but this is {key} {wanted!r}: "
-                "give another log file"
+                f"the log {path} was made for {key} {their_value!r}, but this is {key} "
+                f"{our_value!r}: give another log file"
             )
 
 

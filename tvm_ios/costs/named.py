@@ -11,7 +11,7 @@ from tvm_ios.extensions import extensions, load_extension
 #: The entry points of other packages' cost models.
 GROUP = "tvm_ios.costs"
 
-#: What is measured on this machine, where the module is that :func:`costs_named` has not.
+#: Costs that are measured on this machine, which takes a module: :func:`costs_named` has none.
 MEASURED = "measured"
 
 

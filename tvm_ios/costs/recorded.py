@@ -38,5 +38,5 @@ class RecordedCost:
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         """Seconds, barrier included; ``inf`` if the stage was never measured."""
-        found = self._measurements.get(self._stage_key(graph, stage))
-        return quietest(found) if found else math.inf
+        measurements = self._measurements.get(self._stage_key(graph, stage))
+        return quietest(measurements) if measurements else math.inf

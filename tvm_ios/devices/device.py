@@ -143,7 +143,7 @@ def largest_gpu(arch: str) -> DeviceDescription | None:
     arch
         Such as ``"sm_90"``, or ``"sm_90a"`` with its own instructions.
     """
-    matching = (device for of, device in _gpus() if of == arch.removesuffix("a"))
+    matching = (device for device_arch, device in _gpus() if device_arch == arch.removesuffix("a"))
     return max(matching, key=lambda device: device.processors, default=None)
 
 

@@ -38,23 +38,23 @@ class Footprint:
     shared_bytes: int
 
 
-def resident_blocks(footprint: Footprint, of: Multiprocessor) -> int:
+def resident_blocks(footprint: Footprint, multiprocessor: Multiprocessor) -> int:
     """Blocks that a multiprocessor holds at once (CUDA C++ Programming Guide, occupancy)."""
-    if footprint.shared_bytes > of.block_shared_bytes:
+    if footprint.shared_bytes > multiprocessor.block_shared_bytes:
         return 0
     warps = -(-footprint.threads // WARP)
     warp_registers = _rounded(footprint.registers * WARP, _REGISTER_UNIT)
     warps_by_registers = (
-        of.registers // _SCHEDULERS // warp_registers * _SCHEDULERS
+        multiprocessor.registers // _SCHEDULERS // warp_registers * _SCHEDULERS
         if warp_registers
-        else of.threads // WARP
+        else multiprocessor.threads // WARP
     )
-    shared = _rounded(footprint.shared_bytes + of.reserved_shared_bytes, _SHARED_UNIT)
+    shared = _rounded(footprint.shared_bytes + multiprocessor.reserved_shared_bytes, _SHARED_UNIT)
     return min(
-        of.blocks,
-        of.threads // WARP // warps,
+        multiprocessor.blocks,
+        multiprocessor.threads // WARP // warps,
         warps_by_registers // warps,
-        of.shared_bytes // shared if shared else of.blocks,
+        multiprocessor.shared_bytes // shared if shared else multiprocessor.blocks,
     )
 
 
@@ -79,12 +79,12 @@ def require_resident(
     OccupancyError
         If the device holds fewer blocks, or says nothing of how many it holds.
     """
-    held = device.processors * resident_blocks(footprint, multiprocessor_of(device))
-    if blocks > held:
+    resident = device.processors * resident_blocks(footprint, multiprocessor_of(device))
+    if blocks > resident:
         raise OccupancyError(
             f"the persistent kernel {name!r} has {blocks} blocks of {footprint.threads} threads, "
             f"{footprint.registers} registers and {footprint.shared_bytes} shared bytes, but "
-            f"{device.name} holds {held} at once: schedule for at most {held} vEUs"
+            f"{device.name} holds {resident} at once: schedule for at most {resident} vEUs"
         )
 
 

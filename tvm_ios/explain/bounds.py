@@ -131,7 +131,7 @@ def measure_region(
     peaks
         What the machine can do at most.
     plan
-        Which buffers share bytes.
+        The memory plan, which says which buffers share bytes.
     """
     inside = frozenset(units)
     tasks = [number for number, task in enumerate(work.tasks) if task.unit in inside]
@@ -195,8 +195,8 @@ def critical_path(
             ((longest[need][0], need) for need in task.needs if need in longest),
             default=(0.0, -1),
         )
-        own = length(union(when[place] for place in task.launches))
-        longest[number] = (before[0] + own, before[1])
+        task_seconds = length(union(when[place] for place in task.launches))
+        longest[number] = (before[0] + task_seconds, before[1])
     at = max(longest, key=lambda number: longest[number][0], default=-1)
     seconds = longest[at][0] if longest else 0.0
     units: dict[int, None] = {}

@@ -53,7 +53,7 @@ def ideal(work: Work, seconds: Sequence[float], lanes: int) -> Ideal:
     seconds
         For each task its seconds there; :func:`one_lane_seconds`.
     lanes
-        Execution units.
+        The number of lanes that the bounds are for.
 
     Raises
     ------

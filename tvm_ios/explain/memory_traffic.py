@@ -14,8 +14,8 @@ def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tu
 
     The cache keeps whole buffers, or those parts that kernels use by themselves, the last ones
     used, run after run; of an arena the pieces between any two buffers' ends (a buffer that has
-    parts counts as if its bytes were its own). What was not kept counts once, whether it is read
-    or written.
+    parts counts as if it shared no byte). What was not kept counts once, whether it is read or
+    written.
 
     Parameters
     ----------
@@ -24,22 +24,22 @@ def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tu
     cache
         Bytes that it keeps.
     plan
-        Which buffers share bytes.
+        The memory plan, which says which buffers share bytes.
     """
     memory, sizes = _memory(work, plan)
-    held: OrderedDict[int, int] = OrderedDict()
+    cached: OrderedDict[int, int] = OrderedDict()
     used = 0
     missed: list[int] = []
     for _ in ("a run that fills the cache", "the run that counts"):
         missed = []
         for task in work.tasks:
             touched = dict.fromkeys(p for buffer in task.buffers for p in memory[buffer])
-            missed.append(sum(sizes[piece] for piece in touched if piece not in held))
+            missed.append(sum(sizes[piece] for piece in touched if piece not in cached))
             for piece in touched:
-                used += sizes[piece] - held.pop(piece, 0)
-                held[piece] = sizes[piece]
+                used += sizes[piece] - cached.pop(piece, 0)
+                cached[piece] = sizes[piece]
             while used > cache:
-                used -= held.popitem(last=False)[1]
+                used -= cached.popitem(last=False)[1]
     return tuple(missed)
 
 
@@ -50,8 +50,10 @@ def _memory(work: Work, plan: MemoryPlan | None) -> tuple[list[range], list[int]
     if plan is not None:
         divided = {b.part.of for b in buffers if b.part is not None}
         shared, bytes_of = pieces(work.program, plan)
-        for buffer, own in shared.items():
+        for buffer, shared_pieces in shared.items():
             if buffer not in divided and buffers[buffer].part is None:
-                memory[buffer] = range(own.start + len(sizes), own.stop + len(sizes))
+                memory[buffer] = range(
+                    shared_pieces.start + len(sizes), shared_pieces.stop + len(sizes)
+                )
         sizes += bytes_of
     return memory, sizes

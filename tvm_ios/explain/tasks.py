@@ -13,7 +13,7 @@ from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.program import Launch, Program, Role
 from tvm_ios.program.regions import region_bytes, regions_of
 
-_GIVEN = (Role.INPUT, Role.CONSTANT)
+_READ_ONLY = (Role.INPUT, Role.CONSTANT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Work:
     def buffer_bytes(self) -> tuple[int, ...]:
         """The size of each buffer of the program; of a part, without the rest of its whole."""
         sizes = region_bytes(self.program.buffers)
-        return tuple(sum(sizes[r] for r in own) for own in regions_of(self.program.buffers))
+        return tuple(sum(sizes[r] for r in regions) for regions in regions_of(self.program.buffers))
 
     def nbytes(self, task: int) -> int:
         """Bytes of the buffers that a task reads or writes, each once."""
@@ -89,7 +89,7 @@ class Work:
                 role = program.buffers[buffer].role
                 if role is Role.SCRATCH or buffer in writes[task.unit]:
                     continue
-                if role in _GIVEN or buffer in written_tensors:
+                if role in _READ_ONLY or buffer in written_tensors:
                     reads[task.unit][buffer] = None
                 elif all(region in written for region in regions[buffer]):
                     join(buffer, task.unit)
@@ -102,8 +102,8 @@ class Work:
                     for region in regions[buffer]:
                         written.setdefault(region, (buffer, task.unit))
         for number, buffer in enumerate(program.buffers):
-            lies = all(region in written for region in regions[number])
-            if buffer.role is Role.OUTPUT and number not in written_tensors and lies:
+            written_by_parts = all(region in written for region in regions[number])
+            if buffer.role is Role.OUTPUT and number not in written_tensors and written_by_parts:
                 join(number, len(program.units))
         running = {task.unit for task in self.tasks}
         for unit in range(len(program.units)):
@@ -148,8 +148,8 @@ def _joined_by(unit: int, joined: Sequence[_Joined]) -> _Joined | None:
     A program does not say it. Units are numbered in the order in which data flows, so if every
     unit takes the first one it can, all get one.
     """
-    able = [join for join in joined if join.last < unit < join.reader]
-    return min(able, key=lambda join: join.reader, default=None)
+    candidates = [join for join in joined if join.last < unit < join.reader]
+    return min(candidates, key=lambda join: join.reader, default=None)
 
 
 def find_work(program: Program) -> Work:
@@ -162,7 +162,7 @@ def find_work(program: Program) -> Work:
     numbers: dict[tuple[object, ...], int] = {}
     drafts: list[_Draft] = []
     regions = regions_of(program.buffers)
-    maker: dict[int, int] = {}
+    writer_of: dict[int, int] = {}
     #: For each region the tasks of the unit that writes it, or that has it as scratch.
     writers: dict[int, set[int]] = defaultdict(set)
     tiles: dict[tuple[object, ...], list[range]] = defaultdict(list)
@@ -176,11 +176,11 @@ def find_work(program: Program) -> Work:
             drafts.append(_Draft(launch))
             for buffer in drafts[number].buffers:
                 role = program.buffers[buffer].role
-                if role in _GIVEN:
+                if role in _READ_ONLY:
                     continue
                 for region in regions[buffer]:
                     drafts[number].needs |= writers[region]
-                    if maker.setdefault(region, launch.unit) == launch.unit:
+                    if writer_of.setdefault(region, launch.unit) == launch.unit:
                         writers[region].add(number)
         drafts[number].places.append((lane, finished - 1))
     return Work(program, tuple(draft.task(program) for draft in drafts))

@@ -34,7 +34,7 @@ class Step:
     Attributes
     ----------
     lane, place
-        Which launch.
+        The launch's lane, and its place among the lane's launches.
     unit
         Whose work it is.
     free

@@ -6,6 +6,7 @@
 - unit_rule: what a unit is by default, on unit_partition: operators on their way into units
 - units: checks any rule and builds the graph of units
 - blocks: where a graph is cut into blocks; down_sets: the states of a block
+- topological: an order in which each node comes after those that it reads from
 - merge_rule: which convolutions can be merged; merged_weights: what their common weight is
 - input_shapes: the shapes of a model's inputs, declared and given, made numbers
 """

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_ios.errors import SearchError
-from tvm_ios.graph.op_graph import bits
 
 #: Bit sets: machine words up to 63 units, Python integers beyond.
 Masks = npt.NDArray[Any]
@@ -63,16 +62,7 @@ def sizes_of(masks: Masks) -> npt.NDArray[np.int64]:
     return np.asarray(np.bitwise_count(masks)).astype(np.int64)
 
 
-def positions(sets: Masks, wanted: Masks) -> npt.NDArray[np.int64]:
+def positions(sets: Masks, members: Masks) -> npt.NDArray[np.int64]:
     """Where bit sets stand in an array of distinct ones that holds them all."""
     order = np.argsort(sets)
-    return order[np.searchsorted(sets, wanted, sorter=order)]
-
-
-def successors_of(predecessors: Sequence[int]) -> list[int]:
-    """For each unit the bit set of the units that read from it."""
-    successors = [0] * len(predecessors)
-    for unit, before in enumerate(predecessors):
-        for p in bits(before):
-            successors[p] |= 1 << unit
-    return successors
+    return order[np.searchsorted(sets, members, sorter=order)]

@@ -43,7 +43,7 @@ def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def resolve_shapes(
-    declared: Mapping[str, Sequence[Extent] | None], given: Mapping[str, Sequence[int]]
+    declared: Mapping[str, Sequence[Extent] | None], fixed: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
     """The static shape of every input; a name of a dimension is one number wherever it stands.
 
@@ -51,7 +51,7 @@ def resolve_shapes(
     ----------
     declared
         For each input its dimensions; None if the model does not even say how many.
-    given
+    fixed
         For some inputs the shape that they are to have.
 
     Raises
@@ -61,7 +61,7 @@ def resolve_shapes(
         model or another one, or a dimension is still open; the last says what to give.
     """
     symbols: dict[str, tuple[int, str]] = {}
-    for name, shape in given.items():
+    for name, shape in fixed.items():
         if name not in declared:
             names = ", ".join(declared) or "none"
             raise InputShapeError(f"there is no input {name!r} to give a shape; there are: {names}")
@@ -88,18 +88,18 @@ def resolve_shapes(
                     )
     numbers = {symbol: number for symbol, (number, _) in symbols.items()}
     return {
-        name: _static(name, extents, given.get(name), numbers) for name, extents in declared.items()
+        name: _static(name, extents, fixed.get(name), numbers) for name, extents in declared.items()
     }
 
 
 def _static(
     name: str,
     extents: Sequence[Extent] | None,
-    given: Sequence[int] | None,
+    shape: Sequence[int] | None,
     numbers: Mapping[str, int],
 ) -> tuple[int, ...]:
-    if given is not None:
-        return tuple(given)
+    if shape is not None:
+        return tuple(shape)
     if extents is None:
         raise InputShapeError(
             f"input {name!r} has no shape: give --shape {name}: with its numbers, "
@@ -127,8 +127,10 @@ def _advice(name: str, extents: Sequence[Extent]) -> str:
         else f"N{axis}"
         for axis, extent in enumerate(extents)
     ]
-    rest = [word for word in words if not word.isdigit()]
-    numbers = f" with a number for {' and '.join(dict.fromkeys(rest))}" if rest else ""
+    open_extents = [word for word in words if not word.isdigit()]
+    numbers = (
+        f" with a number for {' and '.join(dict.fromkeys(open_extents))}" if open_extents else ""
+    )
     return f"give --shape {name}:{','.join(words)}{numbers}"
 
 

@@ -61,8 +61,8 @@ def plan_merge(graph: OpGraph, units: Sequence[int]) -> MergePlan | None:
     """The merged convolution of two or more units of a graph, or None.
 
     Every unit must be one convolution (groups = 1, constant weights) with at most a bias and an
-    activation; all must read the same tensor with equal stride, dilation and output extents, and
-    their kernels must be of one type, and their results.
+    activation. All must read the same tensor with equal stride, dilation and output extents; all
+    kernels must be of one type, and all results.
     """
     ordered = tuple(sorted(units))
     operators = [graph.operators[unit] for unit in ordered]
@@ -150,7 +150,7 @@ def _is_plain_convolution(graph: OpGraph, unit: int) -> bool:
 
 
 def _types(graph: OpGraph, op: Operator) -> tuple[str, str, str]:
-    """Of the data, the kernel and the result of a convolution."""
+    """The element types of a convolution's data, kernel and result."""
     data, kernel, result = (graph.tensors[t].dtype for t in (*op.inputs[:2], op.outputs[0]))
     return data, kernel, result
 

@@ -31,8 +31,8 @@ def merged_weights(plan: MergePlan, weights: Sequence[Sequence[Array]]) -> tuple
         ]
     )
     biases = [
-        (rest[0].reshape(-1) if rest else np.zeros(channels, plan.out_dtype or stacked.dtype))
-        for (_, *rest), channels in zip(weights, plan.out_channels, strict=True)
+        bias[0].reshape(-1) if bias else np.zeros(channels, plan.out_dtype or stacked.dtype)
+        for (_, *bias), channels in zip(weights, plan.out_channels, strict=True)
     ]
     return stacked, np.concatenate(biases).reshape(1, -1, 1, 1)
 

@@ -9,7 +9,7 @@ a Python ``int`` used as a bit set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -34,6 +34,34 @@ def mask_of(members: Iterable[int]) -> int:
     for member in members:
         mask |= 1 << member
     return mask
+
+
+def successors_of(predecessors: Sequence[int]) -> tuple[int, ...]:
+    """For each node the bit set of those that read from it, from the bit sets that it reads."""
+    successors = [0] * len(predecessors)
+    for node, before in enumerate(predecessors):
+        for source in bits(before):
+            successors[source] |= 1 << node
+    return tuple(successors)
+
+
+def closures(neighbours: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
+    """For each node the bit set of all that can be reached from it, itself excluded.
+
+    Parameters
+    ----------
+    neighbours
+        For each node the bit set of its neighbours, such as its predecessors.
+    order
+        All nodes, each after its neighbours.
+    """
+    closed = [0] * len(neighbours)
+    for node in order:
+        mask = neighbours[node]
+        for near in bits(neighbours[node]):
+            mask |= closed[near]
+        closed[node] = mask
+    return tuple(closed)
 
 
 @dataclass(frozen=True)
@@ -98,40 +126,30 @@ class OpGraph:
     @cached_property
     def predecessors(self) -> tuple[int, ...]:
         """For each operator the bit set of the operators it reads from."""
-        made_by = self.producer
+        producer = self.producer
         return tuple(
-            mask_of(p for t in op.inputs if (p := made_by[t]) is not None) for op in self.operators
+            mask_of(p for t in op.inputs if (p := producer[t]) is not None) for op in self.operators
         )
 
     @cached_property
     def successors(self) -> tuple[int, ...]:
         """For each operator the bit set of the operators that read from it."""
-        successors = [0] * len(self.operators)
-        for i, mask in enumerate(self.predecessors):
-            for p in bits(mask):
-                successors[p] |= 1 << i
-        return tuple(successors)
+        return successors_of(self.predecessors)
 
     @cached_property
     def depth(self) -> tuple[int, ...]:
         """For each operator how many others stand before it on the longest path to it."""
         depth: list[int] = []
-        made_by = self.producer
+        producer = self.producer
         for op in self.operators:
-            sources = (p for t in op.inputs if (p := made_by[t]) is not None)
+            sources = (p for t in op.inputs if (p := producer[t]) is not None)
             depth.append(1 + max((depth[p] for p in sources), default=-1))
         return tuple(depth)
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
         """For each operator the bit set of all operators it depends on, itself excluded."""
-        ancestors: list[int] = []
-        for mask in self.predecessors:
-            closed = mask
-            for p in bits(mask):
-                closed |= ancestors[p]
-            ancestors.append(closed)
-        return tuple(ancestors)
+        return closures(self.predecessors, range(len(self)))
 
     @property
     def all_operators(self) -> int:

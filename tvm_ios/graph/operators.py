@@ -17,6 +17,7 @@ kind              inputs                    attributes
 ``clip``          data                      min, max
 ``leaky_relu``    data                      alpha
 ``add`` ``subtract`` ``multiply`` ``divide``  a, b   none; either may be a constant
+``max`` ``min``   a, b                      none; either may be a constant
 ``max_pool2d``    data                      kernel (2), strides (2), pads (4), dilations (2),
                                             ceil_mode
 ``avg_pool2d``    data                      kernel, strides, pads, ceil_mode,

@@ -38,9 +38,9 @@ class Partition:
         """All units, by their first operators."""
         return [unit for op, unit in enumerate(self._members) if unit[0] == op]
 
-    def reader(self, op: int | None, kinds: frozenset[str] | None = None) -> int | None:
+    def reader(self, op: int, kinds: frozenset[str] | None = None) -> int | None:
         """The only reader of an operator's only result, if it is of one of the kinds."""
-        if op is None or len(self.op(op).outputs) != 1:
+        if len(self.op(op).outputs) != 1:
             return None
         (result,) = self.op(op).outputs
         readers = self.graph.consumers[result]
@@ -64,9 +64,9 @@ class Partition:
             if not self.graph.tensors[tensor].constant
         ]
 
-    def is_sum(self, op: int | None) -> bool:
+    def is_sum(self, op: int) -> bool:
         """Whether an operator adds two values that are no constants."""
-        return op is not None and self.op(op).kind == "add" and len(self.sources(op)) == 2
+        return self.op(op).kind == "add" and len(self.sources(op)) == 2
 
     def join_sums(self, op: int, reader: int) -> None:
         """Join a sum, and the sums that only it reads, to their only reader."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from types import MappingProxyType
 from tvm_ios.graph.elements import AttrValue, GraphError, Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.operators import ACTIVATIONS, ANCHORS, POOLS
+from tvm_ios.graph.topological import topological_order
 from tvm_ios.graph.unit_rule import default_rule
 
 #: A rule partitions the operators of a graph: every operator number stands in one group.
@@ -106,30 +106,18 @@ def _topological(
 ) -> list[int]:
     """The groups in an order in which each comes after those it reads from."""
     before: list[set[int]] = [set() for _ in groups]
-    after: list[set[int]] = [set() for _ in groups]
     for op, mask in enumerate(graph.predecessors):
         for source in bits(mask):
             if owner[source] != owner[op]:
                 before[owner[op]].add(owner[source])
-                after[owner[source]].add(owner[op])
-    waiting = [len(sources) for sources in before]
     rank = {op: place for place, op in enumerate(_by_wiring(graph, range(len(graph))))}
-    last = [max(rank[op] for op in group) for group in groups]
-    ready = [(last[number], number) for number in range(len(groups)) if not waiting[number]]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, number = heapq.heappop(ready)
-        order.append(number)
-        for reader in after[number]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, (last[reader], reader))
-    if len(order) < len(groups):
-        stuck = next(number for number, count in enumerate(waiting) if count)
-        while any(waiting[source] for source in before[stuck]):
+    order = topological_order(before, [max(rank[op] for op in group) for group in groups])
+    if stuck_groups := set(range(len(groups))) - set(order):
+        stuck = min(stuck_groups)
+        while sources := before[stuck] & stuck_groups:
             # Walk back until the walk closes: that unit is on a cycle.
-            waiting[stuck], stuck = 0, next(s for s in before[stuck] if waiting[s])
+            stuck_groups.remove(stuck)
+            stuck = next(iter(sources))
         name = graph.operators[_anchor(graph, groups[stuck])].name
         raise GraphError(
             f"the unit of {name!r} both feeds and reads another unit; "
@@ -145,14 +133,14 @@ def _boundary(
     outputs = [t for i in members for t in graph.operators[i].outputs]
     inside = set(outputs)
     read = dict.fromkeys(t for i in members for t in graph.operators[i].inputs if t not in inside)
-    kept = [
+    written = [
         tensor
         for tensor in outputs
         if tensor in graph.outputs
         or any(owner[reader] != owner[members[0]] for reader in graph.consumers[tensor])
     ]
     data = [tensor for tensor in read if not graph.tensors[tensor].constant]
-    return data + [tensor for tensor in read if graph.tensors[tensor].constant], kept
+    return data + [tensor for tensor in read if graph.tensors[tensor].constant], written
 
 
 def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
@@ -161,8 +149,8 @@ def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
     order: dict[int, None] = {}
     exits = [op for op in group if not any(r in inside for r in bits(graph.successors[op]))]
     # The model's outputs have an order, which the numbers of their operators need not follow.
-    made_at = {graph.producer[t]: place for place, t in reversed([*enumerate(graph.outputs)])}
-    exits.sort(key=lambda op: made_at.get(op, len(made_at)))
+    output_place = {graph.producer[t]: place for place, t in reversed([*enumerate(graph.outputs)])}
+    exits.sort(key=lambda op: output_place.get(op, len(output_place)))
     stack = [(op, False) for op in reversed(exits)]
     while stack:
         op, ready = stack.pop()

@@ -18,14 +18,14 @@ Needs = tuple[Box | None, ...]
 
 
 def needed(graph: OpGraph, op: int, position: int, box: Box) -> Needs:
-    """The smallest known box of each input that decides a box of an output.
+    """The smallest box of each input that is sure to decide a box of an output.
 
     Parameters
     ----------
     graph, op
         The operator; of a kind that is unknown here everything needs everything.
     position
-        Which of its outputs.
+        The place of the output among the operator's.
     box
         Elements of this output.
 
@@ -90,8 +90,8 @@ def _window(out: Range, extent: int, kernel: int, stride: int, pad: int, dilatio
 
 def _channels(out: Range, outputs: int, read: int, groups: int) -> Range:
     """Input channels of the groups that some output channels lie in."""
-    made_each, read_each = outputs // groups, read // groups
-    return out[0] // made_each * read_each, ((out[1] - 1) // made_each + 1) * read_each
+    outputs_each, inputs_each = outputs // groups, read // groups
+    return out[0] // outputs_each * inputs_each, ((out[1] - 1) // outputs_each + 1) * inputs_each
 
 
 def _spatial(op: Operator, box: Box, shape: tuple[int, ...], kernel: Sequence[int]) -> list[Range]:
@@ -131,7 +131,7 @@ def _pool(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box
 
 
 def _mean(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
-    axes, kept = _integers(op, "axes"), bool(op.attrs["keepdims"])
+    axes, keepdims = _integers(op, "axes"), bool(op.attrs["keepdims"])
     left = iter(box)
     needs: list[Range] = []
     for axis, extent in enumerate(shapes[0]):
@@ -139,7 +139,7 @@ def _mean(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box
             needs.append(next(left))
             continue
         needs.append((0, extent))
-        if kept:
+        if keepdims:
             next(left)
     return (tuple(needs),)
 
@@ -203,12 +203,12 @@ def _reshape(op: Operator, shapes: Shapes, results: Shapes, position: int, box: 
     i = j = 0
     while i < len(source) or j < len(target):
         begin_i, begin_j = i, j
-        held = wanted = 1
-        while held != wanted or (i == begin_i and j == begin_j):
-            if (held <= wanted and i < len(source)) or j == len(target):
-                held, i = held * source[i], i + 1
+        source_size = target_size = 1
+        while source_size != target_size or (i == begin_i and j == begin_j):
+            if (source_size <= target_size and i < len(source)) or j == len(target):
+                source_size, i = source_size * source[i], i + 1
             else:
-                wanted, j = wanted * target[j], j + 1
+                target_size, j = target_size * target[j], j + 1
         needs += _rows(source[begin_i:i], target[begin_j:j], box[begin_j:j])
     return (tuple(needs),)
 

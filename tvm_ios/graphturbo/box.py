@@ -15,7 +15,7 @@ def whole(shape: Sequence[int]) -> Box:
 
 
 def volume(box: Box) -> int:
-    """How many elements."""
+    """The number of elements."""
     return math.prod(end - begin for begin, end in box)
 
 
@@ -27,7 +27,7 @@ def hull(a: Box | None, b: Box) -> Box:
 
 
 def extents(box: Box) -> tuple[int, ...]:
-    """How many elements along each axis."""
+    """The number of elements along each axis."""
     return tuple(end - begin for begin, end in box)
 
 

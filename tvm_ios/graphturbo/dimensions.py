@@ -24,17 +24,17 @@ class Dimensions:
     """
 
     graph: OpGraph
-    _found: dict[tuple[int, int], int | None] = field(
+    _axes: dict[tuple[int, int], int | None] = field(
         default_factory=dict[tuple[int, int], "int | None"], repr=False, compare=False
     )
 
     def matching_axis(self, dimension: int, tensor: int) -> int | None:
         """The axis of a tensor along a dimension; None if there is none, or more than one."""
         key = (dimension, tensor)
-        if key not in self._found:
+        if key not in self._axes:
             axes = [a for a, d in enumerate(self.of(tensor)) if d == dimension]
-            self._found[key] = axes[0] if len(axes) == 1 else None
-        return self._found[key]
+            self._axes[key] = axes[0] if len(axes) == 1 else None
+        return self._axes[key]
 
     def of(self, tensor: int) -> tuple[int, ...]:
         """The dimension of each axis of a tensor."""

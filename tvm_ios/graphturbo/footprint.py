@@ -48,11 +48,11 @@ def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> PartialW
     flops = 0.0
     computed: list[int] = []
     for layer in reversed(list(bits(subgraph))):
-        wanted = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
-        if not wanted:
+        written = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
+        if not written:
             continue
         computed.append(layer)
-        reads, work = layers.needs(layer, wanted)
+        reads, work = layers.needs(layer, written)
         flops += work
         for tensor, box in reads.items():
             boxes[tensor] = hull(boxes.get(tensor), box)
@@ -69,9 +69,9 @@ def tensor_boxes(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> dic
     """
     boxes = dict(owned)
     for layer in reversed(list(bits(subgraph))):
-        wanted = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
-        if wanted:
-            for tensor, box in layers.boxes(layer, wanted)[0].items():
+        written = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
+        if written:
+            for tensor, box in layers.boxes(layer, written)[0].items():
                 boxes[tensor] = hull(boxes.get(tensor), box)
     return boxes
 

@@ -32,7 +32,7 @@ class SubGraph:
 
     @property
     def factor(self) -> int:
-        """How many instances."""
+        """The number of instances."""
         return 1 if self.split is None else self.split.factor
 
 

@@ -19,7 +19,7 @@ class LanePlace:
         Instances of an even phase run on lanes of their own, those of an odd one on all lanes;
         phases follow each other.
     lane
-        Its own; None where all lanes share it.
+        The lane that runs it; None where all lanes share it.
     """
 
     phase: int

@@ -39,7 +39,7 @@ class Layers:
 
     graph: OpGraph
     members: tuple[tuple[int, ...], ...]
-    _known: dict[tuple[int, tuple[tuple[int, Box], ...]], tuple[dict[int, Box], float]] = field(
+    _needs: dict[tuple[int, tuple[tuple[int, Box], ...]], tuple[dict[int, Box], float]] = field(
         default_factory=dict[tuple[int, tuple[tuple[int, Box], ...]], tuple[dict[int, Box], float]],
         repr=False,
         compare=False,
@@ -130,32 +130,32 @@ class Layers:
         """The bit set of the layers that read a tensor."""
         return mask_of(self.owner[op] for op in self.graph.consumers[tensor])
 
-    def needs(self, layer: int, wanted: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
+    def needs(self, layer: int, written: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
         """What a layer reads for boxes of its outputs, and its FLOPs for them.
 
         Parameters
         ----------
         layer
-            Its number.
-        wanted
+            The layer's number.
+        written
             Boxes of some of its outputs by tensor.
         """
-        key = (layer, tuple(sorted(wanted.items())))
-        if key not in self._known:
-            boxes, flops = self.boxes(layer, wanted)
+        key = (layer, tuple(sorted(written.items())))
+        if key not in self._needs:
+            boxes, flops = self.boxes(layer, written)
             read = {t: boxes[t] for t in self.inputs[layer] if t in boxes}
-            self._known[key] = (read, flops)
-        return self._known[key]
+            self._needs[key] = (read, flops)
+        return self._needs[key]
 
-    def boxes(self, layer: int, wanted: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
+    def boxes(self, layer: int, written: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
         """Like :meth:`needs`, of every tensor that the layer reads or makes, inner ones included.
 
         Parameters
         ----------
-        layer, wanted
-            As there.
+        layer, written
+            As of :meth:`needs`.
         """
-        boxes, flops = dict(wanted), 0.0
+        boxes, flops = dict(written), 0.0
         graph = self.graph
         for op in reversed(self.members[layer]):
             for position, output in enumerate(graph.operators[op].outputs):

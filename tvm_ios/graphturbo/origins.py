@@ -18,13 +18,13 @@ class Origin(NamedTuple):
         Which it belongs to; None for what joins the model's outputs.
     unit
         The unit of the original graph that it is a part of; None for what cuts and joins pieces.
-    kept
+    for_others
         Whether it cuts what others read off what the instance has made.
     """
 
     instance: int | None = None
     unit: int | None = None
-    kept: bool = False
+    for_others: bool = False
 
     def name(self, number: int, units: OpGraph) -> str:
         """What people read of the operator of a number; ``units`` is the original graph."""
@@ -32,7 +32,7 @@ class Origin(NamedTuple):
             return f"outputs_{number}"
         if self.unit is not None:
             return f"instance{self.instance}/{units.operators[self.unit].name}"
-        return f"instance{self.instance}/{'own' if self.kept else 'read'}_{number}"
+        return f"instance{self.instance}/{'own' if self.for_others else 'read'}_{number}"
 
 
 def unrolled_units(graph: OpGraph, origins: Sequence[Origin]) -> list[list[int]]:
@@ -64,5 +64,5 @@ def unrolled_units(graph: OpGraph, origins: Sequence[Origin]) -> list[list[int]]
 
 
 def origin_of_unit(members: Sequence[Origin]) -> Origin:
-    """Of a unit, by those of its operators: it may hold a slice of what it reads."""
+    """Where a unit comes from, by its operators: it may hold a slice of what it reads."""
     return next((member for member in members if member.unit is not None), members[0])

@@ -23,8 +23,6 @@ def planned_schedule(
     instances: Instances,
     order: Sequence[int],
     places: Sequence[LanePlace],
-    *,
-    device: str = "",
 ) -> Schedule:
     """The schedule that runs split sub-graphs in instances, and all others unit by unit.
 
@@ -36,8 +34,6 @@ def planned_schedule(
         What was split.
     order, places
         The order of the instances, and the place of each on a lane.
-    device
-        Written into the schedule.
     """
     members = [tuple(bits(subgraph.layers)) for subgraph in instances.subgraphs]
     regions_of = _regions(units, instances, members)
@@ -67,8 +63,7 @@ def planned_schedule(
         units.fingerprint,
         tuple(stages),
         "graphturbo",
-        device,
-        units.batch,
+        batch=units.batch,
         instances=plan if plan.subgraphs else None,
     )
 
@@ -84,7 +79,9 @@ def _regions(
 ) -> list[list[int]]:
     """Sub-graphs in an order with few changes between split ones and others."""
     masks = [subgraph.layers for subgraph in instances.subgraphs]
-    reads = [mask_of(p for u in own for p in bits(units.predecessors[u])) for own in members]
+    reads = [
+        mask_of(p for u in numbers for p in bits(units.predecessors[u])) for numbers in members
+    ]
     left, done = list(range(len(masks))), 0
     subgraphs_of: list[list[int]] = []
     splitting = True
@@ -156,31 +153,31 @@ def planned_instances(graph: OpGraph, units: OpGraph, schedule: Schedule) -> Pla
     lane_of: dict[tuple[int, int], int | None] = {}
     names: dict[tuple[int, int], str] = {}
     for stages in regions(plan, schedule.stages):
-        own = [unit for stage in stages for unit in schedule.stages[stage].units]
-        here: list[tuple[int, int]] = []
-        if own[0] not in owner:
-            for unit in own:
-                here.append((len(subgraphs), 0))
-                lane_of[here[-1]] = None
-                names[here[-1]] = f"unit {units.operators[unit].name!r}"
+        region_units = [unit for stage in stages for unit in schedule.stages[stage].units]
+        region_keys: list[tuple[int, int]] = []
+        if region_units[0] not in owner:
+            for unit in region_units:
+                region_keys.append((len(subgraphs), 0))
+                lane_of[region_keys[-1]] = None
+                names[region_keys[-1]] = f"unit {units.operators[unit].name!r}"
                 subgraphs.append(SubGraph(1 << unit, None))
         else:
             new: dict[int, int] = {}
-            for number in sorted({owner[unit] for unit in own}):
+            for number in sorted({owner[unit] for unit in region_units}):
                 new[number] = len(subgraphs)
                 subgraphs.append(_subgraph(layers, plan.subgraphs[number]))
             for p in plan.order:
                 if p.subgraph in new:
-                    here.append((new[p.subgraph], p.part))
-                    lane_of[here[-1]] = p.lane
-                    names[here[-1]] = f"instance {p.part} of sub-graph {p.subgraph}"
-        placed.append((tuple(stages), here))
+                    region_keys.append((new[p.subgraph], p.part))
+                    lane_of[region_keys[-1]] = p.lane
+                    names[region_keys[-1]] = f"instance {p.part} of sub-graph {p.subgraph}"
+        placed.append((tuple(stages), region_keys))
     _require_parts(layers, subgraphs, names)
     instances = split_into_instances(layers, subgraphs)
     keys = [(instance.subgraph, instance.part) for instance in instances.instances]
     number_of = {key: number for number, key in enumerate(keys)}
-    numbered = tuple((s, tuple(number_of[key] for key in here)) for s, here in placed)
-    order = tuple(number for _, here in numbered for number in here)
+    numbered = tuple((s, tuple(number_of[key] for key in region_keys)) for s, region_keys in placed)
+    order = tuple(number for _, region_keys in numbered for number in region_keys)
     done = 0
     for number in order:
         for source in bits(instances.predecessors[number] & ~done):

@@ -36,13 +36,13 @@ def choose_instances(
     graph, units
         Operators, and units of them.
     lanes
-        Execution units.
+        How many lanes there are.
     capacity
         Bytes that an instance may live in; None for what is predicted to be best on the device.
     axes
         The axes that may be cut: 0 is the batch, 2 the rows of images.
     least_factor
-        As many as lanes, say, so that each has an instance.
+        The fewest instances of a sub-graph that is split: as many as lanes, say.
     device
         Predicts which sub-graphs gain from being split; the others are not. If None all are.
     """
@@ -80,9 +80,7 @@ def lane_splitters(
     ]
 
 
-def schedule_on_lanes(
-    units: OpGraph, instances: Instances, lanes: int, device: str = ""
-) -> Schedule:
+def schedule_on_lanes(units: OpGraph, instances: Instances, lanes: int) -> Schedule:
     """Instances in the order of least memory, on lanes that rarely wait for each other.
 
     An instance's units follow each other on one lane, so that what it computes stays in the
@@ -91,12 +89,10 @@ def schedule_on_lanes(
     Parameters
     ----------
     units, instances
-        What :func:`choose_instances` was given, and made of it.
+        The units that :func:`choose_instances` was given, and the instances that it returned.
     lanes
-        Execution units.
-    device
-        Written into the schedule.
+        How many lanes there are.
     """
     order = order_instances(instances, exact=False)[0].order
     places = place_instances(instances, lanes)
-    return planned_schedule(units, instances, order, places, device=device)
+    return planned_schedule(units, instances, order, places)

@@ -68,7 +68,7 @@ class _Writer:
         self.others: dict[tuple[int | None, bool], list[int]] = {}
         for number, origin in enumerate(origins):
             if origin.instance is None or origin.unit is None:
-                self.others.setdefault((origin.instance, origin.kept), []).append(number)
+                self.others.setdefault((origin.instance, origin.for_others), []).append(number)
             else:
                 self.copies[origin.instance, origin.unit] = number
 
@@ -79,12 +79,12 @@ class _Writer:
             return
         phases = self._phases(instances)
         for phase in sorted(set(phases.values())):
-            here = [i for i in instances if phases[i] == phase]
+            in_phase = [i for i in instances if phases[i] == phase]
             if phase % 2:
-                for instance in here:
+                for instance in in_phase:
                     self._shared(stages, instance)
             else:
-                self._on_lanes(stages, here)
+                self._on_lanes(stages, in_phase)
 
     def one_by_one(self, units: Sequence[int]) -> None:
         self.stages += [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in units]
@@ -106,11 +106,13 @@ class _Writer:
         self.one_by_one(self.others.get((instance, False), ()))
         for number in stages:
             stage = self._schedule.stages[number]
-            own = {u: self.copies[instance, u] for u in stage.units if (instance, u) in self.copies}
+            copies = {
+                u: self.copies[instance, u] for u in stage.units if (instance, u) in self.copies
+            }
             if stage.strategy is Strategy.MERGE:
-                self.one_by_one(tuple(own.values()))
-            elif own:
-                self._append(stage, own)
+                self.one_by_one(tuple(copies.values()))
+            elif copies:
+                self._append(stage, copies)
         self.one_by_one(self.others.get((instance, True), ()))
 
     def _on_lanes(self, stages: Sequence[int], instances: Sequence[int]) -> None:
@@ -118,10 +120,10 @@ class _Writer:
         for instance in instances:
             lane = self._planned.lanes[instance]
             assert lane is not None
-            own = (u for number in stages for u in self._schedule.stages[number].units)
-            units = [self.copies[instance, u] for u in own if (instance, u) in self.copies]
-            read, kept = (self.others.get((instance, k), ()) for k in (False, True))
-            lanes.setdefault(lane, []).extend([*read, *units, *kept])
+            stage_units = (u for number in stages for u in self._schedule.stages[number].units)
+            units = [self.copies[instance, u] for u in stage_units if (instance, u) in self.copies]
+            before, after = (self.others.get((instance, late), ()) for late in (False, True))
+            lanes.setdefault(lane, []).extend([*before, *units, *after])
         groups = tuple(tuple(lanes[lane]) for lane in sorted(lanes))
         self.stages.append(Stage(Strategy.CONCURRENT, groups))
 

@@ -68,7 +68,7 @@ class Worth:
         Parameters
         ----------
         subgraph
-            With a split.
+            A sub-graph that has a split.
         """
         assert subgraph.split is not None
         lanes, factor, mask = self.device.cores, subgraph.factor, subgraph.layers
@@ -107,7 +107,7 @@ class Worth:
         rates: Mapping[int, float],
         fraction: int,
     ) -> float:
-        """Of a layer on one of so many parts of the lanes."""
+        """Seconds of a layer on a fraction of the lanes, of so many equal ones."""
         outputs = self.layers.outputs[layer]
         traffic = sum(
             nbytes(self.layers, t, box) * (_WRITES if t in outputs else 1) / rates[t]

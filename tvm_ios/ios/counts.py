@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from tvm_ios.graph.down_sets import Masks, down_sets, positions, successors_of
-from tvm_ios.graph.op_graph import bits
+from tvm_ios.graph.down_sets import Masks, down_sets, positions
+from tvm_ios.graph.op_graph import bits, closures, successors_of
 
 #: ``connected``: any ending, its groups its connected components; what the search uses.
 #: ``rooted``: every group is one unit and all that depends on it inside the state.
@@ -64,12 +64,12 @@ def count_block(predecessors: Sequence[int], groups: GroupRule = "connected") ->
     transitions = 0
     for i in range(1, len(states)):
         if groups == "connected":
-            rest = np.flatnonzero((states[:i] & ~states[i]) == 0)
+            remaining = np.flatnonzero((states[:i] & ~states[i]) == 0)
         else:
             endings = _rooted_endings(states[i], descendants)
-            rest = positions(states, endings ^ states[i])
-        transitions += len(rest)
-        schedules[i] = schedules[rest].sum()
+            remaining = positions(states, endings ^ states[i])
+        transitions += len(remaining)
+        schedules[i] = schedules[remaining].sum()
     return BlockCounts(
         operators=len(predecessors),
         width=width(predecessors),
@@ -86,14 +86,14 @@ def width(predecessors: Sequence[int]) -> int:
     units that depend on them.
     """
     descendants = _descendants(predecessors)
-    taken_by: dict[int, int] = {}
+    matched_to: dict[int, int] = {}
 
     def augment(unit: int, tried: set[int]) -> bool:
         for below in bits(descendants[unit] & ~(1 << unit)):
             if below not in tried:
                 tried.add(below)
-                if below not in taken_by or augment(taken_by[below], tried):
-                    taken_by[below] = unit
+                if below not in matched_to or augment(matched_to[below], tried):
+                    matched_to[below] = unit
                     return True
         return False
 
@@ -111,9 +111,5 @@ def _rooted_endings(state: int, descendants: list[int]) -> Masks:
 
 def _descendants(predecessors: Sequence[int]) -> list[int]:
     """For each unit the bit set of itself and all that depends on it."""
-    successors = successors_of(predecessors)
-    descendants = [1 << unit for unit in range(len(predecessors))]
-    for unit in reversed(range(len(predecessors))):
-        for s in bits(successors[unit]):
-            descendants[unit] |= descendants[s]
-    return descendants
+    below = closures(successors_of(predecessors), reversed(range(len(predecessors))))
+    return [mask | 1 << unit for unit, mask in enumerate(below)]

@@ -128,13 +128,13 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
         edges = slice(int(space.starts[begin]), int(space.starts[end]))
         offsets = space.starts[begin:end] - edges.start
         ending = space.ending[edges]
-        total = cost[space.rest[edges]] + latency[ending]
+        total = cost[space.remaining[edges]] + latency[ending]
         best = np.minimum.reduceat(total, offsets)
         within = np.repeat(best * (1 + _TIE), np.diff(space.starts[begin : end + 1]))
         simplest = np.where(total <= within, preference[ending], len(size))
         choice[begin:end] = by_preference[np.minimum.reduceat(simplest, offsets)]
-        rest = space.states[begin:end] ^ space.endings[choice[begin:end]]
-        cost[begin:end] = cost[positions(space.states, rest)] + latency[choice[begin:end]]
+        left = space.states[begin:end] ^ space.endings[choice[begin:end]]
+        cost[begin:end] = cost[positions(space.states, left)] + latency[choice[begin:end]]
     if not np.isfinite(cost[-1]):
         raise SearchError("no schedule of the block can run: the cost of some stages is infinite")
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_ios.errors import SearchError
-from tvm_ios.graph.down_sets import Masks, down_sets, positions, sizes_of, successors_of
-from tvm_ios.graph.op_graph import bits, mask_of
+from tvm_ios.graph.down_sets import Masks, down_sets, positions, sizes_of
+from tvm_ios.graph.op_graph import bits, mask_of, successors_of
 from tvm_ios.ios.pieces import connected_pieces
 
 Integers = npt.NDArray[np.int64]
@@ -74,7 +74,7 @@ class EndingSpace:
         Down-sets, by size and then by value; the empty one first.
     starts
         The transitions of state ``i`` are ``starts[i]`` to ``starts[i + 1]``.
-    ending, rest
+    ending, remaining
         For each transition the index of its ending, and of the state that remains.
     endings
         The distinct endings, by value.
@@ -90,7 +90,7 @@ class EndingSpace:
     states: Masks
     starts: Integers
     ending: npt.NDArray[np.int32]
-    rest: npt.NDArray[np.int32]
+    remaining: npt.NDArray[np.int32]
     endings: Masks
     first: Masks
     without_first: Integers
@@ -106,11 +106,11 @@ class EndingSpace:
         """For each distinct ending its groups: unit numbers, by each group's smallest unit."""
         pieces: list[int] = self.first.tolist()
         units_of = {piece: tuple(bits(piece)) for piece in set(pieces)}
-        rests: list[int] = self.without_first.tolist()
+        remainders: list[int] = self.without_first.tolist()
         groups: list[tuple[tuple[int, ...], ...]] = []
-        for piece, rest in zip(pieces, rests, strict=True):
-            # Smaller sets have smaller values, so the rest has been here before.
-            others = groups[rest] if rest >= 0 else ()
+        for piece, remainder in zip(pieces, remainders, strict=True):
+            # Smaller sets have smaller values, so what is left has its groups already.
+            others = groups[remainder] if remainder >= 0 else ()
             groups.append((units_of[piece], *others))
         return tuple(groups)
 
@@ -164,7 +164,7 @@ def enumerate_endings(predecessors: Sequence[int], pruning: Pruning = UNPRUNED) 
         states=states,
         starts=starts,
         ending=ending.astype(np.int32),
-        rest=positions(states, remaining).astype(np.int32),
+        remaining=positions(states, remaining).astype(np.int32),
         endings=endings,
         first=first,
         without_first=without_first,
@@ -240,7 +240,7 @@ def _below(states: Masks, state: Any) -> Masks:
 def _groups(
     predecessors: Sequence[int], endings: Masks
 ) -> tuple[Masks, Integers, Integers, Integers]:
-    """For sorted distinct endings: first group, index of the rest, groups, largest group."""
+    """For sorted distinct endings: first group, index of what it leaves, groups, largest group."""
     adjacent = [p | s for p, s in zip(predecessors, successors_of(predecessors), strict=True)]
     first = endings & (~endings + 1)
     before = None
@@ -256,13 +256,13 @@ def _groups(
     count = np.ones(len(endings), np.int64)
     first_size = sizes_of(first)
     largest = first_size.copy()
-    here = np.flatnonzero(some)
-    rest = without_first[here]
-    while len(here):
-        count[here] += 1
-        largest[here] = np.maximum(largest[here], first_size[rest])
-        rest = without_first[rest]
-        here, rest = here[rest >= 0], rest[rest >= 0]
+    unfinished = np.flatnonzero(some)
+    remaining = without_first[unfinished]
+    while len(unfinished):
+        count[unfinished] += 1
+        largest[unfinished] = np.maximum(largest[unfinished], first_size[remaining])
+        remaining = without_first[remaining]
+        unfinished, remaining = unfinished[remaining >= 0], remaining[remaining >= 0]
     return first, without_first, count, largest
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
+from tvm_ios.ios.block_costs import BlockCosts
 from tvm_ios.ios.endings import EndingSpace, Pruning, enumerate_endings
-from tvm_ios.ios.known_costs import KnownCosts
 from tvm_ios.ios.network import renumbered
 from tvm_ios.ios.stage_memory import budgeted_blocks, within_budget
 from tvm_ios.ios.statistics import SearchStatistics
@@ -116,7 +116,7 @@ def lazy_search(
         if around is not None and left is not None:
             spaces[key] = within_budget(spaces[key], around.needs(spaces[key]), left)
     costs = {
-        key: KnownCosts.of(graph, block, spaces[key], optimistic, strategies, mergeable, stage_key)
+        key: BlockCosts.of(graph, block, spaces[key], optimistic, strategies, mergeable, stage_key)
         for key, block in originals.items()
     }
 
@@ -125,7 +125,7 @@ def lazy_search(
         measuring.settle(block_costs, block_costs.single_units(), always=True)
     if budget.everything:
         for block_costs in costs.values():
-            measuring.settle(block_costs, block_costs.unknown())
+            measuring.settle(block_costs, block_costs.unmeasured())
 
     rounds = 0
     # A block with much to gain and many twins first: the budget may end the search.
@@ -135,7 +135,7 @@ def lazy_search(
         rounds += 1
         settled = 0
         for key in pending:
-            settled += measuring.settle(costs[key], costs[key].unknown_of_optimum())
+            settled += measuring.settle(costs[key], costs[key].unmeasured_of_optimum())
         if not settled:
             break
         pending = [key for key in pending if not costs[key].is_settled()]
@@ -143,7 +143,7 @@ def lazy_search(
     stages: list[Stage] = []
     latencies: list[float] = []
     for key, block in zip(keys, parts, strict=True):
-        best = costs[key].best_known()
+        best = costs[key].best_measured()
         twin = dict(zip(originals[key].units, block.units, strict=True))
         stages += [renumbered(originals[key].stage(stage), twin) for stage in best.stages]
         latencies += best.latencies
@@ -155,7 +155,7 @@ def lazy_search(
         candidates=sum(block_costs.candidates for block_costs in costs.values()),
         stages_measured=len(measuring.seconds),
         rounds=rounds,
-        complete=all(not block_costs.unknown_of_optimum() for block_costs in costs.values()),
+        complete=all(not block_costs.unmeasured_of_optimum() for block_costs in costs.values()),
         lower_bound=sum(costs[key].lower_bound() for key in keys),
         blocks=len(parts),
         blocks_searched=len(costs),
@@ -186,11 +186,11 @@ class _Measuring:
             return True
         return limit is not None and time.perf_counter() - self._begin >= limit
 
-    def settle(self, block_costs: KnownCosts, which: Sequence[int], *, always: bool = False) -> int:
+    def settle(self, block_costs: BlockCosts, which: Sequence[int], *, always: bool = False) -> int:
         """Put true costs in place of optimistic ones; gives how many the budget allowed."""
         settled = 0
         for done, candidate in enumerate(which):
-            if not block_costs.is_unknown(candidate):
+            if not block_costs.is_unmeasured(candidate):
                 continue
             key = block_costs.key(candidate)
             if key not in self.seconds:

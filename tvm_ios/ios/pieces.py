@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_ios.graph.down_sets import successors_of
-from tvm_ios.graph.op_graph import bits
+from tvm_ios.graph.op_graph import bits, closures, successors_of
 
 #: With more pieces than this, going through all nested states is the faster way.
 _MOST_PIECES = 3000
@@ -29,9 +28,9 @@ def connected_pieces(predecessors: Sequence[int], most: int) -> list[int] | None
     list of int
         Bit sets by value, or None if there are so many that they are of no use.
     """
-    successors = successors_of(predecessors)
-    above, below = _closures(predecessors), _closures_down(successors)
-    connected = {1 << unit for unit in range(len(predecessors))}
+    successors, units = successors_of(predecessors), range(len(predecessors))
+    above, below = closures(predecessors, units), closures(successors, reversed(units))
+    connected = {1 << unit for unit in units}
     frontier = connected
     for _ in range(most - 1):
         grown: set[int] = set()
@@ -56,22 +55,3 @@ def connected_pieces(predecessors: Sequence[int], most: int) -> list[int] | None
         if not over & under & ~piece:
             convex.append(piece)
     return convex if len(convex) <= _MOST_PIECES else None
-
-
-def _closures(predecessors: Sequence[int]) -> list[int]:
-    closed: list[int] = []
-    for before in predecessors:
-        mask = before
-        for p in bits(before):
-            mask |= closed[p]
-        closed.append(mask)
-    return closed
-
-
-def _closures_down(successors: Sequence[int]) -> list[int]:
-    closed = [0] * len(successors)
-    for unit in reversed(range(len(successors))):
-        closed[unit] = successors[unit]
-        for s in bits(successors[unit]):
-            closed[unit] |= closed[s]
-    return closed

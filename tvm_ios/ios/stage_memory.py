@@ -106,7 +106,7 @@ class BlockMemory:
             live += tensor.nbytes * self._is_live(tensor, space.states)
             if tensor.producer is not None:
                 written += tensor.nbytes * _holds(space.endings, 1 << tensor.producer)
-        return live[space.rest] + written[space.ending]
+        return live[space.remaining] + written[space.ending]
 
     @staticmethod
     def _is_live(tensor: _Tensor, states: Masks) -> npt.NDArray[np.bool_]:
@@ -154,7 +154,7 @@ def least_need(space: EndingSpace, needs: Integers) -> int:
     least = np.zeros(len(space.states), np.int64)
     for begin, end in levels(space):
         edges = slice(int(space.starts[begin]), int(space.starts[end]))
-        need = np.maximum(needs[edges], least[space.rest[edges]])
+        need = np.maximum(needs[edges], least[space.remaining[edges]])
         least[begin:end] = np.minimum.reduceat(need, space.starts[begin:end] - edges.start)
     return int(least[-1])
 
@@ -179,17 +179,17 @@ def within_budget(space: EndingSpace, needs: Integers, budget: int) -> EndingSpa
     allowed = needs <= budget
     for begin, end in levels(space):
         edges = slice(int(space.starts[begin]), int(space.starts[end]))
-        allowed[edges] &= reached[space.rest[edges]]
+        allowed[edges] &= reached[space.remaining[edges]]
         offsets = space.starts[begin:end] - edges.start
         reached[begin:end] = np.logical_or.reduceat(allowed[edges], offsets)
     number = np.cumsum(reached) - 1
-    kept = np.add.reduceat(allowed, space.starts[1:-1], dtype=np.int64)[reached[1:]]
+    transitions = np.add.reduceat(allowed, space.starts[1:-1], dtype=np.int64)[reached[1:]]
     return replace(
         space,
         states=space.states[reached],
-        starts=np.concatenate([[0, 0], np.cumsum(kept)]).astype(np.int64),
+        starts=np.concatenate([[0, 0], np.cumsum(transitions)]).astype(np.int64),
         ending=space.ending[allowed],
-        rest=number[space.rest[allowed]].astype(np.int32),
+        remaining=number[space.remaining[allowed]].astype(np.int32),
     )
 
 

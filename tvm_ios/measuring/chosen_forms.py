@@ -22,7 +22,7 @@ class ChosenForms:
     Parameters
     ----------
     units
-        Of which graph, and what makes their code.
+        The units of a graph, and what makes their code.
     seconds
         Times a form; raises :class:`UnsupportedError` if a library does not compute it.
     """
@@ -59,26 +59,26 @@ class ChosenForms:
         return replace(schedule, kernels={**schedule.kernels, **called}) if called else schedule
 
     def share(self, other: ChosenForms) -> None:
-        """Have what another one has compiled, and will."""
+        """Use the forms that another one has compiled, and those that it will."""
         self._fastest, self._generated = other._fastest, other._generated
 
-    def compile(self, wanted: Sequence[tuple[int, ...]], progress: Progress | None = None) -> None:
+    def compile(self, pieces: Sequence[tuple[int, ...]], progress: Progress | None = None) -> None:
         """Compile units and merged units in parallel, and time those of several forms."""
-        sources = {str(i): self._source(units) for i, units in enumerate(wanted)}
+        sources = {str(i): self._source(units) for i, units in enumerate(pieces)}
 
         def report(done: int, total: int) -> None:
             if progress is not None:
                 progress("compiling kernels", done, total)
 
-        made = self._kernels.compile_forms(sources, report)
-        for i, units in enumerate(wanted):
-            forms = made[str(i)]
-            own = [form for form in forms if not form.library]
-            self._fastest[units] = self._generated[units] = own[0]
+        compiled = self._kernels.compile_forms(sources, report)
+        for i, units in enumerate(pieces):
+            forms = compiled[str(i)]
+            generated = [form for form in forms if not form.library]
+            self._fastest[units] = self._generated[units] = generated[0]
             if len(forms) > 1:
                 seconds = {form.key: self._time(units, form) for form in forms}
                 self._fastest[units] = min(forms, key=lambda form: seconds[form.key])
-                self._generated[units] = min(own, key=lambda form: seconds[form.key])
+                self._generated[units] = min(generated, key=lambda form: seconds[form.key])
                 self._kernels.keep(forms, self._generated[units])
 
     def _time(self, units: tuple[int, ...], form: CompiledUnit) -> float:

@@ -34,7 +34,7 @@ def measured_costs(
     Parameters
     ----------
     timer
-        Of the graph, on the device.
+        Measures the stages of the graph on the device.
     progress
         Called with (what, done, total) while the forms of units are timed.
     choose_forms
@@ -72,7 +72,7 @@ def recorded_costs(
     timer
         Compiles the units, whose code the log's keys are of.
     log
-        Of the same machine, or one like it.
+        A log of the same machine, or of one like it.
     progress
         Called with (what, done, total) while units are compiled.
     choose_forms, places_tiles

@@ -30,13 +30,13 @@ class MeasuredRTasks:
     measuring: MeasuredRPrograms | None = None
 
     @property
-    def execution_units(self) -> int:
-        """Lanes, or vEUs that any kernels leave."""
+    def lanes(self) -> int:
+        """The lanes of a CPU, or the vEUs that a GPU is for any of the kernels."""
         timer, fuser = self.timer, self.timer.kernels.fuser
         if fuser is None:
             return timer.lanes
         units = range(len(timer.graph))
-        return fuser.execution_units(
+        return fuser.lanes(
             timer.rkernels.code(u, kernel.name) for u in units for kernel in timer.rkernels(u)
         )
 
@@ -77,7 +77,7 @@ class MeasuredRPrograms:
         )
 
     def seconds(self, program: RProgram) -> float:
-        """Of an rProgram."""
+        """Seconds of an rProgram, from the log or measured now."""
         return self.timer.rprogram_latency(program)
 
 
@@ -88,8 +88,10 @@ def can_co_schedule(timer: StageTimer, units: Sequence[int]) -> bool:
 
 
 def placed_unit(timer: StageTimer, unit: int) -> tuple[float, float]:
-    """Seconds that a unit takes of a co-scheduled stage on a GPU at least: see ``placed`` of
-    :class:`tvm_ios.costs.composed.ComposedCost`."""
+    """Seconds that a unit takes of a co-scheduled stage on a GPU at least.
+
+    They are what ``placed`` of :class:`tvm_ios.costs.composed.ComposedCost` gives.
+    """
     fuser, kernels = timer.kernels.fuser, timer.rkernels(unit)
     assert fuser is not None
     return (

@@ -1,4 +1,4 @@
-"""Profiles of rKernels: how long one rTask of each phase takes on one execution unit."""
+"""Profiles of rKernels: how long one rTask of each phase takes on one lane."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ProfiledRKernels:
     Parameters
     ----------
     units
-        Of which graph, and where they are timed.
+        The units of a graph, and where they are timed.
     chosen
         The form of each unit that stages use.
     seconds
-        Of a unit alone on all execution units.
+        Times a form of a unit alone on all lanes.
     """
 
     def __init__(self, units: MeasuredUnits, chosen: ChosenForms, seconds: Seconds) -> None:
@@ -72,7 +72,7 @@ class ProfiledRKernels:
         return self.form(unit, name).code
 
     def share(self, other: ProfiledRKernels) -> None:
-        """Have what another one has compiled, and will, but not its profiles."""
+        """Use the rKernels that another one has compiled, and will, but not its profiles."""
         self._forms = other._forms
 
     def _key(self, unit: int) -> str:
@@ -85,22 +85,22 @@ class ProfiledRKernels:
             if progress is not None:
                 progress("compiling rKernels", done, total)
 
-        made = self._units.kernels.compile_rkernels(sources, report)
-        self._forms |= {self._key(unit): made[str(unit)] for unit in units}
+        compiled = self._units.kernels.compile_rkernels(sources, report)
+        self._forms |= {self._key(unit): compiled[str(unit)] for unit in units}
 
     def _rkernel(self, unit: int, name: str, form: CompiledUnit) -> RKernel:
-        about = self._units
-        label = f"unit {about.graph.operators[unit].name}, rKernel {name}"
+        units = self._units
+        label = f"unit {units.graph.operators[unit].name}, rKernel {name}"
 
         def profile() -> list[list[float]]:
             stage = Stage(Strategy.CONCURRENT, ((unit,),))
             code = {unit: form.code}
-            program = lower_stages(about.graph, (stage,), code, lanes=1, parts=about.parts)
-            return about.device.profile_phases(program, about.kernels.function)
+            program = lower_stages(units.graph, (stage,), code, lanes=1, parts=units.parts)
+            return units.device.profile_phases(program, units.kernels.function)
 
-        seconds = _task_seconds(form, about.log, label, profile)
-        if about.kernels.fuser is not None:
-            return about.kernels.fuser.rkernel(name, form.code, seconds)
+        seconds = _task_seconds(form, units.log, label, profile)
+        if units.kernels.fuser is not None:
+            return units.kernels.fuser.rkernel(name, form.code, seconds)
         return RKernel(
             name=name,
             tasks=tuple(call.tiles for call in form.code.calls),

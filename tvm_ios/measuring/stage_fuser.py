@@ -35,7 +35,7 @@ class FusedStages:
 
 
 class StageFuser(Protocol):
-    """Places the rTasks of stages on virtual execution units (vEUs), and makes kernels of them."""
+    """Places the rTasks of stages on vEUs, blocks of threads that stay, as one kernel a stage."""
 
     @property
     def compiles(self) -> bool:
@@ -46,7 +46,7 @@ class StageFuser(Protocol):
         """Whether a stage of some units, in this form, may become a kernel here."""
         ...
 
-    def execution_units(self, codes: Iterable[UnitCode]) -> int:
+    def lanes(self, codes: Iterable[UnitCode]) -> int:
         """How many vEUs the device is for the kernels of some units."""
         ...
 

@@ -68,7 +68,7 @@ class StageTimer:
         self._compiled = False
 
     def reading(self, log: MeasurementLog) -> StageTimer:
-        """A timer of the same compiled units that knows what another log does."""
+        """A timer of the same compiled units that reads another log."""
         other = StageTimer(replace(self._units, log=log))
         other.forms.share(self.forms)
         other.rkernels.share(self.rkernels)
@@ -101,7 +101,7 @@ class StageTimer:
             stage = Stage(Strategy.CONCURRENT, ((unit,),))
             keys = [self._key(stage, lanes, self.forms) for lanes in self._lane_counts()]
             logged = [self._log.measurements.get(key) for key in keys]
-            seconds = [quietest(found) for found in logged if found]
+            seconds = [quietest(samples) for samples in logged if samples]
             if len(seconds) == len(logged):
                 self._latency[self.unit_key(self.graph, unit)] = self._on_lanes(seconds)
 
@@ -115,8 +115,8 @@ class StageTimer:
         if not self._latency:
             return schedule
         keys = {unit: self.unit_key(self.graph, unit) for unit in range(len(self.graph))}
-        known = {unit: self._latency[key] for unit, key in keys.items() if key in self._latency}
-        return replace(schedule, unit_latencies=known)
+        latencies = {unit: self._latency[key] for unit, key in keys.items() if key in self._latency}
+        return replace(schedule, unit_latencies=latencies)
 
     def unit_key(self, graph: OpGraph, unit: int) -> str:
         """What units of equal code share."""
@@ -208,7 +208,7 @@ class StageTimer:
         return stage_key(self.graph, stage, lambda _, unit: forms((unit,)).key, conditions)
 
     def _program_key(self, program: RProgram) -> str:
-        """Of what is measured: the code of the chosen rKernels, and where their rTasks run."""
+        """A key of what is measured: the chosen rKernels' code, and where their rTasks run."""
         place = {unit: number for number, unit in enumerate(program.units)}
         shares = [(place[s.unit], s.phase, s.lane, s.begin, s.end) for s in program.placement]
         return stage_key(

@@ -21,9 +21,9 @@ class ModelToTune:
     Attributes
     ----------
     name
-        Of the model.
+        The model's name.
     graph
-        Of units.
+        The graph of units.
     merges
         Units that a search may merge, and what stands for them in each of equal blocks.
     source
@@ -52,7 +52,7 @@ class TuningLimits:
     trials
         Variants of each kernel that are timed, at most, earlier runs included.
     seconds
-        After which no further round begins; None for no limit.
+        The time after which no further round begins; None for no limit.
     """
 
     trials: int = 64
@@ -64,7 +64,7 @@ class TuningTask(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the first unit, or merged units joined by ``+``, that has it."""
+        """The name of the first unit that has it, or of merged units joined by ``+``."""
         ...
 
     @property
@@ -90,7 +90,7 @@ class TuningTask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
-    """What is known of a task.
+    """How fast the kernels of a task are.
 
     Attributes
     ----------
@@ -120,11 +120,11 @@ class TuningResult:
     Attributes
     ----------
     model
-        Its name.
+        The model's name.
     log
         The tuning log.
     kernels
-        What the log knows of the model, its own operators first.
+        The log's kernels of the model, those of its own operators first.
     default, tuned
         Seconds of all units one after another, with default kernels and with the log's best.
     missing
@@ -134,7 +134,7 @@ class TuningResult:
     mended
         Unfinished lines of a killed run that were removed from the log.
     seconds
-        That tuning took.
+        How long tuning took.
     """
 
     model: str

@@ -32,6 +32,7 @@ def plan_order(problem: MemoryProblem, order: Sequence[int]) -> PlannedMemory:
     buffers, steps = problem.memory.buffers, len(order)
     first = [0 if b.at_start else min(at[w] for w in bits(b.writers)) for b in buffers]
     last = [steps - 1 if b.at_end else max(at[u] for u in bits(b.users)) for b in buffers]
+    #: For each buffer the one whose memory it takes over, or itself.
     home = list(range(len(buffers)))
     writer = {next(bits(b.writers)): n for n, b in enumerate(buffers) if b.writers}
     for step, operator in enumerate(order):
@@ -46,14 +47,14 @@ def plan_order(problem: MemoryProblem, order: Sequence[int]) -> PlannedMemory:
             sizes.append(nbytes)
             first.append(at[operator])
             last.append(at[operator])
-    kept = [buffer for buffer, where in enumerate(home) if buffer == where]
-    begin, end = np.asarray(first, np.int64)[kept], np.asarray(last, np.int64)[kept]
+    distinct = [buffer for buffer, where in enumerate(home) if buffer == where]
+    begin, end = np.asarray(first, np.int64)[distinct], np.asarray(last, np.int64)[distinct]
     return plan_lifetimes(
         Lifetimes(
-            buffers=np.asarray(kept, np.int64),
-            sizes=-(-np.asarray(sizes, np.int64)[kept] // ALIGNMENT) * ALIGNMENT,
+            buffers=np.asarray(distinct, np.int64),
+            sizes=-(-np.asarray(sizes, np.int64)[distinct] // ALIGNMENT) * ALIGNMENT,
             last=end[None] + 1,
-            known=begin[None],
+            finished_before=begin[None],
             first_step=begin,
             last_step=end,
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph.op_graph import OpGraph, mask_of
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.graph.operators import ELEMENT_WISE
 
 #: Operators whose result may take the place of an input of its size.
@@ -15,7 +16,7 @@ _OVER_AN_INPUT = ELEMENT_WISE | {
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class TensorBuffer:
     """Memory that one tensor needs, or several that lie in one.
 
     Attributes
@@ -49,8 +50,17 @@ class Buffers:
         For each operator the buffers that its result may be written over, in order of its inputs.
     """
 
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[TensorBuffer, ...]
     takes: tuple[tuple[int, ...], ...]
+
+
+def buffers_by_user(buffers: Sequence[TensorBuffer], operators: int) -> tuple[tuple[int, ...], ...]:
+    """For each operator, of so many, the buffers that it reads or writes, by number."""
+    used: list[list[int]] = [[] for _ in range(operators)]
+    for number, buffer in enumerate(buffers):
+        for user in bits(buffer.users):
+            used[user].append(number)
+    return tuple(map(tuple, used))
 
 
 def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buffers:
@@ -77,14 +87,16 @@ def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buf
         writers[where] |= maker_mask
         users[where] |= maker_mask | mask_of(graph.consumers[tensor])
     number: dict[int, int] = {}
-    buffers: list[Buffer] = []
+    buffers: list[TensorBuffer] = []
     for tensor, described in enumerate(graph.tensors):
         at_start, at_end = tensor in graph.inputs, tensor in graph.outputs
         used = users[tensor] or (at_start and at_end)
         if home[tensor] != tensor or described.constant or not used:
             continue
         number[tensor] = len(buffers)
-        buffers.append(Buffer(described.nbytes, writers[tensor], users[tensor], at_start, at_end))
+        buffers.append(
+            TensorBuffer(described.nbytes, writers[tensor], users[tensor], at_start, at_end)
+        )
 
     def fits(tensor: int, result: int) -> bool:
         same = graph.tensors[tensor].shape == graph.tensors[result].shape

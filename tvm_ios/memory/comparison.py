@@ -17,14 +17,14 @@ from tvm_ios.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMemory:
-    """What one scheduler makes of a graph.
+    """The order that one scheduler finds, and the memory that it takes.
 
     Attributes
     ----------
     name
         The name of the scheduler, in :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
-    found
-        The order.
+    ordered
+        The order, with its peak and its bound.
     footprints
         Its memory over time.
     arena
@@ -32,7 +32,7 @@ class ScheduledMemory:
     """
 
     name: str
-    found: MemoryOrder
+    ordered: MemoryOrder
     footprints: Footprints
     arena: PlannedMemory
 
@@ -72,4 +72,4 @@ def compare_schedulers(
 
 def best_of(rows: Sequence[ScheduledMemory]) -> ScheduledMemory:
     """The row of the smallest arena; of equals that of the smallest peak, then a proven one."""
-    return min(rows, key=lambda row: (row.arena.plan.nbytes, row.found.peak, -row.found.proven))
+    return min(rows, key=lambda row: (row.arena.plan.nbytes, row.ordered.peak, -row.ordered.proven))

@@ -118,15 +118,15 @@ def count(memory: Buffers, scratch: Sequence[int], order: Sequence[int]) -> Foot
         while_running[min(end + 1, steps)] -= buffer.nbytes
     stable: list[int] = []
     transient: list[int] = []
-    live = kept = 0
+    live = needed = 0
     for step, operator in enumerate(order):
         live += while_running[step]
-        kept += between[step]
+        needed += between[step]
         over = next((b for b in memory.takes[operator] if last[b] == step), None)
         stable.append(
             live + scratch[operator] - (0 if over is None else memory.buffers[over].nbytes)
         )
-        transient.append(kept)
+        transient.append(needed)
     return Footprints(tuple(stable), tuple(transient))
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tvm_ios.graph.op_graph import bits, mask_of
-from tvm_ios.memory.buffers import Buffer
+from tvm_ios.memory.buffers import TensorBuffer, buffers_by_user
+from tvm_ios.memory.precedence import ordered_groups
 from tvm_ios.memory.problem import MemoryProblem, is_live
 from tvm_ios.memory.state_graph import StateGraph
 
@@ -60,10 +61,10 @@ class FusedGraph(StateGraph):
         return tuple(mask & ~(1 << node) for node, mask in enumerate(before))
 
     @cached_property
-    def buffers(self) -> tuple[Buffer, ...]:
+    def buffers(self) -> tuple[TensorBuffer, ...]:
         """What may be live between nodes, with nodes as writers and users."""
         buffers = (
-            Buffer(
+            TensorBuffer(
                 b.nbytes,
                 self.nodes_of((b.writers,)),
                 self.nodes_of((b.users,)),
@@ -77,11 +78,7 @@ class FusedGraph(StateGraph):
     @cached_property
     def touched(self) -> tuple[tuple[int, ...], ...]:
         """For each node the buffers (of :attr:`buffers`) that it reads or writes."""
-        touched: list[list[int]] = [[] for _ in self.sequences]
-        for number, buffer in enumerate(self.buffers):
-            for user in bits(buffer.users):
-                touched[user].append(number)
-        return tuple(map(tuple, touched))
+        return buffers_by_user(self.buffers, len(self))
 
     @cached_property
     def neighbours(self) -> tuple[int, ...]:
@@ -207,26 +204,11 @@ def fused(
     ValueError
         If nodes wait for each other.
     """
-    waiting = [(tuple(sequence), mask_of(sequence)) for sequence in sequences]
-    # Most are in order already if they begin with their first operator.
-    waiting.sort(key=lambda node: max(node[0]))
-    before = _needs(problem, waits)
-    done, ordered = 0, list[tuple[int, ...]]()
-    while waiting:
-        left: list[tuple[tuple[int, ...], int]] = []
-        for sequence, members in waiting:
-            needs = 0
-            for operator in sequence:
-                needs |= before[operator]
-            if needs & ~(done | members):
-                left.append((sequence, members))
-            else:
-                done |= members
-                ordered.append(sequence)
-        if len(left) == len(waiting):
-            raise ValueError("these sequences wait for each other")
-        waiting = left
-    return FusedGraph(problem, tuple(ordered), waits)
+    nodes = [tuple(sequence) for sequence in sequences]
+    order = ordered_groups([mask_of(node) for node in nodes], _needs(problem, waits))
+    if order is None:
+        raise ValueError("these sequences wait for each other")
+    return FusedGraph(problem, tuple(nodes[place] for place in order), waits)
 
 
 def _needs(problem: MemoryProblem, waits: tuple[int, ...]) -> Sequence[int]:

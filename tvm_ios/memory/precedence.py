@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from tvm_ios.graph.down_sets import successors_of
-from tvm_ios.graph.op_graph import bits
+from tvm_ios.graph.op_graph import bits, closures, successors_of
 
 
 class Precedence:
@@ -23,17 +22,17 @@ class Precedence:
     @cached_property
     def successors(self) -> tuple[int, ...]:
         """For each node the bit set of those that read from it."""
-        return tuple(successors_of(self.predecessors))
+        return successors_of(self.predecessors)
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
         """For each node the bit set of all that it depends on, itself excluded."""
-        return _closures(self.predecessors, range(len(self)))
+        return closures(self.predecessors, range(len(self)))
 
     @cached_property
     def descendants(self) -> tuple[int, ...]:
         """For each node the bit set of all that depend on it, itself excluded."""
-        return _closures(self.successors, reversed(range(len(self))))
+        return closures(self.successors, reversed(range(len(self))))
 
     @property
     def all_nodes(self) -> int:
@@ -41,12 +40,32 @@ class Precedence:
         return (1 << len(self)) - 1
 
 
-def _closures(neighbours: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
-    """For each node all that can be reached from it, if each comes after its neighbours."""
-    closed = [0] * len(neighbours)
-    for node in order:
-        mask = neighbours[node]
-        for near in bits(neighbours[node]):
-            mask |= closed[near]
-        closed[node] = mask
-    return tuple(closed)
+def ordered_groups(groups: Sequence[int], predecessors: Sequence[int]) -> list[int] | None:
+    """The places of groups of nodes in topological order; None if two wait for each other.
+
+    Parameters
+    ----------
+    groups
+        Bit sets of nodes, which share none.
+    predecessors
+        For each node the bit set of those that must run before it.
+    """
+    needs = [0] * len(groups)
+    for place, group in enumerate(groups):
+        for node in bits(group):
+            needs[place] |= predecessors[node] & ~group
+    # Most are in order already when they are sorted by their last nodes.
+    waiting = sorted(range(len(groups)), key=lambda place: groups[place].bit_length())
+    done, order = 0, list[int]()
+    while waiting:
+        left: list[int] = []
+        for place in waiting:
+            if needs[place] & ~done:
+                left.append(place)
+            else:
+                done |= groups[place]
+                order.append(place)
+        if len(left) == len(waiting):
+            return None
+        waiting = left
+    return order

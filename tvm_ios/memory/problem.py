@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph.op_graph import OpGraph, bits
-from tvm_ios.memory.buffers import Buffer, Buffers, buffers_of
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.memory.buffers import Buffers, TensorBuffer, buffers_by_user, buffers_of
 from tvm_ios.memory.footprint import Counting, Footprints, count
 from tvm_ios.memory.precedence import Precedence
 
@@ -36,11 +36,7 @@ class MemoryProblem(Precedence):
     @cached_property
     def touched(self) -> tuple[tuple[int, ...], ...]:
         """For each operator the buffers that it reads or writes."""
-        touched: list[list[int]] = [[] for _ in self.predecessors]
-        for number, buffer in enumerate(self.memory.buffers):
-            for user in bits(buffer.users):
-                touched[user].append(number)
-        return tuple(map(tuple, touched))
+        return buffers_by_user(self.memory.buffers, len(self))
 
     def footprints(self, order: Sequence[int]) -> Footprints:
         """The bytes of an order, step by step."""
@@ -51,7 +47,7 @@ class MemoryProblem(Precedence):
         return sum(b.nbytes for b in self.memory.buffers if is_live(b, state))
 
 
-def is_live(buffer: Buffer, state: int) -> bool:
+def is_live(buffer: TensorBuffer, state: int) -> bool:
     """Whether a buffer is taken between operators when a set of them has been executed."""
     begun = buffer.at_start or bool(buffer.writers & state)
     return begun and (buffer.at_end or bool(buffer.users & ~state))

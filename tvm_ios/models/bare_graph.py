@@ -9,13 +9,13 @@ This is the form in which schedulers publish their benchmark networks::
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.files.json_text import JsonError, json_object
 from tvm_ios.graph.elements import GraphError
+from tvm_ios.graph.topological import topological_order
 
 #: Far more than can be counted; less than exhausts the memory.
 _MOST_UNITS = 100_000
@@ -76,9 +76,9 @@ def bare_graph(data: dict[str, Any], origin: str) -> BareGraph:
     Parameters
     ----------
     data
-        As above.
+        The object of such a file.
     origin
-        Named in errors.
+        The name of the file, for errors.
 
     Raises
     ------
@@ -112,31 +112,14 @@ def _block(data: Any, where: str) -> BareBlock:
                 f"{where} has the edge {edge!r}, but its operators are numbered 0 to {units - 1}"
             )
         before[ends[1]].add(ends[0])
-    order = _topological(before, where)
+    order = topological_order(before, range(units))
+    if cyclic := set(range(units)) - set(order):
+        raise GraphError(f"{where} has a cycle: operator {min(cyclic)} waits for itself or for one")
     place = {unit: i for i, unit in enumerate(order)}
     return BareBlock(
         predecessors=tuple(sum(1 << place[p] for p in before[unit]) for unit in order),
         kinds=tuple(str(kinds[unit]) for unit in order) if kinds else (),
     )
-
-
-def _topological(before: list[set[int]], where: str) -> list[int]:
-    """Every unit after those that it reads from, otherwise in the file's order."""
-    missing = [len(sources) for sources in before]
-    ready = [unit for unit, count in enumerate(missing) if not count]
-    order: list[int] = []
-    while ready:
-        unit = heapq.heappop(ready)
-        order.append(unit)
-        for target, sources in enumerate(before):
-            if unit in sources:
-                missing[target] -= 1
-                if not missing[target]:
-                    heapq.heappush(ready, target)
-    if len(order) < len(before):
-        stuck = next(unit for unit, count in enumerate(missing) if count)
-        raise GraphError(f"{where} has a cycle: operator {stuck} waits for itself or for one")
-    return order
 
 
 def _is_count(value: Any) -> bool:

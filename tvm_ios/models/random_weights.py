@@ -57,7 +57,7 @@ def randomize_constant_weights(model: Any, seed: int) -> Any:
     Returns
     -------
     onnx.ModelProto
-        With the replaced weights as initializers that are not inputs.
+        The model, with the replaced weights as initializers that are not inputs.
     """
     work: Any = ir.serde.deserialize_model(model)
     graph: Any = work.graph

@@ -16,8 +16,8 @@ def bypass(graph: Any, node: Any, source: Any) -> bool:
     Returns False, with nothing done, if the graph's interface needs the node.
     """
     target = node.outputs[0]
-    taken = source.is_graph_input() or source.is_graph_output() or source.is_initializer()
-    if target.is_graph_output() and taken:
+    needed = source.is_graph_input() or source.is_graph_output() or source.is_initializer()
+    if target.is_graph_output() and needed:
         return False
     redirect(graph, target, source)
     graph.remove(node, safe=True)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from tvm_ios.graph.elements import AttrValue, GraphError, Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import operator_flops
-from tvm_ios.onnx.canonical import Canonical
+from tvm_ios.onnx.canonical import Canonical, static_shape
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.operators import canonical
 from tvm_ios.onnx.rewrites.node_names import name_by_type
@@ -63,7 +63,7 @@ class _Reader:
 
     def data(self, value: Any) -> int:
         """Number a value that something makes."""
-        return self._new(value, _shape(value), False)
+        return self._new(value, static_shape(value), False)
 
     def number(self, value: Any) -> int:
         """The tensor of a value that is read; a constant is numbered when it is first read."""
@@ -98,7 +98,7 @@ class _Reader:
                 outputs = tuple(self.data(value) for value in node.outputs)
             else:
                 output = node.outputs[0]
-                tensor = Tensor(f"{output.name}.{step.kind}", _shape(output), _dtype(output))
+                tensor = Tensor(f"{output.name}.{step.kind}", static_shape(output), _dtype(output))
                 outputs = (self._append(tensor),)
             self._operator(node.name, step, position, inputs, outputs)
             sources = outputs
@@ -137,14 +137,6 @@ class _Reader:
     def _append(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    if value.shape is None or any(not isinstance(extent, int) for extent in value.shape):
-        raise GraphError(
-            f"the shape of {value.name!r} depends on the data; export the model with fixed shapes"
-        )
-    return tuple(value.shape)
 
 
 def _dtype(value: Any) -> str:

@@ -87,10 +87,25 @@ def _add(node: Any, _: int) -> Canonical:
     return Canonical("add", node.inputs)
 
 
-def _clip(node: Any, _: int) -> Canonical | None:
+def _representable(node: Any) -> dict[str, float]:
     dtype = node.outputs[0].dtype.numpy()
-    representable = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-    limits = {"min": float(representable.min), "max": float(representable.max)}
+    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    return {"min": float(limits.min), "max": float(limits.max)}
+
+
+def _extreme(node: Any, _: int) -> Canonical | None:
+    """A maximum or minimum of a tensor and a number is a clip."""
+    inputs = tuple(node.inputs)
+    for data, bound in (inputs, inputs[::-1]) if len(inputs) == 2 else ():
+        number = constant(bound)
+        if number is not None and number.size == 1 and constant(data) is None:
+            limit = "min" if node.op_type == "Max" else "max"
+            return Canonical("clip", (data,), {**_representable(node), limit: float(number.item())})
+    return None
+
+
+def _clip(node: Any, _: int) -> Canonical | None:
+    limits = _representable(node)
     for position, name in enumerate(limits, 1):
         limits[name] = node.attributes.get_float(name, limits[name])
         if len(node.inputs) > position and node.inputs[position] is not None:
@@ -238,6 +253,8 @@ _HANDLERS: dict[str, Handler] = {
     "LayerNormalization": _layer_norm,
     "LeakyRelu": _leaky_relu,
     "MatMul": _matmul,
+    "Max": _extreme,
+    "Min": _extreme,
     "Pad": _pad,
     "ReduceMean": _reduce_mean,
     "Reshape": _reshape,

@@ -39,7 +39,7 @@ from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
 
 #: Changes a model in place.
-Step = Callable[[Any], object]
+ModelStep = Callable[[Any], object]
 
 #: Changes an operator of a graph in place, as its opset allows.
 NodeStep = Callable[[Any, Any, int], None]
@@ -95,7 +95,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
 
 
-def steps() -> tuple[Step, ...]:
+def steps() -> tuple[ModelStep, ...]:
     """What is done to a model whose inputs are static, in order."""
     infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
@@ -138,11 +138,11 @@ def steps() -> tuple[Step, ...]:
     )
 
 
-def _on_graph(edit: Callable[[Any], object]) -> Step:
+def _on_graph(edit: Callable[[Any], object]) -> ModelStep:
     return lambda model: edit(model.graph)
 
 
-def _each(*node_steps: NodeStep) -> Step:
+def _each(*node_steps: NodeStep) -> ModelStep:
     """All of them on one operator after another, of those that are there at first."""
 
     def step(model: Any) -> None:

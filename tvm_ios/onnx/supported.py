@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnx import TensorProto
+
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.file import node_text
+
+#: Types to and from which TVM's code generator, or DLPack, does not convert.
+_UNCONVERTIBLE = (TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1)
 
 _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
 
 def require_supported(name: str, model: Any) -> None:
-    """Refuse control flow and shapes that only the data tell.
+    """Refuse control flow, shapes that only the data tell, and types that TVM cannot convert.
 
     Parameters
     ----------
     name
-        The model's, for the message.
+        The model's name, for the message.
     model
         A simplified ``onnx.ModelProto``; what could be folded away is gone.
 
@@ -27,6 +32,13 @@ def require_supported(name: str, model: Any) -> None:
     """
     graph = model.graph
     values = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
+    for value in values.values():
+        if value.type.tensor_type.elem_type in _UNCONVERTIBLE:
+            raise GraphError(
+                f"value {value.name!r} of {name} is of type "
+                f"{TensorProto.DataType.Name(value.type.tensor_type.elem_type)}, which TVM cannot "
+                "convert: export the model with another one"
+            )
     for node in graph.node:
         what = f"{node_text(node)} of {name}"
         if node.op_type in _CONTROL_FLOW:

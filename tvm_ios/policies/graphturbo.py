@@ -49,7 +49,7 @@ class Programs:
     Parameters
     ----------
     request
-        Of costs that build and time whole programs.
+        What the policy is asked, with costs that build and time whole programs.
     """
 
     def __init__(self, request: Request) -> None:

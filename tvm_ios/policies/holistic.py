@@ -44,9 +44,9 @@ def find(request: Request) -> Found:
     ]
     if programs.builds(mixed):
         whole.append(mixed)
-    found = programs.answer(programs.fastest(whole), distinct, watch)
-    reasons = dict.fromkeys((*instances.left_out, *found.left_out))
-    return Found(found.schedule, found.statistics, tuple(reasons), found.tried)
+    answer = programs.answer(programs.fastest(whole), distinct, watch)
+    reasons = dict.fromkeys((*instances.left_out, *answer.left_out))
+    return Found(answer.schedule, answer.statistics, tuple(reasons), answer.tried)
 
 
 HOLISTIC = Policy(

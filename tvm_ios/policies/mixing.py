@@ -18,7 +18,7 @@ class Segment:
     Attributes
     ----------
     stages
-        By number.
+        The numbers of the stages.
     order
         The instances that run in them, as the schedule's plan has them.
     done
@@ -43,22 +43,22 @@ def segments_of(schedule: Schedule) -> tuple[Segment, ...]:
     """
     plan = schedule.instances or InstancePlan((), ())
     owner = {unit: n for n, subgraph in enumerate(plan.subgraphs) for unit in subgraph.units}
-    found: list[Segment] = []
+    segments: list[Segment] = []
     done = 0
     for region in regions(plan, schedule.stages):
-        here = {owner.get(schedule.stages[stage].units[0]) for stage in region}
-        order = [place for place in plan.order if place.subgraph in here]
+        inside = {owner.get(schedule.stages[stage].units[0]) for stage in region}
+        order = [place for place in plan.order if place.subgraph in inside]
         begin, first = 0, 0
         for last, stage in enumerate(region):
             done |= schedule.stages[stage].mask
-            complete = {n for n in here if n is not None and not _mask(plan, n) & ~done}
+            complete = {n for n in inside if n is not None and not _mask(plan, n) & ~done}
             end = sum(place.subgraph in complete for place in order)
             begun = {owner.get(schedule.stages[s].units[0]) for s in region[: last + 1]} - {None}
             if begun <= complete and all(p.subgraph in complete for p in order[:end]):
                 stages = tuple(region[begin : last + 1])
-                found.append(Segment(stages, tuple(order[first:end]), done))
+                segments.append(Segment(stages, tuple(order[first:end]), done))
                 begin, first = last + 1, end
-    return tuple(found)
+    return tuple(segments)
 
 
 def _mask(plan: InstancePlan, subgraph: int) -> int:
@@ -72,9 +72,9 @@ class Candidate:
     Attributes
     ----------
     schedule
-        Which one.
+        The schedule that was measured.
     seconds
-        Of each of its segments.
+        The seconds of each of its segments.
     """
 
     schedule: Schedule
@@ -87,7 +87,7 @@ def mix(graph: OpGraph, candidates: Sequence[Candidate], policy: str) -> Schedul
     Parameters
     ----------
     graph
-        Of units.
+        The graph of units.
     candidates
         Valid schedules of it; the first one is preferred to equal ones.
     policy
@@ -95,9 +95,9 @@ def mix(graph: OpGraph, candidates: Sequence[Candidate], policy: str) -> Schedul
     """
     segments = [segments_of(candidate.schedule) for candidate in candidates]
     edges: dict[int, list[tuple[int, int]]] = {}
-    for number, own in enumerate(segments):
+    for number, segments_of_candidate in enumerate(segments):
         before = 0
-        for place, segment in enumerate(own):
+        for place, segment in enumerate(segments_of_candidate):
             edges.setdefault(before, []).append((number, place))
             before = segment.done
     # Of each set of units, by the candidate that came there last: seconds, changes, and the way.
@@ -122,7 +122,7 @@ def joined(graph: OpGraph, parts: Sequence[tuple[Schedule, Segment]], policy: st
     Parameters
     ----------
     graph
-        Of units.
+        The graph of units.
     parts
         Segments that follow each other, each with its schedule.
     policy
@@ -140,8 +140,8 @@ def joined(graph: OpGraph, parts: Sequence[tuple[Schedule, Segment]], policy: st
             if number in schedule.placements:
                 placements[place] = schedule.placements[number]
         begin += len(segment.stages)
-        own = {unit for n in segment.stages for unit in schedule.stages[n].units}
-        kernels |= {unit: name for unit, name in schedule.kernels.items() if unit in own}
+        segment_units = {unit for n in segment.stages for unit in schedule.stages[n].units}
+        kernels |= {unit: name for unit, name in schedule.kernels.items() if unit in segment_units}
         latencies = latencies or schedule.unit_latencies
         new: dict[int, int] = {}
         for number in sorted({place.subgraph for place in segment.order}):
@@ -187,18 +187,18 @@ def with_merges(schedule: Schedule, other: Schedule) -> Schedule:
     alone = {stage.units[0] for stage in schedule.stages if len(stage.units) == 1}
     merge_of: dict[int, Stage] = {}
     for stage in other.stages:
-        homes = {owner.get(unit) if unit in alone else None for unit in stage.units}
-        if stage.strategy is Strategy.MERGE and len(homes) == 1 and None not in homes:
+        subgraphs = {owner.get(unit) if unit in alone else None for unit in stage.units}
+        if stage.strategy is Strategy.MERGE and len(subgraphs) == 1 and None not in subgraphs:
             merge_of |= dict.fromkeys(stage.units, stage)
     stages: list[Stage] = []
     placements: dict[int, Placement] = {}
     for number, stage in enumerate(schedule.stages):
-        made = merge_of.get(stage.units[0], stage)
-        if made is not stage and made in stages:
+        joint_stage = merge_of.get(stage.units[0], stage)
+        if joint_stage is not stage and joint_stage in stages:
             continue
         if number in schedule.placements:
             placements[len(stages)] = schedule.placements[number]
-        stages.append(made)
+        stages.append(joint_stage)
     merged = merge_of.keys()
     kernels = {unit: name for unit, name in schedule.kernels.items() if unit not in merged}
     return replace(

@@ -1,4 +1,4 @@
-"""The policy ``rammer``: rTasks of waves, placed on execution units (Rammer, section 3)."""
+"""The policy ``rammer``: rTasks of waves, placed on lanes (Rammer, section 3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find(request: Request) -> Found:
             measuring.can_run,
         )
     profile, kernels = measured or simulate, partial(rtasks.kernels, units)
-    programs = wavefront_programs(units, kernels, rtasks.execution_units, profile)
+    programs = wavefront_programs(units, kernels, rtasks.lanes, profile)
     schedule = rammer_schedule(units, programs, profile(programs), kernels)
     if measured is None:
         return Found(schedule)

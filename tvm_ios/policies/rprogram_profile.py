@@ -42,12 +42,12 @@ class RProgramProfile:
         self._report = report
         self._begin = time.perf_counter()
         #: By identity, for the one that grows is asked about again and again.
-        self._known: dict[int, tuple[RProgram, float]] = {}
+        self._measured: dict[int, tuple[RProgram, float]] = {}
 
     @property
     def measured(self) -> int:
         """How many different rPrograms were measured, or found in the log."""
-        return len(self._known)
+        return len(self._measured)
 
     @property
     def seconds(self) -> float:
@@ -56,7 +56,7 @@ class RProgramProfile:
 
     def __call__(self, programs: Sequence[RProgram]) -> tuple[float, ...]:
         """Seconds of some rPrograms that are to be compared."""
-        new = sum(id(program) not in self._known for program in programs)
+        new = sum(id(program) not in self._measured for program in programs)
         most, limit = self._budget.max_measurements, self._budget.time_limit
         if new and (
             (most is not None and self.measured + new > most)
@@ -68,8 +68,8 @@ class RProgramProfile:
         return tuple(map(self._seconds, programs))
 
     def _seconds(self, program: RProgram) -> float:
-        if id(program) not in self._known:
+        if id(program) not in self._measured:
             seconds = self._measure(program) if self._can_run(program) else math.inf
-            self._known[id(program)] = program, seconds
+            self._measured[id(program)] = program, seconds
             self._report(self.measured)
-        return self._known[id(program)][1]
+        return self._measured[id(program)][1]

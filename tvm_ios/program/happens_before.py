@@ -50,18 +50,18 @@ def check_races(program: Program) -> None:
     if len(program.uses) != len(program.kernels):
         raise RaceError("the program does not say which arguments its kernels write")
     regions = regions_of(program.buffers)
-    given = {
+    initialised = {
         region
-        for buffer, own in zip(program.buffers, regions, strict=True)
+        for buffer, buffer_regions in zip(program.buffers, regions, strict=True)
         if buffer.role in (Role.INPUT, Role.CONSTANT)
-        for region in own
+        for region in buffer_regions
     }
     accesses: dict[int, list[_Access]] = {}
     for lane, finished, finished_before, launch in ordered_launches(program):
         writes = program.uses[launch.kernel].writes
-        written_here = {b for p, b in enumerate(launch.buffers) if p in writes}
+        written = {b for p, b in enumerate(launch.buffers) if p in writes}
         for buffer in dict.fromkeys(launch.buffers):
-            access = _Access(lane, finished, finished_before, launch, buffer in written_here)
+            access = _Access(lane, finished, finished_before, launch, buffer in written)
             for region in regions[buffer]:
                 earlier = accesses.setdefault(region, [])
                 for other in earlier:
@@ -71,7 +71,7 @@ def check_races(program: Program) -> None:
                             f"use buffer {program.buffers[buffer].name!r}, one writes it, and no "
                             "wait orders them"
                         )
-                if not (region in given or access.writes or any(o.writes for o in earlier)):
+                if not (region in initialised or access.writes or any(o.writes for o in earlier)):
                     raise RaceError(
                         f"{_describe(program, access)} reads buffer "
                         f"{program.buffers[buffer].name!r}, which nothing has written before"

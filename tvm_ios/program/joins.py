@@ -31,7 +31,7 @@ class Join:
     Attributes
     ----------
     output
-        Its result.
+        The tensor of the result.
     axis
         The axis of the result along which the inputs lie side by side.
     fields
@@ -50,7 +50,7 @@ class Join:
         times = Counter(tensor for tensor, _ in self.fields)
         return frozenset(
             tensor
-            for tensor, place in self.wanted(places.get(self.output, self.alone))
+            for tensor, place in self.field_places(places.get(self.output, self.alone))
             if tensor is not None and times[tensor] == 1 and places.get(tensor) == place
         )
 
@@ -64,7 +64,7 @@ class Join:
         owners = (places[t] for t in copied if t is not None and t in places)
         return any(p.of == whole.of and p.begin < whole.end and whole.begin < p.end for p in owners)
 
-    def wanted(self, whole: Place) -> Iterator[tuple[int | None, Place]]:
+    def field_places(self, whole: Place) -> Iterator[tuple[int | None, Place]]:
         """The fields and where they should lie if the result, or its beginning, lies there."""
         begin = whole.begin
         for tensor, extent in self.fields:
@@ -112,15 +112,15 @@ def place_joined(
     tuple
         The places, and the concatenations that they are for.
     """
-    able = sorted(joins, key=lambda join: join.priority, reverse=True)
+    candidates = sorted(joins, key=lambda join: join.priority, reverse=True)
     while True:
         places: dict[int, Place] = {}
-        for join in able:
+        for join in candidates:
             _place(join, may_lie, places)
-        left = [join for join in able if works(join, places)]
-        if len(left) == len(able):
-            return places, able
-        able = left
+        left = [join for join in candidates if works(join, places)]
+        if len(left) == len(candidates):
+            return places, candidates
+        candidates = left
 
 
 def _place(join: Join, may_lie: Callable[[int, Join], bool], places: dict[int, Place]) -> None:
@@ -135,7 +135,7 @@ def _place(join: Join, may_lie: Callable[[int, Join], bool], places: dict[int, P
     if whole.axis != join.axis:
         return
     times = Counter(tensor for tensor, _ in join.fields)
-    for tensor, place in join.wanted(whole):
+    for tensor, place in join.field_places(whole):
         if (
             tensor is not None
             and tensor not in places
@@ -151,7 +151,7 @@ def _side_by_side(join: Join, places: Places) -> Place | None:
     if first is None or first.axis != join.axis:
         return None
     end = first.begin
-    for tensor, place in join.wanted(first):
+    for tensor, place in join.field_places(first):
         if tensor is None or places.get(tensor) != place:
             return None
         end = place.end

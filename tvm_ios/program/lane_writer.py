@@ -37,7 +37,7 @@ class LaneWriter:
 
     def __init__(self, lanes: int) -> None:
         self._items: list[list[Launch | Wait]] = [[] for _ in range(lanes)]
-        self._known = [[0] * lanes for _ in range(lanes)]
+        self._clocks = [[0] * lanes for _ in range(lanes)]
         #: For each lane what is known when its first k launches have finished.
         self._history: list[list[tuple[int, ...]]] = [[(0,) * lanes] for _ in range(lanes)]
         #: For each region the last phase that wrote it, as launches finished a lane.
@@ -71,9 +71,9 @@ class LaneWriter:
         for lane, launch in launches:
             self._wait(lane, required)
             self._items[lane].append(launch)
-            self._known[lane][lane] += 1
-            self._history[lane].append(tuple(self._known[lane]))
-            finished[lane] = self._known[lane][lane]
+            self._clocks[lane][lane] += 1
+            self._history[lane].append(tuple(self._clocks[lane]))
+            finished[lane] = self._clocks[lane][lane]
         for region in reads:
             _raise_to(self._readers.setdefault(region, {}), finished)
         for region in writes:
@@ -90,7 +90,7 @@ class LaneWriter:
         return tuple(map(tuple, self._items))
 
     def _wait(self, lane: int, required: Mapping[int, int]) -> None:
-        finished = self._known[lane]
+        finished = self._clocks[lane]
         news = {
             other: launches
             for other, launches in required.items()

@@ -65,7 +65,7 @@ def lower(
         unit by unit. A co-scheduled stage may have such code too, one kernel that does what its
         placement says; the placement is then not looked at.
     lanes
-        Execution units to use.
+        How many lanes the program has.
     unit_latency
         Measured latencies. Teams are then sized by them, and a unit that is fastest on fewer
         lanes than its team has takes only these. Without them teams are sized by the units'
@@ -153,7 +153,7 @@ def recorded_latency(
     recorded
         For units that were measured the seconds on 1, 2, ... lanes.
     lanes
-        Execution units to use.
+        How many lanes the program has.
 
     Returns
     -------

@@ -9,15 +9,15 @@ many.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph.op_graph import bits, mask_of
+from tvm_ios.graph.op_graph import bits, closures, mask_of
 from tvm_ios.program.program import Buffer, KernelUse
 
 #: For each lane how many of its steps must be finished.
-Steps = Mapping[int, int]
+StepCounts = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class PersistentProgram:
         return tuple(barriers)
 
     @cached_property
-    def finished(self) -> tuple[Steps, ...]:
+    def finished(self) -> tuple[StepCounts, ...]:
         """For each operator the steps that the vEUs which run it have made when it is complete."""
         steps: list[dict[int, int]] = [{} for _ in self.operators]
         for number, lane in enumerate(self.lanes):
@@ -104,7 +104,8 @@ class PersistentProgram:
     @cached_property
     def _before(self) -> tuple[int, ...]:
         """For each operator the bit set of those that are complete when it begins."""
-        return _closures(operator.waits for operator in self.operators)
+        waits = [mask_of(operator.waits) for operator in self.operators]
+        return closures(waits, range(len(waits)))
 
     @property
     def independent(self) -> bool:
@@ -118,12 +119,3 @@ class PersistentProgram:
             for lane, steps in self.finished[operator].items():
                 needed[lane] = max(steps, needed.get(lane, 0))
         return dict(sorted(needed.items()))
-
-
-def _closures(waits: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    closures: list[int] = []
-    for direct in waits:
-        closures.append(mask_of(direct))
-        for other in direct:
-            closures[-1] |= closures[other]
-    return tuple(closures)

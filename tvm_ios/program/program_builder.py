@@ -44,7 +44,7 @@ class BegunWork:
     buffers
         The code's parameters and then its scratch.
     unit
-        Its number in the program.
+        The number of this work among the program's units.
     """
 
     units: tuple[int, ...]
@@ -92,7 +92,7 @@ class ProgramBuilder:
         self._tensors = self._tensor_buffers(work)
         # Buffers that come later, constants and scratch, are whole and have a region each.
         self._regions = list(regions_of(self._buffers))
-        self._last_region = max((own[-1] for own in self._regions), default=-1)
+        self._last_region = max((regions[-1] for regions in self._regions), default=-1)
 
     def emit(
         self,

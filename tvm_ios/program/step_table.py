@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tvm_ios.program.persistent import PersistentProgram
 
 
-class Step(NamedTuple):
+class StepRow(NamedTuple):
     """The rTasks ``[begin, end)`` of an operator, after the waits ``[first_wait, last_wait)``."""
 
     operator: int
@@ -47,7 +47,7 @@ class StepTable:
     """
 
     first: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[StepRow, ...]
     waits: tuple[StepWait, ...]
 
     @property
@@ -68,7 +68,7 @@ class StepTable:
 
 def tabulate(program: PersistentProgram) -> StepTable:
     """The tables of a persistent program."""
-    first, steps, waits = [0], list[Step](), list[StepWait]()
+    first, steps, waits = [0], list[StepRow](), list[StepWait]()
     spans: dict[Sequence[int], tuple[int, int]] = {(): (0, 0)}
     for lane, barriers in zip(program.lanes, program.barriers, strict=True):
         for step, operators in zip(lane, barriers, strict=True):
@@ -76,6 +76,6 @@ def tabulate(program: PersistentProgram) -> StepTable:
                 begin = len(waits)
                 waits += [StepWait(*needed) for needed in program.steps_of(operators).items()]
                 spans[operators] = begin, len(waits)
-            steps.append(Step(step.operator, step.begin, step.end, *spans[operators]))
+            steps.append(StepRow(step.operator, step.begin, step.end, *spans[operators]))
         first.append(len(steps))
     return StepTable(tuple(first), tuple(steps), tuple(waits))

@@ -1,4 +1,4 @@
-"""rPrograms under construction: Append, and which execution unit gets which rTasks.
+"""rPrograms under construction: Append, and which lane gets which rTasks.
 
 The simulation is that of the list schedule: a lane executes its rTasks in the order of Append,
 each as soon as the lane is free and all that its unit reads has been computed. rTasks of a phase
@@ -133,7 +133,7 @@ def select_lanes(
     tasks
         How many there are.
     seconds
-        Of one of them.
+        The seconds that one of them takes.
     """
     starts = [max(clock, ready) for clock in clocks]
     counts = _certain(starts, tasks, seconds)

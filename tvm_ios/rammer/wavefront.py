@@ -38,7 +38,7 @@ def wavefront_programs(
     kernels
         What each unit can be computed with.
     lanes
-        Execution units of the device.
+        How many lanes the device has.
     profile
         Measures rPrograms; by default they are simulated.
 
@@ -116,7 +116,7 @@ def rammer_schedule(
     programs
         From :func:`wavefront_programs`.
     seconds
-        Of each of them.
+        The seconds of each program.
     kernels
         As for :func:`wavefront_programs`.
     """
@@ -127,8 +127,8 @@ def rammer_schedule(
         batch=graph.batch,
         latencies=tuple(seconds),
     )
-    made = dict(zip(schedule.stages, programs, strict=True))
-    return with_placements(schedule, made.__getitem__, kernels)
+    program_of = dict(zip(schedule.stages, programs, strict=True))
+    return with_placements(schedule, program_of.__getitem__, kernels)
 
 
 def with_placements(
@@ -145,14 +145,18 @@ def with_placements(
     kernels
         As for :func:`wavefront_programs`.
     """
-    found = {
+    co_scheduled = {
         position: programs(stage)
         for position, stage in enumerate(schedule.stages)
         if stage.strategy is Strategy.CO_SCHEDULE
     }
-    chosen = {unit: made for program in found.values() for unit, made in program.kernels.items()}
+    names = {
+        unit: kernel.name
+        for program in co_scheduled.values()
+        for unit, kernel in program.kernels.items()
+    }
     return replace(
         schedule,
-        kernels={u: made.name for u, made in chosen.items() if made.name != kernels(u)[0].name},
-        placements={position: program.placement for position, program in found.items()},
+        kernels={unit: name for unit, name in names.items() if name != kernels(unit)[0].name},
+        placements={position: program.placement for position, program in co_scheduled.items()},
     )

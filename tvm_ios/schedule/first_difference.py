@@ -48,10 +48,12 @@ def first_difference(described: Mapping[str, Any], graph: OpGraph) -> str | None
     if described.get("inputs", ours["inputs"]) != ours["inputs"]:
         return f"its inputs are {_text(ours['inputs'])}, there {_text(described['inputs'])}"
     theirs = _list(described.get("units", ours["units"]))
-    for number, (there, here) in enumerate(zip(theirs, ours["units"], strict=False)):
-        if there != here and isinstance(there, dict):
+    for number, (their_unit, our_unit) in enumerate(zip(theirs, ours["units"], strict=False)):
+        if their_unit != our_unit and isinstance(their_unit, dict):
             name = graph.operators[number].name
-            return f"unit {number} ({name!r}) {_of_unit(here, cast(dict[str, Any], there))}"
+            return (
+                f"unit {number} ({name!r}) {_of_unit(our_unit, cast(dict[str, Any], their_unit))}"
+            )
     if len(theirs) != len(graph):
         return f"it has {len(graph)} units, there {len(theirs)}"
     if described.get("outputs", ours["outputs"]) != ours["outputs"]:
@@ -61,13 +63,13 @@ def first_difference(described: Mapping[str, Any], graph: OpGraph) -> str | None
 
 def _of_unit(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     key = next(key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key))
-    here, there = ours.get(key), theirs.get(key)
+    our_value, their_value = ours.get(key), theirs.get(key)
     verb = {"kind": "is", "reads": "reads"}.get(key, f"has {key}")
-    if key.endswith("types") and len(_list(here)) == len(_list(there)):
-        pairs = enumerate(zip(_list(here), _list(there), strict=True))
-        place, (here, there) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
+    if key.endswith("types") and len(_list(our_value)) == len(_list(their_value)):
+        pairs = enumerate(zip(_list(our_value), _list(their_value), strict=True))
+        place, (our_value, their_value) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
         verb = f"has {key.removesuffix('s')} {place}"
-    return f"{verb} {_text(here)}, there {_text(there)}"
+    return f"{verb} {_text(our_value)}, there {_text(their_value)}"
 
 
 def _type(graph: OpGraph, tensor: int) -> str:

@@ -37,7 +37,7 @@ class PlacedInstance:
     Attributes
     ----------
     subgraph, part
-        Which one.
+        The number of the sub-graph, and that of the part.
     lane
         The lane that runs the whole instance; None where all lanes share it, stage by stage.
     """

@@ -1,7 +1,7 @@
 """Placements: which rTasks of a co-scheduled stage run on which lane, in which order (plain data).
 
 A unit's phase is a homogeneous rOperator and a tile of it an rTask (Rammer, section 3.1); a lane
-is an execution unit. What an rTask waits for is not written down: it follows from the data.
+is Rammer's vEU. What an rTask waits for is not written down: it follows from the data.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ class RKernel:
     tasks
         For each phase its rTasks; they are independent of each other.
     task_seconds
-        For each phase the seconds of one rTask on one execution unit.
+        For each phase the seconds of one rTask on one lane.
     seconds
-        The latency of the whole unit, alone on all execution units.
+        The latency of the whole unit, alone on all lanes.
     """
 
     name: str
@@ -37,7 +37,7 @@ class RKernel:
 
 
 def fastest(kernels: tuple[RKernel, ...]) -> RKernel:
-    """The one that takes least time alone on all execution units."""
+    """The one that takes least time alone on all lanes."""
     return _least(kernels, lambda kernel: kernel.seconds)
 
 

@@ -35,7 +35,7 @@ class Strategy(StrEnum):
     CONCURRENT = "concurrent"
     #: One stacked operator computes all units; a split recovers their outputs.
     MERGE = "merge"
-    #: Tiles of several units interleaved on the execution units (Rammer).
+    #: Tiles of several units interleaved on the lanes (Rammer).
     CO_SCHEDULE = "co_schedule"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.topological import topological_order
 from tvm_ios.schedule.schedule import Schedule, Stage
 
 
@@ -55,19 +55,5 @@ def in_graph_order(
         {stage_of[u] for unit in stage.units for u in bits(graph.predecessors[unit])} - {place}
         for place, stage in enumerate(stages)
     ]
-    waiting = [len(before) for before in needs]
-    needed_by: list[list[int]] = [[] for _ in stages]
-    for place, before in enumerate(needs):
-        for other in before:
-            needed_by[other].append(place)
-    ready = [(min(stages[p].units), p) for p, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, place = heapq.heappop(ready)
-        order.append(place)
-        for other in needed_by[place]:
-            waiting[other] -= 1
-            if not waiting[other]:
-                heapq.heappush(ready, (min(stages[other].units), other))
+    order = topological_order(needs, [min(stage.units) for stage in stages])
     return tuple(stages[p] for p in order), tuple(latencies[p] for p in order)

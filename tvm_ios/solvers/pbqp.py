@@ -71,7 +71,7 @@ def cheapest(problem: ChoiceProblem) -> Choices:
     Parameters
     ----------
     problem
-        With at least one choice for each variable.
+        A problem with at least one choice for each variable.
     """
     sizes = [len(costs) for costs in problem.alone]
     tables = [_Table((v,), costs) for v, costs in enumerate(problem.alone)]
@@ -97,15 +97,15 @@ def cheapest(problem: ChoiceProblem) -> Choices:
         left.remove(variable)
         for other in beside[variable]:
             beside[other].remove(variable)
-        own = [table for table in tables if variable in table.variables]
+        involved = [table for table in tables if variable in table.variables]
         tables = [table for table in tables if variable not in table.variables]
         if exact:
-            decided.append(_sum(own, (*sorted(beside[variable]), variable), sizes))
+            decided.append(_sum(involved, (*sorted(beside[variable]), variable), sizes))
             tables.append(decided[-1].without_last())
         else:
-            alone = _with_best_neighbours(variable, own, tables, sizes)
+            alone = _with_best_neighbours(variable, involved, tables, sizes)
             decided.append(_Table((variable,), alone))
-            tables += [table.at(variable, int(np.argmin(alone))) for table in own]
+            tables += [table.at(variable, int(np.argmin(alone))) for table in involved]
     values = [0] * len(sizes)
     for table in reversed(decided):
         *others, variable = table.variables
@@ -121,7 +121,7 @@ class _Table:
     costs: Costs
 
     def without_last(self) -> _Table:
-        """With the best choice of the last variable."""
+        """The table with the best choice of the last variable."""
         return _Table(self.variables[:-1], self.costs.min(axis=-1))
 
     def least(self, variable: int) -> Costs:
@@ -130,19 +130,19 @@ class _Table:
         return self.costs.min(axis=axes)
 
     def at(self, variable: int, choice: int) -> _Table:
-        """With one variable set."""
+        """The table with one variable set."""
         axis = self.variables.index(variable)
         others = (*self.variables[:axis], *self.variables[axis + 1 :])
         return _Table(others, np.asarray(self.costs.take(choice, axis=axis)))
 
 
 def _with_best_neighbours(
-    variable: int, own: Sequence[_Table], others: Sequence[_Table], sizes: Sequence[int]
+    variable: int, involved: Sequence[_Table], others: Sequence[_Table], sizes: Sequence[int]
 ) -> Costs:
     """What the choices of a variable cost if each neighbour had nothing else beside it."""
     alone = [table for table in others if len(table.variables) == 1]
     total = np.zeros(sizes[variable])
-    for table in own:
+    for table in involved:
         near = [one for one in alone if one.variables[0] in table.variables]
         total += _sum([table, *near], table.variables, sizes).least(variable)
     return total

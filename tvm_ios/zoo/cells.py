@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 #: Appends a cell of so many filters, which reads the tensor now and the one before.
-NormalCell = Callable[[Network, Feature, Feature, int], Feature]
+NormalCell = Callable[[ImageNetwork, Feature, Feature, int], Feature]
 #: The first cell of a network may be one, and has no tensor before.
-ReductionCell = Callable[[Network, Feature, Feature | None, int], Feature]
+ReductionCell = Callable[[ImageNetwork, Feature, Feature | None, int], Feature]
 
 
 def build_for_imagenet(
@@ -22,7 +22,7 @@ def build_for_imagenet(
     a reduction cell between them. Each reduction cell has twice the filters of the one before;
     the first one has ``filters``.
     """
-    net = Network(name, seed, (3, 224, 224))
+    net = ImageNetwork(name, seed, (3, 224, 224))
     before = net.batch_norm(net.conv(net.input, 32, 3, stride=2))
     with net.scope("reduction0"):
         now = reduction(net, before, None, filters)
@@ -44,7 +44,7 @@ def build_for_cifar(
     A stem of 3x3 with three times the filters, and three times six normal cells with a reduction
     cell between them, which doubles the filters.
     """
-    net = Network(name, seed, (3, 32, 32))
+    net = ImageNetwork(name, seed, (3, 32, 32))
     before = now = net.batch_norm(net.conv(net.input, 3 * filters, 3))
     for group in range(3):
         for number in range(6):
@@ -57,19 +57,19 @@ def build_for_cifar(
     return _classify(net, now, 10)
 
 
-def squeeze(net: Network, x: Feature, filters: int) -> Feature:
+def squeeze(net: ImageNetwork, x: Feature, filters: int) -> Feature:
     """A tensor at the cell's channels."""
     return net.batch_norm(net.conv(net.relu(x), filters, 1))
 
 
-def adjust(net: Network, before: Feature, now: Feature, filters: int) -> Feature:
+def adjust(net: ImageNetwork, before: Feature, now: Feature, filters: int) -> Feature:
     """The tensor before, at this cell's channels and resolution."""
     if before.height == now.height:
         return squeeze(net, before, filters)
     return factorised_reduction(net, before, filters)
 
 
-def factorised_reduction(net: Network, x: Feature, filters: int) -> Feature:
+def factorised_reduction(net: ImageNetwork, x: Feature, filters: int) -> Feature:
     """A tensor at half its resolution: a half of the channels from each of two shifts."""
     halves = [
         net.conv(net.avg_pool(path, 1, 2, "valid"), filters // 2, 1)
@@ -78,7 +78,7 @@ def factorised_reduction(net: Network, x: Feature, filters: int) -> Feature:
     return net.batch_norm(net.concat(halves))
 
 
-def separable(net: Network, x: Feature, filters: int, kernel: int, stride: int = 1) -> Feature:
+def separable(net: ImageNetwork, x: Feature, filters: int, kernel: int, stride: int = 1) -> Feature:
     """A separable convolution, applied twice; the first one has the stride."""
     for step in (stride, 1):
         x = net.conv(net.relu(x), x.channels, kernel, step, groups=x.channels)
@@ -86,6 +86,6 @@ def separable(net: Network, x: Feature, filters: int, kernel: int, stride: int =
     return x
 
 
-def _classify(net: Network, x: Feature, classes: int) -> Any:
+def _classify(net: ImageNetwork, x: Feature, classes: int) -> Any:
     x = net.dropout(net.global_avg_pool(net.relu(x)))
     return net.finish(net.dense(x, classes), (1, classes))

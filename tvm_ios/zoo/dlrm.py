@@ -55,8 +55,3 @@ class _Dlrm(ModelWriter):
         return self._op(
             "Concat", "crossed", [x, self._op("Mul", "scaled", [pairs, scale])], {"axis": 1}
         )
-
-    def _reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
-        name = self._fresh("reshape")
-        target = self._weight(f"{name}.shape", np.array(shape, np.int64))
-        return self._op("Reshape", name, [x, target])

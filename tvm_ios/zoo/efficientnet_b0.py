@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 #: Expansion, kernel, stride, channels and blocks of each stage.
 _STAGES = (
@@ -15,7 +15,7 @@ _STAGES = (
 
 def build_efficientnet_b0(seed: int = 0) -> Any:
     """EfficientNet-B0 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000)."""
-    net = Network("efficientnet_b0", seed, (3, 224, 224))
+    net = ImageNetwork("efficientnet_b0", seed, (3, 224, 224))
     x = _conv(net, net.input, 32, 3, 2)
     for number, (expansion, kernel, stride, channels, blocks) in enumerate(_STAGES, 1):
         for block in range(blocks):
@@ -26,7 +26,7 @@ def build_efficientnet_b0(seed: int = 0) -> Any:
 
 
 def _block(
-    net: Network, x: Feature, expansion: int, kernel: int, stride: int, channels: int
+    net: ImageNetwork, x: Feature, expansion: int, kernel: int, stride: int, channels: int
 ) -> Feature:
     y = _conv(net, x, expansion * x.channels, 1) if expansion > 1 else x
     y = _conv(net, y, y.channels, kernel, stride, y.channels)
@@ -36,7 +36,7 @@ def _block(
 
 
 def _conv(
-    net: Network, x: Feature, channels: int, kernel: int, stride: int = 1, groups: int = 1
+    net: ImageNetwork, x: Feature, channels: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> Feature:
     pad = kernel // 2
     y = net.conv(x, channels, kernel, stride, (pad, pad, pad, pad), groups)

@@ -120,10 +120,5 @@ class Encoder(ModelWriter):
         bias = self._weight(f"{name}.bias", self._normal((results,), 0.1))
         return self._op("Add", f"{name}.biased", [product, bias])
 
-    def _reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
-        name = self._fresh("reshape")
-        target = self._weight(f"{name}.shape", np.array(shape, np.int64))
-        return self._op("Reshape", name, [x, target])
-
     def _number(self, value: float) -> Any:
         return self._weight(self._fresh("number"), np.array(value, np.float32))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.zoo.cells import adjust, factorised_reduction, separable, squeeze
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +25,20 @@ class CellGenotype:
     operations: tuple[tuple[str, int], ...]
     result: tuple[int, ...]
 
-    def normal(self, net: Network, now: Feature, before: Feature, filters: int) -> Feature:
+    def normal(self, net: ImageNetwork, now: Feature, before: Feature, filters: int) -> Feature:
         """Append the cell at the resolution of the tensor now."""
         states = [adjust(net, before, now, filters), squeeze(net, now, filters)]
         return self._append(net, states, 1)
 
     def reduction(
-        self, net: Network, now: Feature, before: Feature | None, filters: int
+        self, net: ImageNetwork, now: Feature, before: Feature | None, filters: int
     ) -> Feature:
         """Append the cell at half the resolution; the first of a network reads one tensor twice."""
         before = now if before is None else before
         states = [adjust(net, before, now, filters), squeeze(net, now, filters)]
         return self._append(net, states, 2)
 
-    def _append(self, net: Network, states: list[Feature], stride: int) -> Feature:
+    def _append(self, net: ImageNetwork, states: list[Feature], stride: int) -> Feature:
         for left, right in zip(self.operations[::2], self.operations[1::2], strict=True):
             terms = [
                 _operation(net, name, states[state], stride if state < 2 else 1)
@@ -55,7 +55,7 @@ def genotype(text: str, result: Sequence[int]) -> CellGenotype:
     return CellGenotype(tuple(operations), tuple(result))
 
 
-def _operation(net: Network, name: str, x: Feature, stride: int) -> Feature:
+def _operation(net: ImageNetwork, name: str, x: Feature, stride: int) -> Feature:
     match name:
         case "skip":
             return x if stride == 1 else factorised_reduction(net, x, x.channels)

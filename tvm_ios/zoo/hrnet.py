@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class _Shape:
     stem
         Blocks and filters of the bottlenecks before the branches.
     channels
-        Of the branches, the finest first.
+        The channels of the branches, the finest first.
     blocks
-        Basic blocks of a branch between two exchanges.
+        How many basic blocks a branch has between two exchanges.
     modules
-        Exchanges of the stages of two, three and four branches.
+        How many exchanges the stages of two, three and four branches have.
     """
 
     stem: tuple[int, int]
@@ -47,7 +47,7 @@ def build_hrnet_w32(seed: int = 0) -> Any:
 
 
 def _build(name: str, seed: int, shape: _Shape) -> Any:
-    net = Network(name, seed, (3, 224, 224))
+    net = ImageNetwork(name, seed, (3, 224, 224))
     x = net.input
     for _ in range(2):
         x = _conv(net, x, 64, 3, 2)
@@ -68,24 +68,24 @@ def _build(name: str, seed: int, shape: _Shape) -> Any:
 
 
 def _transition(
-    net: Network, branches: Sequence[Feature], channels: Sequence[int]
+    net: ImageNetwork, branches: Sequence[Feature], channels: Sequence[int]
 ) -> list[Feature]:
     """Branches of these channels; the last is new, from the coarsest there was."""
-    kept = [
-        branch if branch.channels == wanted else _conv(net, branch, wanted, 3)
-        for branch, wanted in zip(branches, channels, strict=False)
+    same_resolution = [
+        branch if branch.channels == count else _conv(net, branch, count, 3)
+        for branch, count in zip(branches, channels, strict=False)
     ]
-    return [*kept, _conv(net, branches[-1], channels[-1], 3, 2)]
+    return [*same_resolution, _conv(net, branches[-1], channels[-1], 3, 2)]
 
 
-def _blocks(net: Network, x: Feature, count: int) -> Feature:
+def _blocks(net: ImageNetwork, x: Feature, count: int) -> Feature:
     for _ in range(count):
         y = net.batch_norm(net.conv(_conv(net, x, x.channels, 3), x.channels, 3))
         x = net.relu(net.residual(y, x))
     return x
 
 
-def _exchange(net: Network, branches: Sequence[Feature], target: int) -> Feature:
+def _exchange(net: ImageNetwork, branches: Sequence[Feature], target: int) -> Feature:
     """The sum of all branches at the resolution of one."""
     channels = branches[target].channels
     terms: list[Feature] = []
@@ -104,7 +104,7 @@ def _exchange(net: Network, branches: Sequence[Feature], target: int) -> Feature
     return net.relu(total)
 
 
-def _classify(net: Network, branches: Sequence[Feature]) -> Any:
+def _classify(net: ImageNetwork, branches: Sequence[Feature]) -> Any:
     wide = [
         _bottleneck(net, branch, 32 << number, f"head{number}")
         for number, branch in enumerate(branches)
@@ -115,7 +115,7 @@ def _classify(net: Network, branches: Sequence[Feature]) -> Any:
     return net.dense(net.global_avg_pool(_conv(net, x, 2048, 1)), 1000)
 
 
-def _bottleneck(net: Network, x: Feature, filters: int, scope: str = "bottleneck") -> Feature:
+def _bottleneck(net: ImageNetwork, x: Feature, filters: int, scope: str = "bottleneck") -> Feature:
     with net.scope(scope):
         y = _conv(net, _conv(net, x, filters, 1), filters, 3)
         y = net.batch_norm(net.conv(y, 4 * filters, 1))
@@ -124,5 +124,5 @@ def _bottleneck(net: Network, x: Feature, filters: int, scope: str = "bottleneck
         return net.relu(net.residual(y, x))
 
 
-def _conv(net: Network, x: Feature, channels: int, kernel: int, stride: int = 1) -> Feature:
+def _conv(net: ImageNetwork, x: Feature, channels: int, kernel: int, stride: int = 1) -> Feature:
     return net.relu(net.batch_norm(net.conv(x, channels, kernel, stride)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network, Padding
+from tvm_ios.zoo.network import Feature, ImageNetwork, Padding
 
 
 def build_inception_block(seed: int = 0) -> Any:
@@ -13,7 +13,7 @@ def build_inception_block(seed: int = 0) -> Any:
     Besides the branches of Inception V3's last blocks it has a 5x5 convolution, an even kernel
     (2x2) and asymmetric pads; all read the same tensor, so they may be merged.
     """
-    net = Network("inception_block", seed, (3, 19, 19))
+    net = ImageNetwork("inception_block", seed, (3, 19, 19))
     stem = _conv(net, net.input, 16, 3, "valid")
     one = _conv(net, stem, 12, 1)
     five = _conv(net, stem, 8, 5)
@@ -27,7 +27,7 @@ def build_inception_block(seed: int = 0) -> Any:
 
 
 def _conv(
-    net: Network,
+    net: ImageNetwork,
     x: Feature,
     channels: int,
     kernel: int | tuple[int, int],
@@ -36,5 +36,5 @@ def _conv(
     return net.relu(net.batch_norm(net.conv(x, channels, kernel, padding=padding)))
 
 
-def _split(net: Network, x: Feature) -> Feature:
+def _split(net: ImageNetwork, x: Feature) -> Feature:
     return net.concat([_conv(net, x, 10, (1, 3)), _conv(net, x, 10, (3, 1))])

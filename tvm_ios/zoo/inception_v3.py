@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network, Padding
+from tvm_ios.zoo.network import Feature, ImageNetwork, Padding
 
 
 def build_inception_v3(seed: int = 0) -> Any:
     """Inception V3 as an ``onnx.ModelProto``: input (1, 3, 299, 299), output (1, 1000) logits."""
-    net = Network("inception_v3", seed, (3, 299, 299))
+    net = ImageNetwork("inception_v3", seed, (3, 299, 299))
     x = _conv(net, net.input, 32, 3, 2, "valid")
     x = _conv(net, x, 32, 3, 1, "valid")
     x = _conv(net, x, 64, 3)
@@ -35,7 +35,7 @@ def build_inception_v3(seed: int = 0) -> Any:
 
 
 def _conv(
-    net: Network,
+    net: ImageNetwork,
     x: Feature,
     channels: int,
     kernel: int | tuple[int, int],
@@ -45,24 +45,24 @@ def _conv(
     return net.relu(net.batch_norm(net.conv(x, channels, kernel, stride, padding)))
 
 
-def _pooled(net: Network, x: Feature, channels: int) -> Feature:
+def _pooled(net: ImageNetwork, x: Feature, channels: int) -> Feature:
     return _conv(net, net.avg_pool(x, 3, 1), channels, 1)
 
 
-def _inception_a(net: Network, x: Feature, pooled: int) -> Feature:
+def _inception_a(net: ImageNetwork, x: Feature, pooled: int) -> Feature:
     one = _conv(net, x, 64, 1)
     five = _conv(net, _conv(net, x, 48, 1), 64, 5)
     three = _conv(net, _conv(net, _conv(net, x, 64, 1), 96, 3), 96, 3)
     return net.concat([one, five, three, _pooled(net, x, pooled)])
 
 
-def _inception_b(net: Network, x: Feature) -> Feature:
+def _inception_b(net: ImageNetwork, x: Feature) -> Feature:
     three = _conv(net, x, 384, 3, 2, "valid")
     double = _conv(net, _conv(net, _conv(net, x, 64, 1), 96, 3), 96, 3, 2, "valid")
     return net.concat([three, double, net.max_pool(x, 3, 2, "valid")])
 
 
-def _inception_c(net: Network, x: Feature, width: int) -> Feature:
+def _inception_c(net: ImageNetwork, x: Feature, width: int) -> Feature:
     one = _conv(net, x, 192, 1)
     seven = _conv(net, x, width, 1)
     seven = _conv(net, seven, width, (1, 7))
@@ -74,7 +74,7 @@ def _inception_c(net: Network, x: Feature, width: int) -> Feature:
     return net.concat([one, seven, double, _pooled(net, x, 192)])
 
 
-def _inception_d(net: Network, x: Feature) -> Feature:
+def _inception_d(net: ImageNetwork, x: Feature) -> Feature:
     three = _conv(net, _conv(net, x, 192, 1), 320, 3, 2, "valid")
     seven = _conv(net, x, 192, 1)
     seven = _conv(net, seven, 192, (1, 7))
@@ -83,12 +83,12 @@ def _inception_d(net: Network, x: Feature) -> Feature:
     return net.concat([three, seven, net.max_pool(x, 3, 2, "valid")])
 
 
-def _inception_e(net: Network, x: Feature) -> Feature:
+def _inception_e(net: ImageNetwork, x: Feature) -> Feature:
     one = _conv(net, x, 320, 1)
     three = _split(net, _conv(net, x, 384, 1))
     double = _split(net, _conv(net, _conv(net, x, 448, 1), 384, 3))
     return net.concat([one, three, double, _pooled(net, x, 192)])
 
 
-def _split(net: Network, x: Feature) -> Feature:
+def _split(net: ImageNetwork, x: Feature) -> Feature:
     return net.concat([_conv(net, x, 384, (1, 3)), _conv(net, x, 384, (3, 1))])

@@ -58,12 +58,12 @@ class _Recurrent(ModelWriter):
         )
         state = self._weight(self._fresh("state"), np.zeros((1, hidden), np.float32))
         memory = self._weight(self._fresh("memory"), np.zeros((1, hidden), np.float32))
-        made: list[Any] = []
+        states: list[Any] = []
         for step, x in enumerate(sequence):
             with self.scope(f"step{step}"):
                 state, memory = self._cell(x, state, memory, weights)
-            made.append(state)
-        return made
+            states.append(state)
+        return states
 
     def _cell(self, x: Any, state: Any, memory: Any, weights: tuple[Any, ...]) -> tuple[Any, Any]:
         """The next state and memory (Hochreiter and Schmidhuber, 1997, with forget gates)."""
@@ -72,15 +72,15 @@ class _Recurrent(ModelWriter):
         gates = self._op("Add", self._fresh("gates"), [from_input, from_state])
         names = [self._fresh(name) for name in ("input", "forget", "candidate", "output")]
         parts = self._parts("split", gates, names)
-        take, forget, candidate, give = (
+        input_gate, forget, candidate, output_gate = (
             self._op(kind, self._fresh(kind.lower()), [part])
             for kind, part in zip(("Sigmoid", "Sigmoid", "Tanh", "Sigmoid"), parts, strict=True)
         )
-        kept = self._op("Mul", self._fresh("kept"), [forget, memory])
-        taken = self._op("Mul", self._fresh("taken"), [take, candidate])
-        memory = self._op("Add", self._fresh("memory"), [kept, taken])
-        shown = self._op("Tanh", self._fresh("shown"), [memory])
-        return self._op("Mul", self._fresh("state"), [give, shown]), memory
+        retained = self._op("Mul", self._fresh("kept"), [forget, memory])
+        added = self._op("Mul", self._fresh("taken"), [input_gate, candidate])
+        memory = self._op("Add", self._fresh("memory"), [retained, added])
+        squashed = self._op("Tanh", self._fresh("shown"), [memory])
+        return self._op("Mul", self._fresh("state"), [output_gate, squashed]), memory
 
     def _linear_weights(self, name: str, features: int, results: int) -> tuple[Any, Any]:
         # Gates must neither saturate nor vanish over ten layers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 #: Expansion, channels, blocks and first stride of each stage.
 _STAGES = (
@@ -15,7 +15,7 @@ _STAGES = (
 
 def build_mobilenet_v2(seed: int = 0) -> Any:
     """MobileNet V2 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
-    net = Network("mobilenet_v2", seed, (3, 224, 224))
+    net = ImageNetwork("mobilenet_v2", seed, (3, 224, 224))
     x = _conv(net, net.input, 32, 3, 2)
     for number, (expansion, channels, blocks, stride) in enumerate(_STAGES, 1):
         for block in range(blocks):
@@ -26,7 +26,7 @@ def build_mobilenet_v2(seed: int = 0) -> Any:
 
 
 def _inverted_residual(
-    net: Network, x: Feature, expansion: int, channels: int, stride: int
+    net: ImageNetwork, x: Feature, expansion: int, channels: int, stride: int
 ) -> Feature:
     y = _conv(net, x, expansion * x.channels, 1) if expansion > 1 else x
     y = _conv(net, y, y.channels, 3, stride, y.channels)
@@ -35,7 +35,7 @@ def _inverted_residual(
 
 
 def _conv(
-    net: Network, x: Feature, channels: int, kernel: int, stride: int = 1, groups: int = 1
+    net: ImageNetwork, x: Feature, channels: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> Feature:
     pad = kernel // 2
     y = net.conv(x, channels, kernel, stride, (pad, pad, pad, pad), groups)

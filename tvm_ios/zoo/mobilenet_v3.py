@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 #: Kernel, expanded channels, channels, squeeze-and-excite?, activation and stride of each block.
 _BLOCKS = (
@@ -21,7 +21,7 @@ _BLOCKS = (
 
 def build_mobilenet_v3(seed: int = 0) -> Any:
     """MobileNet V3 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
-    net = Network("mobilenet_v3", seed, (3, 224, 224))
+    net = ImageNetwork("mobilenet_v3", seed, (3, 224, 224))
     x = net.activation("HardSwish", _conv(net, net.input, 16, 3, 2))
     for number, block in enumerate(_BLOCKS):
         with net.scope(f"block{number}"):
@@ -33,7 +33,7 @@ def build_mobilenet_v3(seed: int = 0) -> Any:
 
 
 def _bottleneck(
-    net: Network,
+    net: ImageNetwork,
     x: Feature,
     kernel: int,
     expanded: int,
@@ -59,7 +59,7 @@ def _rounded(channels: int) -> int:
 
 
 def _conv(
-    net: Network, x: Feature, channels: int, kernel: int, stride: int = 1, groups: int = 1
+    net: ImageNetwork, x: Feature, channels: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> Feature:
     pad = kernel // 2
     return net.batch_norm(net.conv(x, channels, kernel, stride, (pad, pad, pad, pad), groups))

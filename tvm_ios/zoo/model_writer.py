@@ -20,9 +20,9 @@ class ModelWriter:
     Parameters
     ----------
     name
-        Of the ONNX graph.
+        The name of the ONNX graph.
     seed
-        Of all weights.
+        The seed of all weights.
     """
 
     def __init__(self, name: str, seed: int) -> None:
@@ -86,6 +86,11 @@ class ModelWriter:
         for part, name in zip(parts, names, strict=True):
             part.name = f"{name}.out"
         return list(parts)
+
+    def _reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
+        name = self._fresh("reshape")
+        target = self._weight(f"{name}.shape", np.array(shape, np.int64))
+        return self._op("Reshape", name, [x, target])
 
     def _weight(self, name: str, array: np.ndarray[Any, Any]) -> Any:
         return self._tape.initializer(ir.tensor(array, name=name))

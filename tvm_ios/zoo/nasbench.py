@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 #: Limits of the search space.
 MAX_VERTICES, MAX_EDGES = 7, 9
@@ -22,7 +22,7 @@ class Cell:
     Attributes
     ----------
     operations
-        Of the inner vertices 1, 2, ...
+        The operations of the inner vertices 1, 2, ...
     edges
         Pairs of vertices, from the smaller number to the larger; every vertex lies on a way from
         the input to the output.
@@ -52,16 +52,16 @@ def random_cells(count: int, seed: int = 0) -> tuple[Cell, ...]:
         The same one gives the same cells.
     """
     generator = random.Random(seed)
-    found: dict[Cell, None] = {}
-    while len(found) < count:
+    cells: dict[Cell, None] = {}
+    while len(cells) < count:
         pairs = [(u, v) for v in range(MAX_VERTICES) for u in range(v)]
         edges = [pair for pair in pairs if generator.random() < 0.5]
         operations = [generator.choice(OPERATIONS) for _ in range(MAX_VERTICES - 2)]
         cell = _pruned(operations, edges)
         # A cell whose input is its output computes nothing.
         if cell is not None and cell.operations and len(cell.edges) <= MAX_EDGES:
-            found[cell] = None
-    return tuple(found)
+            cells[cell] = None
+    return tuple(cells)
 
 
 def build_cell(cell: Cell, channels: int = 256, size: int = 16, seed: int = 0) -> Any:
@@ -78,21 +78,21 @@ def build_cell(cell: Cell, channels: int = 256, size: int = 16, seed: int = 0) -
         Of the cell's input and output; the second stack of the published network has 256 channels
         of 16 x 16.
     seed
-        Of the weights.
+        The seed of the weights.
     """
-    net = Network("cell", seed, (channels, size, size))
+    net = ImageNetwork("cell", seed, (channels, size, size))
     widths = vertex_channels(cell, channels)
-    made: dict[int, Feature] = {}
+    outputs: dict[int, Feature] = {}
     for vertex, operation in enumerate(cell.operations, start=1):
         with net.scope(f"vertex{vertex}"):
             terms = [
-                net.first_channels(made[source], widths[vertex])
+                net.first_channels(outputs[source], widths[vertex])
                 if source
                 else _conv(net, net.input, widths[vertex], 1)
                 for source in cell.sources(vertex)
             ]
-            made[vertex] = _apply(net, net.add(*terms), operation)
-    leading = [made[source] for source in cell.sources(cell.output) if source]
+            outputs[vertex] = _apply(net, net.add(*terms), operation)
+    leading = [outputs[source] for source in cell.sources(cell.output) if source]
     result = net.concat(leading) if len(leading) > 1 else leading[0]
     if (0, cell.output) in cell.edges:
         result = net.add(result, _conv(net, net.input, channels, 1))
@@ -116,7 +116,7 @@ def vertex_channels(cell: Cell, channels: int) -> dict[int, int]:
 
 
 def _pruned(operations: Sequence[str], edges: Sequence[tuple[int, int]]) -> Cell | None:
-    """Without the vertices that no way from the input to the output visits."""
+    """The cell without the vertices that no way from the input to the output visits."""
     last = len(operations) + 1
     forward, backward = {0}, {last}
     for u, v in sorted(edges, key=lambda edge: edge[1]):
@@ -125,21 +125,21 @@ def _pruned(operations: Sequence[str], edges: Sequence[tuple[int, int]]) -> Cell
     for u, v in sorted(edges, key=lambda edge: -edge[0]):
         if v in backward:
             backward.add(u)
-    kept = sorted(forward & backward)
-    if last not in kept or 0 not in kept:
+    vertices = sorted(forward & backward)
+    if last not in vertices or 0 not in vertices:
         return None
-    number = {vertex: place for place, vertex in enumerate(kept)}
+    number = {vertex: place for place, vertex in enumerate(vertices)}
     return Cell(
-        tuple(operations[vertex - 1] for vertex in kept[1:-1]),
+        tuple(operations[vertex - 1] for vertex in vertices[1:-1]),
         tuple(sorted((number[u], number[v]) for u, v in edges if u in number and v in number)),
     )
 
 
-def _apply(net: Network, x: Feature, operation: str) -> Feature:
+def _apply(net: ImageNetwork, x: Feature, operation: str) -> Feature:
     if operation == "maxpool3x3":
         return net.max_pool(x, 3, 1)
     return _conv(net, x, x.channels, 3 if operation == "conv3x3" else 1)
 
 
-def _conv(net: Network, x: Feature, channels: int, kernel: int) -> Feature:
+def _conv(net: ImageNetwork, x: Feature, channels: int, kernel: int) -> Feature:
     return net.relu(net.batch_norm(net.conv(x, channels, kernel)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_ios.zoo.cells import adjust, build_for_cifar, build_for_imagenet, separable, squeeze
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 
 def build_nasnet_a(seed: int = 0) -> Any:
@@ -18,7 +18,7 @@ def build_nasnet_a(seed: int = 0) -> Any:
     before it.
     """
     filters, repeats = 168, 6
-    net = Network("nasnet_a", seed, (3, 331, 331))
+    net = ImageNetwork("nasnet_a", seed, (3, 331, 331))
     stem = net.batch_norm(net.conv(net.input, 96, 3, stride=2, padding="valid"))
     with net.scope("stem0"):
         before, now = stem, _reduction_cell(net, stem, None, filters // 4)
@@ -58,7 +58,7 @@ def build_nasnet_a_cifar(seed: int = 0) -> Any:
 
 def build_nasnet_cell(seed: int = 0) -> Any:
     """Two small normal cells, one reading the other: input (1, 3, 32, 32), output (1, 10)."""
-    net = Network("nasnet_cell", seed, (3, 32, 32))
+    net = ImageNetwork("nasnet_cell", seed, (3, 32, 32))
     before = net.batch_norm(net.conv(net.input, 12, 3, stride=2, padding="valid"))
     now = net.batch_norm(net.conv(net.relu(before), 16, 3))
     for number in range(2):
@@ -69,7 +69,7 @@ def build_nasnet_cell(seed: int = 0) -> Any:
 
 
 def _normal_cell(
-    net: Network, now: Feature, before: Feature, filters: int, now_twice: bool = False
+    net: ImageNetwork, now: Feature, before: Feature, filters: int, now_twice: bool = False
 ) -> Feature:
     left = adjust(net, before, now, filters)
     right = squeeze(net, now, filters)
@@ -84,7 +84,9 @@ def _normal_cell(
     return net.concat([left, first, second, third, fourth, fifth])
 
 
-def _reduction_cell(net: Network, now: Feature, before: Feature | None, filters: int) -> Feature:
+def _reduction_cell(
+    net: ImageNetwork, now: Feature, before: Feature | None, filters: int
+) -> Feature:
     right = squeeze(net, now, filters)
     # The stem's first cell has nothing before it: its large kernels read its input unsqueezed.
     left = now if before is None else adjust(net, before, now, filters)

@@ -39,15 +39,15 @@ class Feature:
     moment: float = 1.0
 
 
-class Network(ModelWriter):
+class ImageNetwork(ModelWriter):
     """An image network under construction; most methods append one operator.
 
     Parameters
     ----------
     name
-        Of the ONNX graph.
+        The name of the ONNX graph.
     seed
-        Of all weights.
+        The seed of all weights.
     input_shape
         Channels, height and width of the first input, ``"input"``; the batch is 1.
     """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 
 def build_two_inputs(seed: int = 0) -> Any:
     """Two images of unlike sizes, joined in the middle: ``"input"`` (1, 3, 16, 16) and
     ``"detail"`` (1, 1, 32, 32), output (1, 10) logits.
     """
-    net = Network("two_inputs", seed, (3, 16, 16))
+    net = ImageNetwork("two_inputs", seed, (3, 16, 16))
     left = _conv(net, net.input, 12)
     right = _conv(net, net.image("detail", (1, 32, 32)), 8, 2)
     x = net.concat([left, right])
@@ -23,7 +23,7 @@ def build_several_outputs(seed: int = 0) -> Any:
     """Input (1, 3, 16, 16); ``"output"`` (1, 10) logits, ``"features"`` (1, 16, 16, 16), which
     two branches go on to read, and ``"mask"`` (1, 4, 16, 16), the end of one of them.
     """
-    net = Network("several_outputs", seed, (3, 16, 16))
+    net = ImageNetwork("several_outputs", seed, (3, 16, 16))
     features = _conv(net, net.input, 16)
     mask = net.activation("Sigmoid", net.conv(features, 4, 3, bias=True))
     x = net.concat([_conv(net, features, 12), _conv(net, features, 8)])
@@ -37,5 +37,5 @@ def build_several_outputs(seed: int = 0) -> Any:
     )
 
 
-def _conv(net: Network, x: Feature, channels: int, stride: int = 1) -> Feature:
+def _conv(net: ImageNetwork, x: Feature, channels: int, stride: int = 1) -> Feature:
     return net.relu(net.batch_norm(net.conv(x, channels, 3, stride)))

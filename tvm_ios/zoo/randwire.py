@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import networkx
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 #: The library's own types are incomplete.
 _networkx: Any = networkx
@@ -31,7 +32,7 @@ def build_randwire(seed: int = 0, wirings: Iterable[Wiring] | None = None) -> An
         The stages' graphs, if not the default ones: an edge leads from the smaller number to the
         larger.
     """
-    net = Network("randwire", seed, (3, 224, 224))
+    net = ImageNetwork("randwire", seed, (3, 224, 224))
     x = net.batch_norm(net.conv(net.input, _CHANNELS // 2, 3, 2))
     chosen = [_watts_strogatz(n, s) for n, s in _STAGES] if wirings is None else list(wirings)
     for number, wiring in enumerate(chosen):
@@ -50,9 +51,9 @@ def build_randwire_small(variant: int, seed: int = 0) -> Any:
     variant
         1, 2 or 3: which random graphs.
     seed
-        Of the weights.
+        The seed of the weights.
     """
-    net = Network(f"randwire_small_{variant}", seed, (3, 224, 224))
+    net = ImageNetwork(f"randwire_small_{variant}", seed, (3, 224, 224))
     x = net.batch_norm(net.conv(net.input, _SMALL_CHANNELS // 2, 3, 2))
     x = net.batch_norm(net.conv(net.relu(x), _SMALL_CHANNELS, 3, 2))
     for number in range(3):
@@ -62,24 +63,29 @@ def build_randwire_small(variant: int, seed: int = 0) -> Any:
     return _classify(net, x)
 
 
-def _classify(net: Network, x: Feature) -> Any:
+build_randwire_small_1 = partial(build_randwire_small, 1)
+build_randwire_small_2 = partial(build_randwire_small, 2)
+build_randwire_small_3 = partial(build_randwire_small, 3)
+
+
+def _classify(net: ImageNetwork, x: Feature) -> Any:
     x = net.relu(net.batch_norm(net.conv(net.relu(x), 1280, 1)))
     return net.finish(net.dense(net.global_avg_pool(x), 1000), (1, 1000))
 
 
-def _stage(net: Network, x: Feature, channels: int, wiring: Wiring) -> Feature:
+def _stage(net: ImageNetwork, x: Feature, channels: int, wiring: Wiring) -> Feature:
     nodes, edges = wiring
-    made: list[Feature] = []
+    features: list[Feature] = []
     for node in range(nodes):
         with net.scope(f"node{node}"):
-            sources = [made[u] for u, v in edges if v == node]
+            sources = [features[u] for u, v in edges if v == node]
             # A node without predecessor reads the stage's input and halves the resolution.
-            made.append(_separable(net, net.add(*sources) if sources else x, channels, sources))
+            features.append(_separable(net, net.add(*sources) if sources else x, channels, sources))
     inner = {u for u, _ in edges}
-    return net.add(*(made[node] for node in range(nodes) if node not in inner))
+    return net.add(*(features[node] for node in range(nodes) if node not in inner))
 
 
-def _separable(net: Network, x: Feature, channels: int, sources: Sequence[Feature]) -> Feature:
+def _separable(net: ImageNetwork, x: Feature, channels: int, sources: Sequence[Feature]) -> Feature:
     y = net.conv(net.relu(x), x.channels, 3, 1 if sources else 2, groups=x.channels)
     return net.batch_norm(net.conv(y, channels, 1))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 _GROUPS, _GROUP_WIDTH = 16, 64
 _STAGES, _BLOCKS = 3, 3
@@ -12,7 +12,7 @@ _STAGES, _BLOCKS = 3, 3
 
 def build_resnext29(seed: int = 0) -> Any:
     """ResNeXt-29 as an ``onnx.ModelProto``: input (1, 3, 32, 32), output (1, 10) logits."""
-    net = Network("resnext29", seed, (3, 32, 32))
+    net = ImageNetwork("resnext29", seed, (3, 32, 32))
     x = net.relu(net.batch_norm(net.conv(net.input, 64, 3)))
     for stage in range(_STAGES):
         for block in range(_BLOCKS):
@@ -21,7 +21,7 @@ def build_resnext29(seed: int = 0) -> Any:
     return net.finish(net.dense(net.global_avg_pool(x), 10), (1, 10))
 
 
-def _bottleneck(net: Network, x: Feature, scale: int, stride: int) -> Feature:
+def _bottleneck(net: ImageNetwork, x: Feature, scale: int, stride: int) -> Feature:
     inner, outer = _GROUPS * _GROUP_WIDTH * scale, 256 * scale
     y = net.relu(net.batch_norm(net.conv(x, inner, 1)))
     y = net.conv(y, inner, 3, stride, (1, 1, 1, 1), groups=_GROUPS)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 #: Units and channels of each stage.
 _STAGES = ((4, 116), (8, 232), (4, 464))
 
 
-class _Network(Network):
+class _Network(ImageNetwork):
     def shuffle(self, x: Feature, groups: int) -> Feature:
         """Interleave groups of channels, by the reshapes and the transpose that exporters write."""
         name = self._fresh("shuffle")
@@ -53,7 +53,7 @@ def _unit(net: _Network, x: Feature, channels: int, downsamples: bool) -> Featur
 
 
 def _conv(
-    net: Network, x: Feature, channels: int, kernel: int, stride: int = 1, groups: int = 1
+    net: ImageNetwork, x: Feature, channels: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> Feature:
     pad = kernel // 2
     return net.batch_norm(net.conv(x, channels, kernel, stride, (pad, pad, pad, pad), groups), 1e-5)

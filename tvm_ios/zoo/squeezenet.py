@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 #: Squeeze and expand channels of each fire module; None is a max pooling.
 _FIRES = (
@@ -16,7 +16,7 @@ _FIRES = (
 
 def build_squeezenet(seed: int = 0) -> Any:
     """SqueezeNet as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
-    net = Network("squeezenet", seed, (3, 224, 224))
+    net = ImageNetwork("squeezenet", seed, (3, 224, 224))
     x = net.relu(net.conv(net.input, 96, 7, stride=2, padding="valid", bias=True))
     x = net.max_pool(x, 3, 2, "valid", ceil_mode=True)
     number = 2
@@ -31,7 +31,7 @@ def build_squeezenet(seed: int = 0) -> Any:
     return net.finish(net.flatten(net.global_avg_pool(x)), (1, 1000))
 
 
-def _fire(net: Network, x: Feature, squeeze: int, expand: int) -> Feature:
+def _fire(net: ImageNetwork, x: Feature, squeeze: int, expand: int) -> Feature:
     squeezed = net.relu(net.conv(x, squeeze, 1, bias=True))
     wide = net.relu(net.conv(squeezed, expand, 3, bias=True))
     narrow = net.relu(net.conv(squeezed, expand, 1, bias=True))

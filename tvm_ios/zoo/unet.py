@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, Network
+from tvm_ios.zoo.network import Feature, ImageNetwork
 
 _WIDTHS = (8, 16, 32, 64, 128)
 
@@ -15,14 +15,14 @@ def build_unet(seed: int = 0, size: int = 128, upsampling: str = "transpose") ->
     Parameters
     ----------
     seed
-        Of the weights.
+        The seed of the weights.
     size
         Height and width, a multiple of 16.
     upsampling
         ``"transpose"``, a transposed convolution as published; or ``"nearest"`` or ``"linear"``
         with a 1x1 convolution after it.
     """
-    net = Network("unet", seed, (3, size, size))
+    net = ImageNetwork("unet", seed, (3, size, size))
     x, skipped = net.input, list[Feature]()
     for level, width in enumerate(_WIDTHS):
         with net.scope(f"down{level}"):
@@ -38,7 +38,7 @@ def build_unet(seed: int = 0, size: int = 128, upsampling: str = "transpose") ->
     return net.finish(net.conv(x, 2, 1, bias=True).value, (1, 2, size, size))
 
 
-def _double_conv(net: Network, x: Feature, channels: int) -> Feature:
+def _double_conv(net: ImageNetwork, x: Feature, channels: int) -> Feature:
     for _ in range(2):
         x = net.relu(net.batch_norm(net.conv(x, channels, 3)))
     return x

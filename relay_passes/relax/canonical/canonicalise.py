@@ -8,13 +8,14 @@ import tvm
 from tvm import relax
 
 from relay_passes.dialect import DialectError
-from relay_passes.relax.bindings import first_field, operator_name, rebuild, substitute
 from relay_passes.relax.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
 from relay_passes.relax.canonical.raise_clip import RaiseClip
+from relay_passes.relax.canonical.raise_extreme import RaiseExtreme
 from relay_passes.relax.canonical.raise_gather import RaiseGather
 from relay_passes.relax.canonical.raise_pad import RaisePad
 from relay_passes.relax.canonical.wrap_indices import WrapIndices
+from relay_passes.relax.expressions import first_field, operator_name, rebuild, substitute
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
@@ -40,6 +41,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         RemoveDropout(),
         RaisePad(),
         RaiseClip(),
+        RaiseExtreme(),
         RaiseGather(),
         WrapIndices(),
         FoldSmallConstants(),
@@ -73,15 +75,15 @@ class RemoveDropout:
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Remove; see :class:`tvm.transform.Pass`."""
-        kept: dict[Any, Any] = {}
+        inputs: dict[Any, Any] = {}
 
         def emit(
             builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
         ) -> Any:
             value = binding.value
             if operator_name(value) == "relax.nn.dropout":
-                kept[binding.var] = substitute(value.args[0], new)
-            field = first_field(value, kept)
+                inputs[binding.var] = substitute(value.args[0], new)
+            field = first_field(value, inputs)
             return builder.emit(substitute(value, new)) if field is None else field
 
         return rebuild(mod, "main", emit)

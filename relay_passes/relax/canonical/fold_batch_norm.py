@@ -10,8 +10,10 @@ import tvm
 from tvm import relax
 
 from relay_passes.dialect import DialectError
-from relay_passes.relax.bindings import (
+from relay_passes.relax.expressions import (
     bindings_of,
+    constant,
+    constant_value,
     first_field,
     operator_name,
     rebuild,
@@ -19,7 +21,6 @@ from relay_passes.relax.bindings import (
     substitute,
     uses_of,
 )
-from relay_passes.relax.canonical.fold_constants import constant, constant_value
 
 
 @tvm.transform.module_pass(opt_level=0, name="FoldBatchNorm")
@@ -98,13 +99,13 @@ def _scale(
         return builder.emit(relax.op.concat(parts, axis=1))
     bias = np.zeros_like(shift)
     if name == "relax.add":
-        known = constant_value(substitute(value.args[1], new))
+        addend = constant_value(substitute(value.args[1], new))
         inner = value.args[0]
-        if known is None or uses[inner] != 1:
+        if addend is None or uses[inner] != 1:
             return None
-        if (1,) * (4 - known.ndim) + known.shape != (1, shift.size, 1, 1):
+        if (1,) * (4 - addend.ndim) + addend.shape != (1, shift.size, 1, 1):
             return None
-        bias, value = known.reshape(-1), defined.get(inner)
+        bias, value = addend.reshape(-1), defined.get(inner)
         name = operator_name(value)
     if name != "relax.nn.conv2d":
         return None

@@ -16,10 +16,16 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from relay_passes.relax.bindings import operator_name, rebuild, static_shape, substitute
+from relay_passes.relax.expressions import (
+    Array,
+    constant,
+    constant_value,
+    operator_name,
+    rebuild,
+    static_shape,
+    substitute,
+)
 from relay_passes.relax.operators import tuple_ints
-
-Array = np.ndarray[Any, Any]
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "relax.add": np.add,
@@ -34,21 +40,6 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "relax.less": np.less,
     "relax.where": np.where,
 }
-
-
-def constant(array: Array) -> GenericConst:
-    """A Relax constant that holds the array."""
-    # Unlike ascontiguousarray this leaves a number a number.
-    return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
-
-
-def constant_value(expression: Any) -> Array | None:
-    """The array of a constant; None for anything else."""
-    if isinstance(expression, GenericConst):
-        return expression.value.numpy()
-    if isinstance(expression, tvm.tirx.FloatImm | tvm.tirx.IntImm):
-        return np.asarray(expression.value, dtype=str(expression.ty.dtype))
-    return None
 
 
 @tvm.transform.module_pass(opt_level=0, name="FoldSmallConstants")

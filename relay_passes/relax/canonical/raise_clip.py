@@ -13,7 +13,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from relay_passes.relax.bindings import (
+from relay_passes.relax.expressions import (
+    constant_value,
     data_type,
     operator_name,
     rebuild,
@@ -21,7 +22,6 @@ from relay_passes.relax.bindings import (
     substitute,
     uses_of,
 )
-from relay_passes.relax.canonical.fold_constants import constant_value
 
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseClip")
@@ -40,21 +40,21 @@ class RaiseClip:
             builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
         ) -> Any:
             value = substitute(binding.value, new)
-            found = None
+            limit = None
             if operator_name(value) == "relax.call_tir":
-                found = _bound(mod[value.args[0]], list(value.args[1].fields), binding.var)
-            if found is None:
+                limit = _bound(mod[value.args[0]], list(value.args[1].fields), binding.var)
+            if limit is None:
                 return builder.emit(value)
-            kind, bound = found
+            kind, bound = limit
             data = value.args[1].fields[0]
             if math.isinf(bound):
                 return data
             number = relax.const(bound, data_type(data))
             if kind is tirx.Max:
-                made = builder.emit(relax.op.maximum(data, number))
+                larger = builder.emit(relax.op.maximum(data, number))
                 if uses[binding.var] == 1:
-                    lower[made] = data, number
-                return made
+                    lower[larger] = data, number
+                return larger
             if data in lower:
                 data = builder.emit(relax.op.maximum(*lower[data]))
             return builder.emit(relax.op.minimum(data, number))
@@ -76,10 +76,10 @@ def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any,
     if not all(map(lambda a, b: a.same_as(b), data.indices, whole.indices)):
         return None
     if len(arguments) == 2 and isinstance(bound, tvm.ir.TensorLoad):
-        known = constant_value(arguments[1])
-        if known is None or known.size != 1:
+        number = constant_value(arguments[1])
+        if number is None or number.size != 1:
             return None
-        return type(whole.value), known.item()
+        return type(whole.value), number.item()
     if len(arguments) == 1 and isinstance(bound, tirx.FloatImm | tirx.IntImm):
         return type(whole.value), bound.value
     return None

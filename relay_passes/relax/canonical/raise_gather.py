@@ -9,14 +9,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import (
+from relay_passes.relax.expressions import (
     bindings_of,
+    constant_value,
     operator_name,
     rebuild,
     static_shape,
     substitute,
 )
-from relay_passes.relax.canonical.fold_constants import constant_value
 
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseGather")
@@ -57,7 +57,7 @@ def unguarded(indices: Any, extents: Any, defined: Mapping[Any, Any]) -> Any:
     indices
         A leaf.
     extents
-        Of the axis that is indexed, or of each.
+        The extent of the axis that is indexed, or of each.
     defined
         The expression that each variable is bound to.
     """
@@ -65,16 +65,16 @@ def unguarded(indices: Any, extents: Any, defined: Mapping[Any, Any]) -> Any:
     if operator_name(choice) != "relax.where":
         return None
     negative, moved = (defined.get(leaf) for leaf in choice.args[:2])
-    given = choice.args[2]
+    original = choice.args[2]
     guarded = (
         operator_name(negative) == "relax.less"
         and operator_name(moved) == "relax.add"
-        and negative.args[0].same_as(given)
-        and moved.args[0].same_as(given)
+        and negative.args[0].same_as(original)
+        and moved.args[0].same_as(original)
         and _is(negative.args[1], 0)
         and _is(moved.args[1], extents)
     )
-    return given if guarded else None
+    return original if guarded else None
 
 
 def _is(leaf: Any, numbers: Any) -> bool:

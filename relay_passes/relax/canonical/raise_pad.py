@@ -9,7 +9,7 @@ import tvm.sym
 import tvm_ffi
 from tvm import relax, tirx
 
-from relay_passes.relax.bindings import operator_name, rebuild, static_shape, substitute
+from relay_passes.relax.expressions import operator_name, rebuild, static_shape, substitute
 
 
 @tvm.transform.module_pass(opt_level=0, name="RaisePad")
@@ -25,9 +25,9 @@ class RaisePad:
             value = substitute(binding.value, new)
             if operator_name(value) == "relax.call_tir" and len(value.args[1].fields) == 1:
                 data = value.args[1].fields[0]
-                found = _padding(mod[binding.value.args[0]], data, binding.var)
-                if found is not None:
-                    widths, fill = found
+                padding = _padding(mod[binding.value.args[0]], data, binding.var)
+                if padding is not None:
+                    widths, fill = padding
                     return builder.emit(relax.op.nn.pad(data, widths, "constant", fill))
             return builder.emit(value)
 

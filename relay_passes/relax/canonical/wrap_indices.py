@@ -8,16 +8,17 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import (
+from relay_passes.relax.canonical.raise_gather import unguarded
+from relay_passes.relax.expressions import (
     bindings_of,
+    constant,
+    constant_value,
     data_type,
     operator_name,
     rebuild,
     static_shape,
     substitute,
 )
-from relay_passes.relax.canonical.fold_constants import constant, constant_value
-from relay_passes.relax.canonical.raise_gather import unguarded
 
 
 @tvm.transform.module_pass(opt_level=0, name="WrapIndices")
@@ -41,15 +42,15 @@ class WrapIndices:
                 return builder.emit(substitute(value, new))
             indices = unguarded(value.args[1], extents, defined)
             indices = value.args[1] if indices is None else indices
-            numbers, known = extents.astype(data_type(indices)), constant_value(indices)
+            numbers, fixed = extents.astype(data_type(indices)), constant_value(indices)
             wrapped = (
                 builder.emit(relax.op.floor_mod(substitute(indices, new), constant(numbers)))
-                if known is None
-                else constant(np.mod(known, numbers))
+                if fixed is None
+                else constant(np.mod(fixed, numbers))
             )
-            first, _, *rest = (substitute(argument, new) for argument in value.args)
+            first, _, *others = (substitute(argument, new) for argument in value.args)
             return builder.emit(
-                relax.Call(value.op, [first, wrapped, *rest], value.attrs, value.ty_args)
+                relax.Call(value.op, [first, wrapped, *others], value.attrs, value.ty_args)
             )
 
         return rebuild(mod, "main", emit)
@@ -59,8 +60,8 @@ def _wrapped(indices: Any, extents: Any) -> bool:
     """Whether this has been done: modules are brought into canonical form more than once."""
     if operator_name(indices) != "relax.floor_mod":
         return False
-    known = constant_value(indices.args[1])
-    return known is not None and np.array_equal(known, extents)
+    divisors = constant_value(indices.args[1])
+    return divisors is not None and np.array_equal(divisors, extents)
 
 
 def _indexed(value: Any) -> np.ndarray[Any, Any] | None:

@@ -77,10 +77,10 @@ def _scaled(
         return None if any(part is None for part in parts) else relay.concatenate(parts, axis=1)
     bias = np.zeros_like(shift)
     if name in ("add", "nn.bias_add"):
-        known, inner = constant_value(data.args[1]), data.args[0]
-        if known is None or uses[inner] != 1 or not _along_channels(data, known):
+        addend, inner = constant_value(data.args[1]), data.args[0]
+        if addend is None or uses[inner] != 1 or not _along_channels(data, addend):
             return None
-        bias, data = known.reshape(-1), inner
+        bias, data = addend.reshape(-1), inner
     if operator_name(data) != "nn.conv2d":
         return None
     weight = constant_value(data.args[1])

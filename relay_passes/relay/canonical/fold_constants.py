@@ -55,9 +55,9 @@ def folded(old: Any, call: Any) -> relay.Constant | None:
     """A call of constants as one; ``old`` is the same call with inferred types."""
     if not isinstance(call, relay.Call):
         return None
-    known = [constant_value(argument) for argument in arguments(call)]
-    arrays = [array for array in known if array is not None]
-    if not arrays or len(arrays) < len(known):
+    read = [constant_value(argument) for argument in arguments(call)]
+    arrays = [array for array in read if array is not None]
+    if not arrays or len(arrays) < len(read):
         return None
     name = operator_name(call)
     if name in _ELEMENTWISE:

@@ -39,22 +39,22 @@ def _wrapped(old: Any, call: Any) -> relay.Call | None:
     extents = _indexed(old)
     if extents is None or _is_wrapped(old.args[1], extents):
         return None
-    first, indices, *rest = call.args
-    numbers, known = extents.astype(old.args[1].checked_type.dtype), constant_value(indices)
+    first, indices, *others = call.args
+    numbers, fixed = extents.astype(old.args[1].checked_type.dtype), constant_value(indices)
     wrapped = (
         relay.floor_mod(indices, constant(numbers))
-        if known is None
-        else constant(np.mod(known, numbers))
+        if fixed is None
+        else constant(np.mod(fixed, numbers))
     )
-    return relay.Call(call.op, [first, wrapped, *rest], call.attrs, call.type_args)
+    return relay.Call(call.op, [first, wrapped, *others], call.attrs, call.type_args)
 
 
 def _is_wrapped(indices: Any, extents: Array) -> bool:
     """Whether this has been done: modules are brought into canonical form more than once."""
     if operator_name(indices) != "floor_mod":
         return False
-    known = constant_value(indices.args[1])
-    return known is not None and np.array_equal(known, extents)
+    divisors = constant_value(indices.args[1])
+    return divisors is not None and np.array_equal(divisors, extents)
 
 
 def _indexed(call: Any) -> Array | None:

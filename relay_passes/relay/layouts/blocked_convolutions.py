@@ -32,9 +32,9 @@ class Way:
     reads, makes
         Blocks of what it reads and returns.
     seconds
-        That it takes.
+        How long it takes.
     config
-        Of a convolution; None is TVM's default.
+        The configuration of a convolution; None is TVM's default.
     default
         Whether a convolution has the blocks that TVM takes without a log.
     """
@@ -93,13 +93,13 @@ def convolution_ways(call: relay.Call, target: tvm.target.Target, log: AutotvmLo
     types = [argument.checked_type for argument in call.args]
     tensors = [te.placeholder(kind.shape, kind.dtype) for kind in types]
     with target, _quietly(), _Chosen(None) as context:
-        made = _alter()(call.attrs, list(call.args), tensors, call.checked_type)
-    if made is None or context.altered is None:
+        altered = _alter()(call.attrs, list(call.args), tensors, call.checked_type)
+    if altered is None or context.altered is None:
         return ()
-    blocks = block_of(made.attrs.data_layout), block_of(made.attrs.out_layout)
-    known = log.best(on_nchw(context.altered)[0])
-    ways = [Way(*b, way.seconds, way.config, default=b == blocks) for b, way in known.items()]
-    if blocks not in known:
+    blocks = block_of(altered.attrs.data_layout), block_of(altered.attrs.out_layout)
+    logged = log.best(on_nchw(context.altered)[0])
+    ways = [Way(*b, way.seconds, way.config, default=b == blocks) for b, way in logged.items()]
+    if blocks not in logged:
         best = min((way.seconds for way in ways), default=0.0)
         ways.append(Way(*blocks, best * _DEFAULT_OVER_BEST, default=True))
     return ways
@@ -117,5 +117,5 @@ def _quietly() -> Iterator[None]:
 
 
 def block_of(layout: str) -> Block:
-    """Of ``"NCHW16c"`` it is 16, of ``"NCHW"`` 0."""
+    """The channels in a block of a layout: 16 of ``"NCHW16c"``, 0 of ``"NCHW"``."""
     return int(layout.removeprefix("NCHW").removesuffix("c") or 0)

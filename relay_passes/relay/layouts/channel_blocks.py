@@ -41,19 +41,19 @@ def choose_blocks(main: relay.Function, target: tvm.target.Target, log: AutotvmL
     Parameters
     ----------
     main
-        Of inferred types, in the model's layouts.
+        The function, of inferred types, in the model's layouts.
     target
         A CPU.
     log
-        With records for it.
+        A log with records for the target.
     """
     network = _Network(main, lambda call: convolution_ways(call, target, log))
-    found = cheapest(network.problem())
-    if not found.proven:
+    choices = cheapest(network.problem())
+    if not choices.proven:
         default = cheapest(network.problem(default=True))
-        found = min(found, default, key=lambda choices: choices.cost)
+        choices = min(choices, default, key=lambda c: c.cost)
     return {
-        attrs: network.ways[variable][found.values[variable]].config
+        attrs: network.ways[variable][choices.values[variable]].config
         for attrs, variable in network.convolutions.items()
     }
 
@@ -69,9 +69,9 @@ class _Network:
     Attributes
     ----------
     ways
-        Of each variable.
+        The ways to compute each variable's operator.
     convolutions
-        Variables by the attributes of calls.
+        The variables of convolutions, by the attributes of their calls.
     """
 
     def __init__(self, main: relay.Function, ways: Callable[[relay.Call], Sequence[Way]]) -> None:
@@ -97,7 +97,7 @@ class _Network:
             end = self._variable([Way(block, block)])
             self._read(result.args[0] if how else result, end, None)
         for value, readers in self._readers.items():
-            self._connect(value, readers, given=self._maker[value] < len(main.params))
+            self._connect(value, readers, fixed=self._maker[value] < len(main.params))
 
     def problem(self, *, default: bool = False) -> ChoiceProblem:
         """The problem, or what is left of it if convolutions have TVM's own blocks."""
@@ -111,8 +111,8 @@ class _Network:
         data = self._data(arguments(call))
         if transform_of(call) is not None:
             return self._maker[data[0]]  # Another transform after it takes its place.
-        if operator_name(call) == "nn.conv2d" and (found := ways(call)):
-            number = self.convolutions[call.attrs] = self._variable(found)
+        if operator_name(call) == "nn.conv2d" and (blocked_ways := ways(call)):
+            number = self.convolutions[call.attrs] = self._variable(blocked_ways)
             for value in data:
                 self._read(value, number, _any)
             return number
@@ -136,24 +136,24 @@ class _Network:
         self._readers.setdefault(value, []).append((reader, rule))
 
     def _connect(
-        self, value: Any, readers: Sequence[tuple[int, _Rule | None]], *, given: bool
+        self, value: Any, readers: Sequence[tuple[int, _Rule | None]], *, fixed: bool
     ) -> None:
         """Add what it costs that these read a value; one that is given stays as it is."""
-        maker = there = self._maker[value]
+        maker = stored = self._maker[value]
         seconds = partial(transform_seconds, value)
-        if len(readers) > 1 and not given:
+        if len(readers) > 1 and not fixed:
             blocks = {way.makes for way in self.ways[maker]}
             blocks |= {way.reads for reader, _ in readers for way in self.ways[reader]}
-            there = self._variable([Way(block, block) for block in sorted(blocks)])
-            self._add(maker, there, seconds)
+            stored = self._variable([Way(block, block) for block in sorted(blocks)])
+            self._add(maker, stored, seconds)
         for reader, rule in readers:
             if rule is not None:
                 possible = {way.reads for way in self.ways[reader]}
                 allowed = partial(rule, possible)
                 self._add(maker, reader, lambda *b, allowed=allowed: 0.0 if allowed(*b) else inf)
             # A result lies between units as it is returned: it is for others to transform it.
-            stays = rule is None and there != maker
-            self._add(there, reader, _no_transform if stays else seconds)
+            stays = rule is None and stored != maker
+            self._add(stored, reader, _no_transform if stays else seconds)
 
     def _add(self, first: int, second: int, cost: Callable[[Block, Block], float]) -> None:
         table = [[cost(a.makes, b.reads) for b in self.ways[second]] for a in self.ways[first]]
@@ -197,8 +197,8 @@ def _passes(call: relay.Call, block: Block) -> bool:
     blocked, plain = tvm.tir.layout(f"NCHW{block}c"), tvm.tir.layout("NCHW")
     leaves = arguments(call)
     varies = [not isinstance(leaf, relay.Constant) for leaf in leaves]
-    given = [blocked if there else None for there in varies]
+    layouts = [blocked if varied else None for varied in varies]
     types = [argument.checked_type for argument in call.args]
-    found = infer(call.attrs, given, [plain] * len(leaves), types)
-    read = [layout for layout, there in zip(found.input_layouts, varies, strict=True) if there]
-    return all(layout and layout.name == blocked.name for layout in (*read, *found.output_layouts))
+    inferred = infer(call.attrs, layouts, [plain] * len(leaves), types)
+    read = [layout for layout, varied in zip(inferred.input_layouts, varies, strict=True) if varied]
+    return all(one and one.name == blocked.name for one in (*read, *inferred.output_layouts))

@@ -31,7 +31,7 @@ class LayoutChoice:
     Attributes
     ----------
     target
-        Of the kernels.
+        The target of the kernels.
     log
         Tuned kernels; without it those count that AutoTVM's current context knows.
     """
@@ -71,7 +71,7 @@ def alter_layouts(
     Parameters
     ----------
     units
-        In an order in which they can run.
+        The units, in an order in which they can run.
     inputs
         Tensors that none of them makes. One with a transform comes transformed already.
     results

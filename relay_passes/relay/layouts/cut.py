@@ -28,13 +28,13 @@ class Cut:
     Parameters
     ----------
     units
-        As they were.
+        The units as they were.
     whole
-        What they were put together to.
+        The function that they were put together to.
     main
-        What that became: a tuple of results.
+        What passes made of this function: it returns a tuple of results.
     inputs
-        Of the whole.
+        The inputs of the whole.
     results
         Tensors that it returns.
     """
@@ -73,14 +73,14 @@ class Cut:
 
     def _borders(self, heads: Mapping[int, Any]) -> dict[int, Border]:
         """Results as they have to be; others so that there are the fewest transforms."""
-        wanted: dict[int, Counter[Transform]] = {}
+        uses: dict[int, Counter[Transform]] = {}
         for number, calls in enumerate(self._calls):
             for child in (child for call in calls for child in children(call)):
                 for tensor, how in self._reads(child, number):
-                    wanted.setdefault(tensor, Counter())[how] += 1
-        made: dict[int, Border] = {}
+                    uses.setdefault(tensor, Counter())[how] += 1
+        borders: dict[int, Border] = {}
         for tensor in self._maker:
-            counts = wanted.get(tensor, Counter[Transform]())
+            counts = uses.get(tensor, Counter[Transform]())
             as_made = counts.pop(None, 0)
             how, most = counts.most_common(1)[0] if counts else (None, 0)
             # Transformed once for most it has to be transformed back for those who want it as made.
@@ -88,8 +88,8 @@ class Cut:
                 how = None
             if tensor in heads:
                 how = transform_of(heads[tensor])
-            made[tensor] = Border(type_after(self._raw[tensor].checked_type, how), how)
-        return made
+            borders[tensor] = Border(type_after(self._raw[tensor].checked_type, how), how)
+        return borders
 
     def _foreign(self, expression: Any, unit: int) -> tuple[int, Transform] | None:
         """The tensor of another unit or of the input that an expression is, perhaps transformed."""
@@ -100,9 +100,9 @@ class Cut:
         return tensor, how
 
     def _reads(self, expression: Any, unit: int) -> Iterator[tuple[int, Transform]]:
-        found = self._foreign(expression, unit)
-        if found is not None:
-            yield found
+        foreign = self._foreign(expression, unit)
+        if foreign is not None:
+            yield foreign
         elif place_of(expression) is None:
             for child in children(expression):
                 yield from self._reads(child, unit)
@@ -111,17 +111,17 @@ class Cut:
         old = self._old[number]
         data = {t: relay.Var(f"p{i}", self.borders[t].type) for i, t in enumerate(old.data)}
         constants: dict[Any, relay.Var] = {}
-        made: dict[Any, Any] = {}
+        rewritten: dict[Any, Any] = {}
 
         def new(expression: Any) -> Any:
-            if expression not in made:
-                made[expression] = emitted(expression)
-            return made[expression]
+            if expression not in rewritten:
+                rewritten[expression] = emitted(expression)
+            return rewritten[expression]
 
         def emitted(expression: Any) -> Any:
             foreign = self._foreign(expression, number)
             if foreign is not None:
-                return self._as_wanted(data[foreign[0]], *foreign)
+                return self._as_read(data[foreign[0]], *foreign)
             if (value := constant_value(expression)) is not None and value.ndim:
                 name = f"p{len(data) + len(constants)}"
                 constants[expression] = relay.var(name, shape=value.shape, dtype=str(value.dtype))
@@ -141,12 +141,12 @@ class Cut:
         function = relay.Function([*data.values(), *constants.values()], body)
         return replace(old, function=function, constants=tuple(constants))
 
-    def _as_wanted(self, parameter: relay.Var, tensor: int, how: Transform) -> Any:
+    def _as_read(self, parameter: relay.Var, tensor: int, how: Transform) -> Any:
         """A tensor of another unit as it crosses the border, transformed to what is wanted."""
         # Inputs are parameters of the whole: what they were before is part of it.
-        known = self.borders[tensor].transform if tensor in self._maker else None
-        if known == how:
+        crossing = self.borders[tensor].transform if tensor in self._maker else None
+        if crossing == how:
             return parameter
-        if known is None:
+        if crossing is None:
             return transformed(parameter, how)
-        return transformed(parameter, (known[1], how[1] if how else known[0]))
+        return transformed(parameter, (crossing[1], how[1] if how else crossing[0]))

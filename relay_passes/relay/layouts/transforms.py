@@ -23,7 +23,7 @@ class Border:
     Attributes
     ----------
     type
-        Its Relay type there.
+        The tensor's Relay type at the border.
     transform
         What became of it since its operator made it.
     """

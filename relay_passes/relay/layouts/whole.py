@@ -49,16 +49,16 @@ class Whole:
 
     def _inline(self, number: int, unit: RelayUnitFunction) -> Sequence[Any]:
         function = _canonical(unit.function)
-        given = [*(self.value[t] for t in unit.data), *unit.constants]
-        new: dict[Any, Any] = dict(zip(function.params, given, strict=True))
+        operands = [*(self.value[t] for t in unit.data), *unit.constants]
+        new: dict[Any, Any] = dict(zip(function.params, operands, strict=True))
         for expression in post_order(function):
             if expression in new:
                 continue
-            made = substitute(expression, new.__getitem__)
-            if isinstance(made, relay.Call):
-                made = _split_by_indices(expression, made)
-                made = folded(expression, made) or self._numbered(number, made)
-            new[expression] = made
+            rewritten = substitute(expression, new.__getitem__)
+            if isinstance(rewritten, relay.Call):
+                rewritten = _split_by_indices(expression, rewritten)
+                rewritten = folded(expression, rewritten) or self._numbered(number, rewritten)
+            new[expression] = rewritten
         result = new[function.body]
         if len(unit.outputs) == 1:
             return [result]
@@ -74,10 +74,10 @@ class Whole:
         callable
             To be called with each expression of ``main`` after those that it reads.
         """
-        found = {place_of(expression) for expression in post_order(main)}
+        places = {place_of(expression) for expression in post_order(main)}
         lost: dict[Any, list[int]] = {}
         for number, call in enumerate(self.calls):
-            if (number,) not in found:
+            if (number,) not in places:
                 lost.setdefault(_what_is_read(call), []).append(number)
 
         def numbered(expression: Any) -> relay.Call | None:
@@ -130,7 +130,7 @@ def _split_by_indices(old: Any, call: relay.Call) -> relay.Call:
 
 
 def _canonical(function: relay.Function) -> relay.Function:
-    """With operators that layouts pass through: a ``bias_add`` becomes an addition."""
+    """The function of operators that layouts pass through: a ``bias_add`` becomes an addition."""
     infer = relay.transform.InferType()
     passes = tvm.transform.Sequential([infer, relay.transform.CanonicalizeOps(), infer])
     with tvm.transform.PassContext(opt_level=3):

@@ -19,7 +19,7 @@ def compile_forms(
     Parameters
     ----------
     model
-        Whose units.
+        The model to bundle.
     max_merges
         How many merge candidates, at most: those of few and small units first.
     progress
@@ -34,8 +34,8 @@ def compile_forms(
     merges = merge_candidates(graph, model.blocks, model.pruning)
     chosen = sorted(merges, key=lambda units: (len(units), _flops(graph, units)))[:max_merges]
     singles = [(unit,) for unit in range(len(graph))]
-    wanted = [*singles, *(twin for first in chosen for twin in merges[first])]
-    sources = {str(place): model.source(units) for place, units in enumerate(wanted)}
+    pieces = [*singles, *(twin for candidate in chosen for twin in merges[candidate])]
+    sources = {str(place): model.source(units) for place, units in enumerate(pieces)}
     forms = compiler.compile_forms(sources, lambda d, n: progress("compiling kernels", d, n))
     rkernels = compiler.compile_rkernels(
         {str(unit): sources[str(unit)] for (unit,) in singles},
@@ -45,7 +45,7 @@ def compile_forms(
     for unit in rkernels:
         rkernels[unit] |= {form.library: form for form in forms[unit] if form.library}
     code = UnitForms(
-        {units: forms[str(place)] for place, units in enumerate(wanted)},
+        {units: forms[str(place)] for place, units in enumerate(pieces)},
         {int(unit): by_name for unit, by_name in rkernels.items()},
     )
     return code, len(chosen), len(merges)

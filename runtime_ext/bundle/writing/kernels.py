@@ -31,7 +31,7 @@ from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Stage
 
-#: Of stages compiled ahead, at most.
+#: Bytes of the kernels of stages compiled ahead, at most.
 _FUSED_BYTES = 4 << 20
 
 
@@ -43,11 +43,11 @@ def write_kernels(
     Parameters
     ----------
     model
-        Whose compiler has them.
+        The model, whose compiler has the kernels.
     forms
-        Of which code.
+        The code whose kernels are written.
     folder
-        The bundle.
+        The bundle's folder.
     max_fused
         See :func:`runtime_ext.bundle.writing.write.write_bundle`.
     progress
@@ -56,7 +56,7 @@ def write_kernels(
     Returns
     -------
     dict
-        What a reader of the bundle has to know.
+        Facts of the kernels for ``bundle.json``.
     """
     if model.backend.executor == "cuda":
         return _cuda_kernels(model, forms, folder, max_fused, progress)
@@ -76,7 +76,7 @@ def write_kernels(
 def _cuda_kernels(
     model: ModelToBundle, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
 ) -> dict[str, Any]:
-    """The same for a GPU; kernels are there as rTasks too, and some stages of these."""
+    """The kernels for a GPU, also as rTasks, and kernels of promising stages of these."""
     compiler = model.backend.compiler
     assert isinstance(compiler, CudaKernelCompiler)
     rtasks: dict[str, tuple[Footprint, RTaskFunction]] = {}
@@ -86,29 +86,29 @@ def _cuda_kernels(
         with suppress(UnfusedError):
             rtasks[symbol] = compiler.footprint(symbol), compiler.rtasks(symbol)
     progress("making rTasks", len(forms.unit_symbols), len(forms.unit_symbols))
-    device, code = compiler.device, {u: made[-1].code for (u, *_), made in forms.alone.items()}
-    chosen = promising_stages(model.graph, model.blocks, device, model.pruning)
+    device, code = compiler.device, {u: of_unit[-1].code for (u,), of_unit in forms.alone.items()}
+    candidates = promising_stages(model.graph, model.blocks, device, model.pruning)
     fused: dict[str, FusedKernel] = {}
     stages: list[tuple[int, ...]] = []
     nbytes = 0
-    for found in chosen:
+    for candidate in candidates:
         progress("compiling stages", len(fused), max_fused)
         if len(fused) >= max_fused or nbytes >= _FUSED_BYTES:
             break
         with suppress(UnfusedError):
-            kernel = _fused(model, found.twins[0], code)
-            if kernel.kernel.entry not in fused:
-                nbytes += len(kernel.cubin)
-            fused[kernel.kernel.entry] = kernel
-            stages += [stage.units for stage in found.twins]
+            stage_kernel = _fused(model, candidate.twins[0], code)
+            if stage_kernel.kernel.entry not in fused:
+                nbytes += len(stage_kernel.cubin)
+            fused[stage_kernel.kernel.entry] = stage_kernel
+            stages += [stage.units for stage in candidate.twins]
     progress("compiling stages", max_fused, max_fused)
     figures = {
-        entry: (made.kernel.registers, made.kernel.local_bytes, made.kernel.static_shared_bytes)
-        for entry, made in fused.items()
+        entry: (kernel.registers, kernel.local_bytes, kernel.static_shared_bytes)
+        for entry, kernel in ((entry, stage_kernel.kernel) for entry, stage_kernel in fused.items())
     }
     BundledRTasks(device, rtasks, figures, stages).save(folder)
-    for entry, made in fused.items():
-        compiler.add(entry, made.launchable)
+    for entry, stage_kernel in fused.items():
+        compiler.add(entry, stage_kernel.launchable)
     with temporary_folder() as room:
         compiler.export(room / "kernels", (*forms.symbols, *fused))
         # Machine code of GPUs shrinks to a fifth.
@@ -122,26 +122,26 @@ def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> 
     compiler, graph = model.backend.compiler, model.graph
     assert isinstance(compiler, CudaKernelCompiler)
     device, fuser = compiler.device, compiler.fuser
-    veus = fuser.execution_units(code[unit] for unit in stage.units)
+    veus = fuser.lanes(code[unit] for unit in stage.units)
 
     def estimated(unit: int) -> tuple[RKernel, ...]:
         flops = graph.operators[unit].flops
-        of = code[unit]
-        return (estimated_rkernel("default", of, compiler.blocks, flops, device, veus),)
+        unit_code = code[unit]
+        return (estimated_rkernel("default", unit_code, compiler.blocks, flops, device, veus),)
 
     program = co_schedule(graph, stage.units, estimated, veus)
     placement, parts = program.placement, model.parts
-    made = co_scheduled(graph, stage, placement, code, compiler, device, parts).fused
-    if made is None:
+    fused = co_scheduled(graph, stage, placement, code, compiler, device, parts).fused
+    if fused is None:
         raise UnfusedError("the units of the stage have nothing to launch")
-    return made
+    return fused
 
 
 def _glibc(*libraries: Path) -> str:
     """The newest version of glibc whose symbols some libraries name."""
-    found = {
+    versions = {
         tuple(map(int, version.split(b".")))
         for library in libraries
         for version in re.findall(rb"GLIBC_([0-9]+\.[0-9]+)\x00", library.read_bytes())
     }
-    return ".".join(map(str, max(found, default=())))
+    return ".".join(map(str, max(versions, default=())))

@@ -1,4 +1,4 @@
-"""What a bundle is made of."""
+"""The model that a bundle is made of."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ class ModelToBundle:
     Attributes
     ----------
     name
-        Of the model.
+        The name of the model.
     module
         Canonical and unscheduled; TVM's own build is made of it.
     graph
-        Of units.
+        The graph of units.
     source
         The function and layouts of a unit, or of merged ones.
     unit_constants
         For a unit the values of its function's parameters after the data.
     parts
-        For each tensor of the graph that lies in another one's memory, where.
+        For each tensor of the graph that lies in another one's memory, its part of that.
     operators
         The graph of operators that the units are made of.
     operator_constant
         The value of a constant tensor of that graph.
     output_names
-        As the model calls its outputs.
+        The model's names of its outputs.
     backend
-        Of the target.
+        The backend of the target.
     precision
-        In which it computes: float32, tf32 or float16.
+        The precision of the programs: float32, tf32 or float16.
     pruning, max_block
         Limits of the searches that the bundle is for.
     drawn
-        By content the constants that are random, and how they are drawn again.
+        How random constants are drawn again, by content key.
     """
 
     name: str

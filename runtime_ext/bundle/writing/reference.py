@@ -1,4 +1,4 @@
-"""The inputs on which a bundle's programs are compared, and what they have to make of them."""
+"""The inputs and outputs that a bundle's programs are compared with."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def reference_inputs(
     Parameters
     ----------
     graph
-        Whose inputs.
+        The graph of the model.
     precision
-        In ``float16`` tensors of numbers are stored so.
+        With ``float16`` inputs of float32 are stored as float16.
     arrays, drawn
         The constants of the bundle by content, and how some are drawn; inputs are added.
 
@@ -56,14 +56,14 @@ def reference_inputs(
 
 
 def reference_outputs(model: ModelToBundle, inputs: Mapping[str, Array], by: str) -> list[Array]:
-    """What an independent build of the unscheduled model makes of inputs, in float32.
+    """The outputs of an independent build of the unscheduled model, in float32.
 
     Parameters
     ----------
     model
-        Unscheduled.
+        The model to bundle, whose module is unscheduled.
     inputs
-        By name, in the model's order.
+        The inputs by name, in the model's order.
     by
         ``tvm``, whose own build has untuned loops, or ``torch``, which is faster by far where a
         batch is large.

@@ -30,7 +30,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
 
-#: As the driver says it: there is no device.
+#: The driver's error code for a machine without a device.
 _NO_DEVICE = 100
 
 
@@ -49,7 +49,7 @@ def compile_tvm_peer(module: tvm.IRModule, target: Any, library: Path) -> list[A
     Returns
     -------
     list of array
-        What ``main`` takes after the model's inputs.
+        The arguments of ``main`` after the model's inputs.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def compile_tvm_peer(module: tvm.IRModule, target: Any, library: Path) -> list[A
 
 
 def weights_as_parameters(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Array]]:
-    """The module with parameters in the place of its constants, and what these were."""
+    """The module with parameters in the place of its constants, and the constants."""
     parameters: dict[str, Any] = {}
     weights: list[Array] = []
 
@@ -81,12 +81,16 @@ def weights_as_parameters(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Arra
         return parameters[key]
 
     body = tvm_ffi.structural_map(module["main"].body, (GenericConst, replace))
-    old = module["main"]
+    original = module["main"]
     main = relax.Function(
-        [*old.params, *parameters.values()], body, old.ret_ty, old.is_pure, old.attrs
+        [*original.params, *parameters.values()],
+        body,
+        original.ret_ty,
+        original.is_pure,
+        original.attrs,
     )
     # TVM keeps weights in its captured graph, and inputs, of which it knows the number, out of it.
-    main = main.with_attr("num_input", len(old.params))
+    main = main.with_attr("num_input", len(original.params))
     functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs)), weights
 
@@ -115,12 +119,12 @@ def _compile_for_gpu(module: tvm.IRModule, target: Any, library: Path) -> None:
         driver = folder / "driver"
         driver.mkdir()
         _write_driver(driver / "libcuda.so.1", compiler)
-        text, described = folder / "module.json", folder / "target.json"
-        text.write_text(tvm.ir.save_json(module))
-        described.write_text(str(target))
+        module_file, target_file = folder / "module.json", folder / "target.json"
+        module_file.write_text(tvm.ir.save_json(module))
+        target_file.write_text(str(target))
         paths = [driver, toolkit / "lib64", toolkit / "lib", os.environ.get("LD_LIBRARY_PATH", "")]
-        done = subprocess.run(
-            [sys.executable, "-m", __name__, str(text), str(described), str(library)],
+        process = subprocess.run(
+            [sys.executable, "-m", __name__, str(module_file), str(target_file), str(library)],
             env={
                 **os.environ,
                 "LD_LIBRARY_PATH": ":".join(map(str, paths)),
@@ -130,48 +134,50 @@ def _compile_for_gpu(module: tvm.IRModule, target: Any, library: Path) -> None:
             capture_output=True,
             text=True,
         )
-    if done.returncode:
+    if process.returncode:
         raise UserError(
-            f"TVM's own build for {target} failed: {_last_line(done)}; or leave out --with-tvm"
+            f"TVM's own build for {target} failed: {_last_line(process)}; or leave out --with-tvm"
         )
 
 
 def _write_driver(path: Path, compiler: str) -> None:
-    """A library with all that TVM's CUDA runtime wants of NVIDIA's driver, which is not there."""
+    """Make a stand-in for NVIDIA's driver with all functions that TVM's CUDA runtime needs."""
     runtime = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
-    listed = _said(["nm", "-D", "--undefined-only", str(runtime)])
-    names = [line.split()[-1].partition("@")[0] for line in listed.splitlines()]
-    wanted = [name for name in names if name.startswith("cu") and not name.startswith("cuda")]
-    text = "".join(f"int {name}(void) {{ return {_NO_DEVICE}; }}\n" for name in wanted)
+    symbols = _output(["nm", "-D", "--undefined-only", str(runtime)])
+    names = [line.split()[-1].partition("@")[0] for line in symbols.splitlines()]
+    undefined = [name for name in names if name.startswith("cu") and not name.startswith("cuda")]
+    text = "".join(f"int {name}(void) {{ return {_NO_DEVICE}; }}\n" for name in undefined)
     soname = f"-Wl,-soname,{path.name}"
-    _said([compiler, "-x", "c", "-shared", "-fPIC", soname, "-o", str(path), "-"], text)
+    _output([compiler, "-x", "c", "-shared", "-fPIC", soname, "-o", str(path), "-"], text)
 
 
-def _said(command: Sequence[str], given: str = "") -> str:
-    """What a program writes."""
-    failed = f"TVM's own build for a GPU is compiled with {command[0]}, which"
+def _output(command: Sequence[str], stdin: str = "") -> str:
+    """Run a program; returns its standard output."""
+    complaint = f"TVM's own build for a GPU is compiled with {command[0]}, which"
     try:
-        done = subprocess.run(command, input=given, capture_output=True, text=True)
+        process = subprocess.run(command, input=stdin, capture_output=True, text=True)
     except OSError as error:
         raise UserError(
-            f"{failed} cannot be run ({error.strerror}): install it, or leave out --with-tvm"
+            f"{complaint} cannot be run ({error.strerror}): install it, or leave out --with-tvm"
         ) from error
-    if done.returncode:
-        raise UserError(f"{failed} failed: {_last_line(done)}; mend it, or leave out --with-tvm")
-    return done.stdout
+    if process.returncode:
+        raise UserError(
+            f"{complaint} failed: {_last_line(process)}; mend it, or leave out --with-tvm"
+        )
+    return process.stdout
 
 
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    return [f"it ended with {done.returncode}", *done.stderr.strip().splitlines()][-1]
+def _last_line(process: subprocess.CompletedProcess[str]) -> str:
+    return [f"it ended with {process.returncode}", *process.stderr.strip().splitlines()][-1]
 
 
 def _main(module: str, target: str, library: str) -> None:
     if not tvm.runtime.enabled("cuda"):
         sys.exit("TVM's CUDA runtime does not load: CUDA 13's libcudart.so.13 is not here")
-    wanted = tvm.target.Target(json.loads(Path(target).read_text()))
+    tvm_target = tvm.target.Target(json.loads(Path(target).read_text()))
     # TVM asks the target in scope for the architecture, or else a GPU.
-    with wanted, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
-        compile_tvm_build(tvm.ir.load_json(Path(module).read_text()), wanted, Path(library))
+    with tvm_target, tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
+        compile_tvm_build(tvm.ir.load_json(Path(module).read_text()), tvm_target, Path(library))
 
 
 if __name__ == "__main__":

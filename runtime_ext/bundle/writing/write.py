@@ -1,4 +1,4 @@
-"""Writing a bundle: everything that a search elsewhere may need, compiled here."""
+"""Writing a bundle: everything that a search on another machine may need, compiled here."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ with interrupts.reported():
 
 @dataclass(frozen=True)
 class BundleSummary:
-    """What a bundle came to.
+    """What a bundle contains.
 
     Attributes
     ----------
     model
-        Its name.
+        The name of the model.
     path
         The folder.
     units, kernels
-        How many; kernels of all forms and merge candidates.
+        How many units, and kernels of all forms and merge candidates.
     merges, merge_candidates
-        Merge candidates of different code that are in the bundle, and that there are.
+        Merge candidates of different code in the bundle, and in the model.
     fused
         Co-scheduled stages of different code that were compiled ahead, for a GPU.
     nbytes
@@ -75,7 +75,7 @@ class BundleSummary:
     glibc
         The oldest glibc that its libraries run with; empty where they need none.
     tuned
-        How much the tuning log has of the kernels; None without one.
+        How much of the tuning log is used; None without one.
     """
 
     model: str
@@ -110,16 +110,16 @@ def write_bundle(
     path
         The folder; a bundle there is replaced.
     policies
-        What ``run.py`` tries unless told otherwise.
+        The policies that ``run.py`` tries by default.
     max_merges
         How many merge candidates, at most: those of few and small units first.
     max_fused
         For a GPU how many co-scheduled stages to compile ahead, at most: where there is no
         compiler, a search can use only these.
     reference
-        Who computes what programs are compared with: ``tvm`` or ``torch``.
+        What computes the reference outputs: ``tvm`` or ``torch``.
     with_tvm
-        Whether TVM's own build is in it, as a peer.
+        Whether the bundle has TVM's own build, as a peer.
     progress
         Called with (what, done, total).
 
@@ -135,14 +135,14 @@ def write_bundle(
     forms, merges, merge_candidates = compile_forms(model, max_merges, progress)
     arrays: dict[str, Array] = {}
     constants = [
-        [_kept(arrays, value) for value in model.unit_constants(unit)] for unit in range(len(graph))
+        [_add(arrays, value) for value in model.unit_constants(unit)] for unit in range(len(graph))
     ]
     operator_constants = [
-        [number, _kept(arrays, value)] for number, value in model.constant_operands.items()
+        [number, _add(arrays, value)] for number, value in model.constant_operands.items()
     ]
     drawn = dict(model.drawn)
-    given = reference_inputs(graph, model.precision, arrays, drawn)
-    inputs = {name: arrays[key] for name, key in given.items()}
+    input_keys = reference_inputs(graph, model.precision, arrays, drawn)
+    inputs = {name: arrays[key] for name, key in input_keys.items()}
     progress("computing the reference", 0, 1)
     outputs = reference_outputs(model, inputs, reference)
     progress("computing the reference", 1, 1)
@@ -164,7 +164,7 @@ def write_bundle(
             progress("compiling TVM's own build", 0, 1)
             weights = compile_tvm_peer(model.module, compiler.target, folder / TVM_LIBRARY)
             progress("compiling TVM's own build", 1, 1)
-            facts["tvm"] = [_kept(arrays, weight) for weight in weights]
+            facts["tvm"] = [_add(arrays, weight) for weight in weights]
         draws = save_weights(folder, arrays, drawn)
         facts |= write_kernels(model, forms, folder, max_fused, progress)
         copy_runner(folder / PACKAGES)
@@ -181,7 +181,7 @@ def write_bundle(
                 "s": model.pruning.s,
                 "max_block": model.max_block,
             },
-            "inputs": list(given.items()),
+            "inputs": list(input_keys.items()),
             "outputs": list(zip(model.output_names, graph.outputs, strict=True)),
             "drawn": draws,
             **facts,
@@ -230,7 +230,7 @@ def _is_bundle(path: Path) -> bool:
 
 
 def _move(folder: Path, path: Path, aside: Path) -> None:
-    """Put a folder where an older bundle may be; results that were measured there stay."""
+    """Replace an older bundle by a folder; results that were measured there stay."""
     if path.exists():
         if (path / RESULTS).is_dir():
             shutil.copytree(path / RESULTS, folder / RESULTS)
@@ -238,7 +238,8 @@ def _move(folder: Path, path: Path, aside: Path) -> None:
     os.rename(folder, path)
 
 
-def _kept(arrays: dict[str, Array], array: Array) -> str:
+def _add(arrays: dict[str, Array], array: Array) -> str:
+    """Add an array by its content key, which is returned."""
     key = content_key(array)
     arrays.setdefault(key, array)
     return key

@@ -52,11 +52,11 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
 
     def cycles(tile: Blocking) -> float:
         blocks = sum(ceil(part / (tile.vectors * unit.lanes)) for part in spec.parts)
-        full, rest = divmod(width, tile.pixels)
+        whole_tiles, remainder = divmod(width, tile.pixels)
         weights = depth * tile.vectors * unit.lanes * 4
         waiting = _FAR_CYCLES * tile.vectors if weights > _NEAR_BYTES else 0.0
-        row = full * max(waiting, _tile_cycles(tile.pixels, tile.vectors))
-        row += max(waiting, _tile_cycles(rest, tile.vectors)) if rest else 0.0
+        row = whole_tiles * max(waiting, _tile_cycles(tile.pixels, tile.vectors))
+        row += max(waiting, _tile_cycles(remainder, tile.vectors)) if remainder else 0.0
         if weights > _BLOCK_BYTES:
             row *= 1.4
         if _lines_a_set(min(width, tile.pixels), pixel_bytes) > _WAYS:

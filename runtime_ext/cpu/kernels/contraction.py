@@ -13,7 +13,7 @@ from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, equal, load, low_lanes, widths
-from runtime_ext.kernels.cut import USUAL_TILES
+from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import activate, divide, store_statement
@@ -23,21 +23,11 @@ _RESIDENT_WEIGHTS = 384 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Output channels whose blocks begin together."""
-
-    first_block: int
-    blocks: int
-    begin: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class TilePlan:
     """How tile numbers map to the grid."""
 
     runs: tuple[TileRun, ...]
-    parts: tuple[_Part, ...]
+    parts: tuple[ChannelPart, ...]
     blocks: int
     rows: int
     strips: int
@@ -47,7 +37,7 @@ class TilePlan:
 
     @property
     def tiles(self) -> int:
-        """How many there are."""
+        """How many tiles there are."""
         return self.blocks * self.rows * self.strips
 
 
@@ -63,32 +53,28 @@ def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
 def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
     """How the tiles of a contraction lie, as its blocking or rules of thumb say."""
     width = spec.blocking.vectors * unit.lanes
-    parts: list[_Part] = []
-    block = channel = 0
-    for count in spec.parts:
-        parts.append(_Part(block, ceil(count / width), channel, count))
-        block += parts[-1].blocks
-        channel += count
+    parts = channel_parts(spec.parts, width)
+    blocks = sum(part.blocks for part in parts)
     runs = row_runs(spec.window, spec.blocking.pixels)
     rows = spec.batch * spec.window.output[0]
     borderless = all(len(run.valid) == run.pixels * spec.window.kernel[1] for run in runs)
     # Without borders only the last run is another one, and belongs to the last strip.
     cut = runs[0].tiles if borderless else sum(run.tiles for run in runs)
     strips, strip = 1, cut
-    few = rows * block < spec.blocking.tiles // 2
+    few = rows * blocks < spec.blocking.tiles // 2
     if few and (borderless or spec.blocking.tiles > USUAL_TILES):
-        strip = max(1, cut * rows * block // spec.blocking.tiles)
+        strip = max(1, cut * rows * blocks // spec.blocking.tiles)
         strips = ceil(cut / strip)
     outer = spec.blocking.blocks_outer
     if outer is None:
-        weights = block * width * spec.channels * spec.window.kernel[0] * spec.window.kernel[1] * 4
+        weights = blocks * width * spec.channels * spec.window.kernel[0] * spec.window.kernel[1] * 4
         outer = weights > _RESIDENT_WEIGHTS
-    return TilePlan(runs, tuple(parts), block, rows, strips, strip, borderless, outer)
+    return TilePlan(runs, parts, blocks, rows, strips, strip, borderless, outer)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tile stands: variables of the code."""
+    """The position of a tile, as variables of the code."""
 
     block: Index
     image: Index
@@ -104,10 +90,10 @@ class _Writer:
         """One block of channels for a row of pixels, or for a strip of it."""
         plan, code = self.plan, self.code
         if plan.blocks_outer:
-            block, rest = divide(code, "block", tile, plan.rows * plan.strips, plan.blocks)
+            block, tile_of_block = divide(code, "block", tile, plan.rows * plan.strips, plan.blocks)
         else:
-            rest, block = divide(code, "rest", tile, plan.blocks, plan.rows * plan.strips)
-        line, strip = divide(code, "line", rest, plan.strips, plan.rows)
+            tile_of_block, block = divide(code, "rest", tile, plan.blocks, plan.rows * plan.strips)
+        line, strip = divide(code, "line", tile_of_block, plan.strips, plan.rows)
         rows = self.spec.window.output[0]
         image, row = divide(code, "image", line, rows, self.spec.batch)
         place = _Place(block, image, row)
@@ -127,7 +113,7 @@ class _Writer:
             begin += run.tiles
 
     def _shared(self, place: _Place, run: TileRun, first: Index) -> None:
-        """What of a run lies in a strip that begins at this register tile, counted from the run."""
+        """The part of a run in a strip that begins at this register tile, counted from the run."""
         code, last = self.code, first + self.plan.strip
         begin = code.bind("begin", tirx.min(tirx.max(first, 0), run.tiles))
         end = code.bind("end", tirx.max(begin, tirx.min(last, run.tiles)))
@@ -250,7 +236,7 @@ class _Writer:
         x0: Index,
         run: TileRun,
         accumulators: list[Any],
-        part: _Part,
+        part: ChannelPart,
         local: Index,
         channel: Index,
     ) -> None:
@@ -269,7 +255,7 @@ class _Writer:
         x0: Index,
         p: int,
         accumulators: list[Any],
-        part: _Part,
+        part: ChannelPart,
         channel: Index,
         channels: int,
     ) -> None:

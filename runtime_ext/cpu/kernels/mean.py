@@ -32,20 +32,20 @@ def _sum(
 ) -> None:
     """The means of some channels."""
     sn, sh, sw, sc = spec.data.strides
-    starts, wide = range(0, count, unit.lanes), widths(count, unit.lanes)
-    accumulators = [code.accumulators(1, lanes)[0] for lanes in wide]
-    for acc, lanes in zip(accumulators, wide, strict=True):
+    starts, widths_of_vectors = range(0, count, unit.lanes), widths(count, unit.lanes)
+    accumulators = [code.accumulators(1, lanes)[0] for lanes in widths_of_vectors]
+    for acc, lanes in zip(accumulators, widths_of_vectors, strict=True):
         code.store(acc, 0, constant(0.0, lanes), lanes)
     channel = code.bind("channel", channel)
     with code.loop("y", 0, spec.pixels[0]) as y, code.loop("x", 0, spec.pixels[1]) as x:
         origin = spec.data.offset + image * sn + y * sh + x * sw + channel * sc
-        for acc, lanes, start in zip(accumulators, wide, starts, strict=True):
+        for acc, lanes, start in zip(accumulators, widths_of_vectors, starts, strict=True):
             value = load(code.buffers[spec.data.buffer], origin + start * sc, lanes, sc)
             if spec.prologue != ACC:
                 value = activate(code, spec.prologue, value, lanes)
             code.store(acc, 0, load(acc, 0, lanes) + value, lanes)
     pixels = float(spec.pixels[0] * spec.pixels[1])
-    for acc, lanes, start in zip(accumulators, wide, starts, strict=True):
+    for acc, lanes, start in zip(accumulators, widths_of_vectors, starts, strict=True):
         value = load(acc, 0, lanes) / constant(pixels, lanes)
         for statement in spec.statements:
             grid = (image, 0, 0)

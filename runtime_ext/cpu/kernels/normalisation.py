@@ -9,7 +9,7 @@ from tvm import tirx
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.code import LOWEST, Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Normalisation
 from runtime_ext.kernels.statements import activate, store_statement
@@ -19,8 +19,6 @@ from runtime_ext.kernels.transcendental import exp
 _ELEMENTS = 2048
 #: Vectors that are reduced side by side, to hide latency.
 _VECTORS = 4
-
-_FLOAT_MAX = 3.4028234663852886e38
 
 #: What becomes of a vector of so many lanes.
 Change = Callable[[Any, int], Any]
@@ -64,17 +62,17 @@ class _Row:
 
     def _softmax(self) -> Change:
         """``exp(x - largest) / sum``; the exponentials are computed twice and never stored."""
-        largest = self._reduce(tirx.max, -_FLOAT_MAX, lambda x, _: x)
+        largest = self._reduce(tirx.max, LOWEST, lambda x, _: x)
 
-        def grown(x: Any, lanes: int) -> Any:
+        def exponential(x: Any, lanes: int) -> Any:
             code = self.code
             lowered = code.keep(x - self._repeat(largest, lanes), lanes)
             value = exp(lowered, lambda c: constant(c, lanes), lambda v: code.keep(v, lanes))
             return code.keep(value, lanes)
 
-        total = self._reduce(_add, 0.0, grown)
+        total = self._reduce(_add, 0.0, exponential)
         factor = self._number(constant(1.0, 1) / load(total, 0, 1))
-        return lambda x, lanes: grown(x, lanes) * self._repeat(factor, lanes)
+        return lambda x, lanes: exponential(x, lanes) * self._repeat(factor, lanes)
 
     def _layer_norm(self) -> Change:
         """``(x - mean) / sqrt(variance + epsilon)``, the variance from what is centred."""
@@ -96,23 +94,23 @@ class _Row:
     def _reduce(self, combine: Callable[[Any, Any], Any], neutral: float, of: Change) -> Any:
         """A local buffer with what the row comes to; sums are always in the same order."""
         code, lanes = self.code, self.lanes
-        wide = code.accumulators(min(_VECTORS, max(1, self.spec.count // lanes)), lanes)
-        rest = self.spec.count % lanes or 1
-        (short,) = code.accumulators(1, rest)
-        for buffer, width in [*((buffer, lanes) for buffer in wide), (short, rest)]:
+        sums = code.accumulators(min(_VECTORS, max(1, self.spec.count // lanes)), lanes)
+        remainder = self.spec.count % lanes or 1
+        (partial,) = code.accumulators(1, remainder)
+        for buffer, width in [*((buffer, lanes) for buffer in sums), (partial, remainder)]:
             code.store(buffer, 0, constant(neutral, width), width)
 
         def gather(at: Index, vector: int, width: int) -> None:
-            buffer = wide[vector] if width == lanes else short
+            buffer = sums[vector] if width == lanes else partial
             value = of(self._read(at, width), width)
             code.store(buffer, 0, combine(load(buffer, 0, width), value), width)
 
         self._each(gather)
-        for other in wide[1:]:
-            both = combine(load(wide[0], 0, lanes), load(other, 0, lanes))
-            code.store(wide[0], 0, both, lanes)
-        parts = [load(wide[0], i, 1) for i in range(lanes)]
-        parts += [load(short, i, 1) for i in range(self.spec.count % lanes)]
+        for other in sums[1:]:
+            both = combine(load(sums[0], 0, lanes), load(other, 0, lanes))
+            code.store(sums[0], 0, both, lanes)
+        parts = [load(sums[0], i, 1) for i in range(lanes)]
+        parts += [load(partial, i, 1) for i in range(self.spec.count % lanes)]
         while len(parts) > 1:
             pairs = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + ([parts[-1]] if len(parts) % 2 else [])

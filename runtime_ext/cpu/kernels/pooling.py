@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import tirx
@@ -14,8 +15,6 @@ from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide, store_statement
 from runtime_ext.kernels.tile_work import channels_a_tile
-
-_LOWEST = -3.4028234663852886e38
 
 
 def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
@@ -67,7 +66,7 @@ class _Writer:
     def _pixels(self, x0: Index, run: TileRun, channel: Index, lanes: int) -> None:
         spec, code = self.spec, self.code
         accumulators = code.accumulators(run.pixels, lanes)
-        start = _LOWEST if spec.kind == "max" else 0.0
+        start = -math.inf if spec.kind == "max" else 0.0
         for acc in accumulators:
             code.store(acc, 0, constant(start, lanes), lanes)
         begin, end = self.rows
@@ -122,11 +121,11 @@ class _Writer:
                 value = activate(code, spec.prologue, value, lanes)
             value = code.bind_vector("x", value, lanes)
             for p, kx in readers[j]:
-                old = load(accumulators[p], 0, lanes)
+                total = load(accumulators[p], 0, lanes)
                 if spec.kind == "max":
-                    new = tirx.max(old, value)
+                    updated = tirx.max(total, value)
                 elif spec.kind == "depthwise":
-                    new = old + value * weights[kx]
+                    updated = total + value * weights[kx]
                 else:
-                    new = old + value
-                code.store(accumulators[p], 0, new, lanes)
+                    updated = total + value
+                code.store(accumulators[p], 0, updated, lanes)

@@ -19,7 +19,7 @@ class TileCode(Code):
     Parameters
     ----------
     shapes
-        Of the buffers, which hold float32.
+        Shapes of the buffers, which hold float32.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class TileCode(Code):
 
     @contextmanager
     def tiles(self, count: int) -> Any:
-        """Statements for each tile of the range; so many there are in all."""
+        """Statements for each tile of the range; the kernel has ``count`` tiles in all."""
         self._count = count
         with self.loop("tile", self._begin, self._end) as tile:
             yield tile

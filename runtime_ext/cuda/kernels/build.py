@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -23,10 +24,23 @@ from runtime_ext.kernels.spec import (
     Interpolation,
     Mean,
     Normalisation,
+    Pointwise,
     Pooling,
     Product,
     Spec,
 )
+
+#: Blocks of the fine form of a kernel that reduces little, over those of the usual one.
+_MORE = 4
+
+#: Who writes a spec whose kernel is the same on every GPU and in every precision.
+_WRITERS: dict[type, Callable[..., Any]] = {
+    Mean: mean,
+    Normalisation: normalisation,
+    Interpolation: interpolation,
+    Interleave: interleave,
+    Pointwise: pointwise,
+}
 
 
 def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu) -> Phases:
@@ -46,25 +60,13 @@ def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu)
     if isinstance(spec, Finer):
         spec, blocks = spec.kernel, _MORE * blocks
     buffers = [tirx.decl_buffer(s, dtype, f"b{i}") for i, s in enumerate(spec.buffers)]
-    function: Any
     if isinstance(spec, Contraction):
         return contraction(spec, buffers, precision)
+    function: Any
     if isinstance(spec, Pooling):
         function = pooling(spec, buffers, blocks)
-    elif isinstance(spec, Mean):
-        function = mean(spec, buffers)
     elif isinstance(spec, Product):
         function = product(spec, buffers, gpu.processors, precision)
-    elif isinstance(spec, Normalisation):
-        function = normalisation(spec, buffers)
-    elif isinstance(spec, Interpolation):
-        function = interpolation(spec, buffers)
-    elif isinstance(spec, Interleave):
-        function = interleave(spec, buffers)
     else:
-        function = pointwise(spec, buffers)
+        function = _WRITERS[type(spec)](spec, buffers)
     return Phases((Phase(function, 1, tuple(range(len(buffers)))),), ())
-
-
-#: Blocks of the fine form of a kernel that reduces little, over those of the usual one.
-_MORE = 4

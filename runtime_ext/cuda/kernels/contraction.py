@@ -15,32 +15,21 @@ from runtime_ext.cuda.kernels.gemv import vector_results
 from runtime_ext.cuda.kernels.statements import (
     WIDE,
     Pixel,
-    accesses,
     fetch_wide,
     statement_width,
     store_statement,
 )
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.kernels.cut import ChannelPart, GemmTile, channel_parts
 from runtime_ext.kernels.phases import Phase, Phases
-from runtime_ext.kernels.spec import Contraction, Statement
+from runtime_ext.kernels.spec import Contraction, Statement, accesses
 from runtime_ext.kernels.statements import divide
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Output channels whose columns begin with a block: of a group, or of a part of a split."""
-
-    first_block: int
-    blocks: int
-    begin: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a block of threads stands: its columns, first row, and range of the reduction."""
+    """The position of a block of threads: its columns, first row, and range of the reduction."""
 
     block: Index
     row: Index
@@ -66,30 +55,21 @@ def contraction(spec: Contraction, buffers: list[Any], precision: str) -> Phases
         every = tuple(sorted(reads | stores))
         writer = _Writer(spec, tile, buffers, precision)
         return Phases((Phase(writer.product([buffers[i] for i in every]), 1, every),), ())
-    width = sum(part.blocks for part in _parts(spec, tile)) * tile.columns
+    parts = channel_parts(spec.parts, tile.columns)
+    width = sum(part.blocks for part in parts) * tile.columns
     shape = (tile.splits, rows_of(spec), width)
     partial = tirx.decl_buffer(shape, "float32", f"b{len(buffers)}")
     writer = _Writer(spec, tile, buffers, precision, partial)
     functions = (writer.product, writer.sum)
     phases = [
         Phase(
-            write([*(buffers[i] for i in sorted(used)), partial]),
+            write([*(buffers[i] for i in sorted(arguments)), partial]),
             1,
-            (*sorted(used), len(buffers)),
+            (*sorted(arguments), len(buffers)),
         )
-        for write, used in zip(functions, (reads, stores), strict=True)
+        for write, arguments in zip(functions, (reads, stores), strict=True)
     ]
     return Phases(tuple(phases), ((shape, "float32"),))
-
-
-def _parts(spec: Contraction, tile: GemmTile) -> tuple[_Part, ...]:
-    parts: list[_Part] = []
-    block = channel = 0
-    for count in spec.parts:
-        parts.append(_Part(block, ceil(count / tile.columns), channel, count))
-        block += parts[-1].blocks
-        channel += count
-    return tuple(parts)
 
 
 class _Writer:
@@ -103,7 +83,7 @@ class _Writer:
     ) -> None:
         self.spec, self.tile, self.buffers, self.partial = spec, tile, buffers, partial
         self.precision = precision
-        self.parts = _parts(spec, tile)
+        self.parts = channel_parts(spec.parts, tile.columns)
         self.blocks = sum(part.blocks for part in self.parts)
         self.rows = rows_of(spec)
 
@@ -113,15 +93,15 @@ class _Writer:
         tiles = tile_count(spec, tile)
         vectors = is_vector_product(spec)
         code = ThreadCode(tiles * tile.splits, THREADS if vectors else tile.threads)
-        split, rest = divide(code, "split", code.block, tiles, tile.splits)
-        block, line = divide(code, "columns", rest, tiles // self.blocks, self.blocks)
-        place = _Place(block, code.bind("row", line * tile.rows), split)
+        split, tile_number = divide(code, "split", code.block, tiles, tile.splits)
+        block, tile_row = divide(code, "columns", tile_number, tiles // self.blocks, self.blocks)
+        place = _Place(block, code.bind("row", tile_row * tile.rows), split)
         depth = depth_of(spec)
-        each = ceil(ceil(depth / tile.depth) / tile.splits)
-        first = code.bind("first", split * each)
-        last = code.bind("last", tirx.min(first + each, ceil(depth / tile.depth)))
+        slabs_each = ceil(ceil(depth / tile.depth) / tile.splits)
+        first = code.bind("first", split * slabs_each)
+        last = code.bind("last", tirx.min(first + slabs_each, ceil(depth / tile.depth)))
         if tile.splits == 1:
-            last = each
+            last = slabs_each
         group: Index = 0
         if spec.groups > 1:
             group, _ = divide(code, "group", block, self.blocks // spec.groups, spec.groups)
@@ -150,27 +130,29 @@ class _Writer:
         items = [self.rows * s.count // w for s, w in zip(statements, widths, strict=True)]
         blocks = [ceil(n / THREADS) for n in items]
         code, begin = ThreadCode(sum(blocks)), 0
-        for statement, width, count, own in zip(statements, widths, items, blocks, strict=True):
+        for statement, width, count, block_count in zip(
+            statements, widths, items, blocks, strict=True
+        ):
             inside = None
             if len(blocks) > 1:
-                inside = tirx.all(code.block >= begin, code.block < begin + own)
+                inside = tirx.all(code.block >= begin, code.block < begin + block_count)
             with code.branch(inside):
                 item = code.bind("item", (code.block - begin) * THREADS + code.thread)
                 with code.branch(item < count):
                     across = statement.count // width
                     row, channel = divide(code, "row", item, across, self.rows)
                     self._sum(code, statement, row, code.bind("channel", channel * width), width)
-            begin += own
+            begin += block_count
         return code.kernel(parameters)
 
     def _sum(
         self, code: ThreadCode, statement: Statement, row: Index, channel: Index, width: int
     ) -> None:
-        of = next(p for p in self.parts if p.begin == statement.begin)
-        column: Index = of.first_block * self.tile.columns + channel
+        packed = next(p for p in self.parts if p.begin == statement.begin)
+        column: Index = packed.first_block * self.tile.columns + channel
         if self.spec.groups > 1:
-            group, inner = divide(code, "group", channel, of.count, self.spec.groups)
-            column = group * (of.blocks * self.tile.columns) + inner
+            group, inner = divide(code, "group", channel, packed.count, self.spec.groups)
+            column = group * (packed.blocks * self.tile.columns) + inner
         whole = self.blocks * self.tile.columns
         total = code.registers("total", width)
         with code.unrolled("j", width) as j:
@@ -186,7 +168,7 @@ class _Writer:
         )
 
     def _width(self, statement: Statement) -> int:
-        """How many neighbours fit the statement, and also the groups."""
+        """How many neighbouring channels fit the statement and the groups."""
         whole = self.spec.groups == 1 or self.parts[0].count % WIDE == 0
         return statement_width(statement) if whole else 1
 
@@ -197,10 +179,10 @@ class _Writer:
             def store(column: Index, value: Any, count: int) -> None:
                 at = (place.split * self.rows + place.row + row) * width
                 at = code.bind("at", at + place.block * self.tile.columns + column)
-                made = code.registers("made", count)
+                values = code.registers("made", count)
                 with code.unrolled("j", count) as j:
-                    code.store(made, j, value(j), 1)
-                code.store(self.partial, at, load(made, 0, count), count)
+                    code.store(values, j, value(j), 1)
+                code.store(self.partial, at, load(values, 0, count), count)
 
             with code.branch(self._exists(place.row + row)):
                 results.each_column(i, store)
@@ -232,7 +214,7 @@ class _Writer:
         results: Results,
         i: Index,
         pixel: Pixel,
-        part: _Part,
+        part: ChannelPart,
     ) -> None:
         spec, columns = self.spec, self.tile.columns
         group, block = divide(
@@ -240,18 +222,26 @@ class _Writer:
         )
 
         def store(column: Index, value: Any, count: int) -> None:
-            own = code.bind("own", block * columns + column)
+            inner = code.bind("own", block * columns + column)
             for statement in spec.statements:
                 if not statement.begin <= part.begin < statement.begin + statement.count:
                     continue
                 shift = group * part.count + (part.begin - statement.begin)
                 if self._width(statement) > 1 and count > 1:
-                    with code.branch(own < part.count):
-                        self._write(code, statement, pixel, own + shift, value, count)
+                    with code.branch(inner < part.count):
+                        self._write(code, statement, pixel, inner + shift, value, count)
                 else:
-                    with code.unrolled("j", count) as j, code.branch(own + j < part.count):
+                    with (
+                        code.unrolled("j", count) as j,
+                        code.branch(inner + j < part.count),
+                    ):
                         self._write(
-                            code, statement, pixel, own + j + shift, lambda _, j=j: value(j), 1
+                            code,
+                            statement,
+                            pixel,
+                            inner + j + shift,
+                            lambda _, j=j: value(j),
+                            1,
                         )
 
         results.each_column(i, store)

@@ -15,19 +15,19 @@ from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
 
-#: What to do with the first of some neighbouring columns of the block, their values, how many.
+#: Called with the first of some neighbouring columns of the block, their values, and how many.
 UseColumns = Callable[[Index, Callable[[Index], Any], int], None]
 
 
 class Results(Protocol):
-    """What a block's threads hold of its tile of results."""
+    """A block's tile of results, as its threads hold it."""
 
     def each_row(self, use: Callable[[Index, Index], None]) -> None:
-        """For each row of this thread: its number in the thread, and in the block."""
+        """Call ``use`` for each row of this thread: its number in the thread, and in the block."""
         ...
 
     def each_column(self, i: Index, use: UseColumns) -> None:
-        """For each run of neighbouring columns of a row of the thread."""
+        """Call ``use`` for each run of neighbouring columns of a row of the thread."""
         ...
 
 
@@ -79,9 +79,11 @@ def multiply(
 ) -> Results:
     """Sum the products of a range of slabs; while one is multiplied, the next is read."""
     first, last = steps
-    made = ThreadTiles(code, tile) if precision == "float32" else WarpTiles(code, tile, precision)
-    with code.unrolled("i", int(made.held.ty.shape[0])) as i:
-        code.store(made.held, i, constant(0.0, 1), 1)
+    results = (
+        ThreadTiles(code, tile) if precision == "float32" else WarpTiles(code, tile, precision)
+    )
+    with code.unrolled("i", int(results.held.ty.shape[0])) as i:
+        code.store(results.held, i, constant(0.0, 1), 1)
     sizes = [tile.depth * operand.stride for operand in (a, b)]
     slabs = [code.shared(f"slab{n}", 2 * size) for n, size in enumerate(sizes)]
     for operand, slab in zip((a, b), slabs, strict=True):
@@ -90,45 +92,41 @@ def multiply(
         operand.keep(code, slab, 0)
     code.synchronise()
     with code.loop("step", first, last) as step:
-        turn = code.bind("turn", tirx.floormod(step - first, 2))
+        parity = code.bind("turn", tirx.floormod(step - first, 2))
         with code.branch(step + 1 < last):
             a.fetch(code, step + 1)
             b.fetch(code, step + 1)
-        made.multiply_add(
-            (slabs[0], turn * sizes[0], a.stride), (slabs[1], turn * sizes[1], b.stride)
+        results.multiply_add(
+            (slabs[0], parity * sizes[0], a.stride), (slabs[1], parity * sizes[1], b.stride)
         )
         with code.branch(step + 1 < last):
-            a.keep(code, slabs[0], (1 - turn) * sizes[0])
-            b.keep(code, slabs[1], (1 - turn) * sizes[1])
+            a.keep(code, slabs[0], (1 - parity) * sizes[0])
+            b.keep(code, slabs[1], (1 - parity) * sizes[1])
         code.synchronise()
-    return made
+    return results
 
 
 def _fragment(
-    code: ThreadCode, slab: tuple[Any, Index, int], k: Index, at: Index, extent: int, own: int
+    code: ThreadCode, slab: tuple[Any, Index, int], k: Index, at: Index, extent: int, count: int
 ) -> Any:
-    """What a thread needs of one depth of a slab, in registers."""
+    """A thread's elements of one depth of a slab, in registers."""
     shared, origin, stride = slab
-    fragment = code.registers("fragment", own)
-    width = min(WIDE, own)
-    for begin in range(0, own, width):
-        place = origin + k * stride + _spread(begin, at, extent, own)
-        code.store(fragment, begin, load(shared, place, width), width)
+    fragment = code.registers("fragment", count)
+    width = min(WIDE, count)
+    for begin in range(0, count, width):
+        element = origin + k * stride + _spread(begin, at, extent, count)
+        code.store(fragment, begin, load(shared, element, width), width)
     return fragment
 
 
-def _spread(own: Index, at: Index, extent: int, count: int) -> Index:
-    """Which of a block's rows a thread's own ``own`` is: runs of four, apart from each other.
+def _spread(index: Index, at: Index, extent: int, count: int) -> Index:
+    """The row of a block that is a thread's row ``index``: runs of four, apart from each other.
 
-    So the threads of a warp read shared memory without conflicts of banks.
+    So the threads of a warp read shared memory without bank conflicts.
     """
     width = min(WIDE, count)
-    run, rest = (
-        (own // width, own % width)
-        if isinstance(own, int)
-        else (
-            tirx.floordiv(own, width),
-            tirx.floormod(own, width),
-        )
-    )
-    return run * (extent * width // count) + at * width + rest
+    if isinstance(index, int):
+        run, offset = divmod(index, width)
+    else:
+        run, offset = tirx.floordiv(index, width), tirx.floormod(index, width)
+    return run * (extent * width // count) + at * width + offset

@@ -14,7 +14,15 @@ from typing import Any, Protocol
 from tvm import tirx
 
 from runtime_ext.cuda.kernels.gemm_tile import depth_of, has_borders, rows_of
-from runtime_ext.cuda.kernels.statements import WIDE, evaluate, fetch, fetch_wide, is_wide
+from runtime_ext.cuda.kernels.statements import (
+    WIDE,
+    Pixel,
+    evaluate,
+    fetch,
+    fetch_wide,
+    is_wide,
+    pixel_at,
+)
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import GemmTile
@@ -33,7 +41,7 @@ class Operand(Protocol):
     stride: int
 
     def prepare(self, code: ThreadCode) -> None:
-        """Compute what all slabs need."""
+        """Compute the values that all slabs need."""
         ...
 
     def fetch(self, code: ThreadCode, slab: Index) -> None:
@@ -57,7 +65,7 @@ class _Share:
 
     @staticmethod
     def of(code: ThreadCode, lines: int, extent: int, width: int) -> _Share:
-        """Of ``lines`` of so many neighbouring elements."""
+        """The share of a slab of ``lines`` lines of ``extent`` neighbouring elements."""
         across = extent // width
         step = code.threads // across
         line, place = divide(code, "line", code.thread, across, step)
@@ -84,7 +92,7 @@ class Pixels:
         self.bordered = has_borders(spec.window)
 
     def prepare(self, code: ThreadCode) -> None:
-        """Where each of this thread's rows begins to read."""
+        """Compute where each of this thread's rows begins to read."""
         spec, window = self.spec, self.spec.window
         self.share = share = _Share.of(code, self.tile.rows, self.tile.depth, self.width)
         self.held = code.registers("a_read", share.passes * self.width)
@@ -109,7 +117,7 @@ class Pixels:
                 code.store(self.left, p, left, 1)
 
     def fetch(self, code: ThreadCode, slab: Index) -> None:
-        """One tap of the window, and some of its channels, of each row; zero beyond borders."""
+        """Read some channels of one tap of the window for each row; zero beyond borders."""
         spec, window, share = self.spec, self.spec.window, self.share
         depth = depth_of(spec)
         k = code.bind("k", slab * self.tile.depth + share.place)
@@ -139,7 +147,7 @@ class Pixels:
                     code.store(self.held, p * self.width + j, value, 1)
 
     def keep(self, code: ThreadCode, shared: Any, origin: Index) -> None:
-        """Transposed: the rows are neighbours."""
+        """Write this thread's part transposed: the rows are neighbours."""
         share = self.share
         with code.unrolled("p", share.passes) as p:
             line = p * share.step + share.line
@@ -169,12 +177,12 @@ class Columns:
         self.width = WIDE if wide else 1
 
     def prepare(self, code: ThreadCode) -> None:
-        """Registers for this thread's part."""
+        """Allocate registers for this thread's part."""
         self.share = _Share.of(code, self.tile.depth, self.tile.columns, self.width)
         self.held = code.registers("b_read", self.share.passes * self.width)
 
     def fetch(self, code: ThreadCode, slab: Index) -> None:
-        """Some neighbouring columns of some rows; zero where there is nothing."""
+        """Read some neighbouring columns of some rows; zero beyond the matrix."""
         share = self.share
         with code.unrolled("p", share.passes) as p:
             line = p * share.step + share.line
@@ -194,7 +202,7 @@ class Columns:
                     code.store(self.held, p * self.width + j, fetch(read, j), 1)
 
     def keep(self, code: ThreadCode, shared: Any, origin: Index) -> None:
-        """As it lies in memory."""
+        """Write this thread's part as it lies in memory."""
         share = self.share
         with code.unrolled("p", share.passes) as p:
             line = p * share.step + share.line
@@ -203,9 +211,6 @@ class Columns:
                 code.store(shared, place, load(self.held, p * self.width, self.width), self.width)
 
 
-def pixel_of(code: ThreadCode, spec: Contraction, row: Index) -> tuple[Index, Index, Index]:
+def pixel_of(code: ThreadCode, spec: Contraction, row: Index) -> Pixel:
     """Image, row and column of the result in a row of the product."""
-    height, width = spec.window.output
-    line, x = divide(code, "line", row, width, spec.batch * height)
-    image, y = divide(code, "image", line, height, spec.batch)
-    return image, y, x
+    return pixel_at(code, row, (spec.batch, *spec.window.output))

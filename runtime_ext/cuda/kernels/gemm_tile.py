@@ -25,11 +25,11 @@ _THREAD_TILES = {
 }
 #: Up to so many rows are products of vectors, whose columns a block has so many of.
 _VECTOR_ROWS, _VECTOR_COLUMNS = 4, 32
-#: Of the reduction, that a block holds in shared memory at once (twice).
+#: Steps of the reduction that a block holds in shared memory at once (twice).
 _DEPTH = 16
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
-#: Of tensor cores, to ordinary arithmetic, as far as shared memory feeds them.
+#: Speed of tensor cores over ordinary arithmetic, as far as shared memory feeds them.
 _SPEED = {"float32": 1.0, "tf32": 3.0, "float16": 4.0}
 
 # The estimate, in cycles of a processor of 128 multiply-adds a cycle. All assumed.
@@ -41,7 +41,7 @@ _BLOCK = 1500.0
 _LAUNCH, _CACHE_BYTES = 4000.0, 2000.0
 #: What fetching fragments from shared memory costs, in multiply-adds an element.
 _FETCH = 2.0
-#: Registers beside a thread's tile and its fragments; and of a processor.
+#: Registers of a thread beside its tile and fragments; registers of a processor.
 _OTHER_REGISTERS, _REGISTERS = 40, 65536
 #: Fewer and more blocks than this, to those of the best tile, count as coarser and finer; and
 #: what takes longer than this, to its estimate, is not tried.
@@ -50,8 +50,8 @@ _AT_MOST, _AT_LEAST, _MOST_TIME = 2 / 3, 3 / 2, 2.0
 
 def tile_of(rows: int, columns: int, depth: int, splits: int) -> GemmTile:
     """The tile of a block of these extents, with those of its threads."""
-    own_rows, own_columns = _THREAD_TILES.get((rows, columns), (rows, 1))
-    return GemmTile(rows, columns, depth, own_rows, own_columns, splits)
+    thread_rows, thread_columns = _THREAD_TILES.get((rows, columns), (rows, 1))
+    return GemmTile(rows, columns, depth, thread_rows, thread_columns, splits)
 
 
 def best_tile(spec: Contraction, processors: int, precision: str) -> GemmTile:
@@ -72,19 +72,19 @@ def estimates(
 
 
 def best_product_tile(spec: Contraction, processors: int, precision: str) -> GemmTile:
-    """The same of what is in shared tiles whatever its rows, and is not split."""
-    found = ((_cycles(spec, b, processors, precision), b) for b in _tiles(_THREAD_TILES, (1,)))
-    return min(found, key=lambda pair: pair[0])[1]
+    """The best tile in shared memory, whatever the rows, whose reduction is not split."""
+    candidates = ((_cycles(spec, b, processors, precision), b) for b in _tiles(_THREAD_TILES, (1,)))
+    return min(candidates, key=lambda pair: pair[0])[1]
 
 
 def coarse_tile(spec: Contraction, processors: int, precision: str) -> GemmTile | None:
-    """The best of clearly fewer blocks than the contraction's own."""
+    """The best tile of clearly fewer blocks than the contraction's own."""
     most = _AT_MOST * _blocks(spec, spec.blocking)
     return _another(spec, processors, precision, lambda blocks: blocks <= most)
 
 
 def fine_tile(spec: Contraction, processors: int, precision: str) -> GemmTile | None:
-    """The best of clearly more blocks than the contraction's own."""
+    """The best tile of clearly more blocks than the contraction's own."""
     least = _AT_LEAST * _blocks(spec, spec.blocking)
     return _another(spec, processors, precision, lambda blocks: blocks >= least)
 
@@ -118,7 +118,7 @@ def has_borders(window: Window) -> bool:
 
 
 def tile_count(spec: Contraction, tile: GemmTile) -> int:
-    """Tiles of results."""
+    """How many tiles the results are cut into."""
     columns = sum(ceil(part / tile.columns) for part in spec.parts)
     return ceil(rows_of(spec) / tile.rows) * columns
 
@@ -130,13 +130,13 @@ def _blocks(spec: Contraction, tile: GemmTile) -> int:
 def _another(
     spec: Contraction, processors: int, precision: str, fits: Callable[[int], bool]
 ) -> GemmTile | None:
-    found = sorted(estimates(spec, processors, precision), key=_time)
-    limit = _MOST_TIME * found[0][0]
-    return next((b for t, b in found if t <= limit and fits(_blocks(spec, b))), None)
+    ranked = sorted(estimates(spec, processors, precision), key=_time)
+    limit = _MOST_TIME * ranked[0][0]
+    return next((b for t, b in ranked if t <= limit and fits(_blocks(spec, b))), None)
 
 
 def _time(estimate: tuple[float, GemmTile]) -> tuple[float, int]:
-    """The less split of equals is better."""
+    """The order of estimates: of equal cycles the less split tile is better."""
     cycles, tile = estimate
     return cycles, tile.splits
 
@@ -161,10 +161,10 @@ def _cycles(
         registers = tm * tn + 2 * (tm + tn) + _OTHER_REGISTERS
         together = max(1, min(8, _REGISTERS // (registers * tile.threads)))
     on_one = ceil(_blocks(spec, tile) / processors)
-    rounds, rest = divmod(on_one, together)
+    rounds, last_round = divmod(on_one, together)
     cycles = rounds * (_BLOCK + slabs * max(waiting, together * work))
-    if rest:
-        cycles += _BLOCK + slabs * max(waiting, rest * work)
+    if last_round:
+        cycles += _BLOCK + slabs * max(waiting, last_round * work)
     if tile.splits > 1:
         moved = 2.0 * 4 * tile.splits * rows_of(spec) * sum(spec.parts)
         cycles += _LAUNCH + moved / _CACHE_BYTES

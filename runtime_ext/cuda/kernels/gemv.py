@@ -66,9 +66,9 @@ def vector_results(
     channel
         Where the group's channels begin, in elements.
     weights
-        Where the block's columns begin.
+        Where the block's columns begin, in elements.
     steps
-        Which range of the reduction, in units of the tile's depth.
+        The range of the reduction, in units of the tile's depth.
     """
     depth, rows = depth_of(spec), tile.rows
     across = tile.columns // WIDE
@@ -98,8 +98,8 @@ def vector_results(
                     value = evaluate(code, spec.prologue, value)
                 value = code.bind_vector("x", value, 1)
                 with code.unrolled("j", WIDE) as j:
-                    own = row * WIDE + j
-                    code.store(acc, own, load(acc, own, 1) + value * fetch(read, j), 1)
+                    element = row * WIDE + j
+                    code.store(acc, element, load(acc, element, 1) + value * fetch(read, j), 1)
     sums = code.shared("sums", teams * rows * tile.columns)
     with code.unrolled("row", rows) as row:
         at = (team * rows + row) * tile.columns + place * WIDE

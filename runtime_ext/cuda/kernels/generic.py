@@ -24,7 +24,7 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
     Parameters
     ----------
     dtype
-        What the program stores in place of float32; the kernel computes in float32.
+        The type that the program stores in place of float32; the kernel computes in float32.
     """
     try:
         if dtype == "float32":
@@ -45,30 +45,30 @@ def no_cuda_code(spec: Generic) -> UserError:
 
 
 def _lowered(function: Any, arch: str) -> Phases:
-    made = dlight_schedule(rows_bound(prim_func(function, cuda_target(arch))), arch)
-    return bound_kernels(launches_at_root(made))
+    scheduled = dlight_schedule(rows_bound(prim_func(function, cuda_target(arch))), arch)
+    return bound_kernels(launches_at_root(scheduled))
 
 
 def _between_casts(spec: Generic, dtype: str, arch: str) -> Phases:
     """The operator's kernels in float32, between kernels that only change types."""
     wide = [i for i, (_, kind) in enumerate(spec.shapes) if kind == "float32"]
     copies = {i: len(spec.shapes) + number for number, i in enumerate(wide)}
-    before: list[Phase] = []
-    after: list[Phase] = []
+    casts_before: list[Phase] = []
+    casts_after: list[Phase] = []
     for i in wide:
         shape, _ = spec.shapes[i]
         if i < len(spec.function.params):
             (cast,) = _lowered(astype(shape, dtype, "float32"), arch).phases
-            before.append(replace(cast, arguments=(i, copies[i])))
+            casts_before.append(replace(cast, arguments=(i, copies[i])))
         else:
             (cast,) = _lowered(astype(shape, "float32", dtype), arch).phases
-            after.append(replace(cast, arguments=(copies[i], i)))
-    own = _lowered(spec.function, arch)
-    scratch = (*(spec.shapes[i] for i in wide), *own.scratch)
+            casts_after.append(replace(cast, arguments=(copies[i], i)))
+    kernel = _lowered(spec.function, arch)
+    scratch = (*(spec.shapes[i] for i in wide), *kernel.scratch)
     places = [copies.get(i, i) for i in range(len(spec.shapes))]
     places += range(len(spec.shapes) + len(wide), len(spec.shapes) + len(scratch))
-    run = (replace(p, arguments=tuple(places[a] for a in p.arguments)) for p in own.phases)
-    return Phases((*before, *run, *after), scratch)
+    between = (replace(p, arguments=tuple(places[a] for a in p.arguments)) for p in kernel.phases)
+    return Phases((*casts_before, *between, *casts_after), scratch)
 
 
 def dlight_schedule(function: Any, arch: str) -> Any:
@@ -100,22 +100,24 @@ def _stored_as(function: Any, dtype: str) -> Any:
     builder = relax.BlockBuilder()
     params = [relax.Var(p.name, _stored(p.ty, dtype)) for p in function.params]
 
-    def cast(value: Any, wanted: str) -> Any:
-        here = {dtype: "float32", "float32": dtype}.get(wanted)
-        if str(value.ty.dtype) != here:
+    def cast(value: Any, to: str) -> Any:
+        source = {dtype: "float32", "float32": dtype}.get(to)
+        if str(value.ty.dtype) != source:
             return value
-        return builder.emit(relax.op.astype(value, wanted))
+        return builder.emit(relax.op.astype(value, to))
 
     with RELAX_BUILDERS, builder.function("kernel", params, private=True):
         with builder.dataflow():
-            known: dict[Any, Any] = {
+            replacements: dict[Any, Any] = {
                 old: cast(new, "float32") if str(old.ty.dtype) == "float32" else new
                 for old, new in zip(function.params, params, strict=True)
             }
             for block in function.body.blocks:
                 for binding in block.bindings:
-                    known[binding.var] = builder.emit(replace_variables(binding.value, known))
-            result = known[function.body.body]
+                    replacements[binding.var] = builder.emit(
+                        replace_variables(binding.value, replacements)
+                    )
+            result = replacements[function.body.body]
             if isinstance(result.ty, relax.TupleType):
                 fields = [
                     cast(builder.emit(relax.TupleGetItem(result, i)), dtype)

@@ -36,13 +36,12 @@ def guarded(statement: Any, condition: Any) -> Any:
     if isinstance(statement, tirx.SeqStmt):
         return tirx.SeqStmt([s if _declares(s) else guarded(s, condition) for s in statement.seq])
     if isinstance(statement, tirx.For) and not _reads(statement.min, statement.extent):
-        made = guarded(statement.body, condition)
         return tirx.For(
             statement.loop_var,
             statement.min,
             statement.extent,
             statement.kind,
-            made,
+            guarded(statement.body, condition),
             statement.thread_binding,
             statement.annotations,
         )
@@ -70,13 +69,15 @@ def _declares(statement: Any) -> bool:
 
 
 def _has_barrier(statement: Any) -> bool:
-    found: list[bool] = []
-    tvm_ffi.structural_walk(statement, (tvm.ir.Call, lambda call: found.append(is_barrier(call))))
-    return any(found)
+    barriers: list[bool] = []
+    tvm_ffi.structural_walk(
+        statement, (tvm.ir.Call, lambda call: barriers.append(is_barrier(call)))
+    )
+    return any(barriers)
 
 
 def _reads(*values: Any) -> bool:
-    found: list[Any] = []
+    loads: list[Any] = []
     for value in values:
-        tvm_ffi.structural_walk(value, (tvm.ir.expr.TensorLoad, found.append))
-    return bool(found)
+        tvm_ffi.structural_walk(value, (tvm.ir.expr.TensorLoad, loads.append))
+    return bool(loads)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from runtime_ext.cuda.kernels.pointwise import place
-from runtime_ext.cuda.kernels.statements import Pixel, fetch, store_statement
+from runtime_ext.cuda.kernels.statements import Pixel, fetch, pixel_at, store_statement
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.interpolator import Interpolator
@@ -23,7 +22,7 @@ def interpolation(spec: Interpolation, buffers: list[Any]) -> Any:
     item = code.bind("item", code.block * THREADS + code.thread)
     with code.branch(None if items % THREADS == 0 else item < items):
         pixel, channel = divide(code, "pixel", item, spec.channels, pixels)
-        image, row, column = place(code, pixel, (spec.batch, height, width))
+        image, row, column = pixel_at(code, pixel, (spec.batch, height, width))
         _Interpolator(spec, buffers, code, image, row, column).channels(channel, 1)
     return code.kernel(buffers)
 

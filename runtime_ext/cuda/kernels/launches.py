@@ -40,7 +40,7 @@ def launches_at_root(function: Any) -> Any:
     allocated = list(root.alloc_buffers)
     body = tvm_ffi.structural_map(root.body, (tvm.ir.Call, _logarithm))
     statements = list(_launches(body, allocated))
-    made = type(root)(
+    block = type(root)(
         root.iter_vars,
         root.reads,
         root.writes,
@@ -51,7 +51,7 @@ def launches_at_root(function: Any) -> Any:
         root.match_buffers,
         root.annotations,
     )
-    body = type(function.body)(function.body.iter_values, function.body.predicate, made)
+    body = type(function.body)(function.body.iter_values, function.body.predicate, block)
     return tirx.PrimFunc(function.params, body, function.ret_type, attrs=function.attrs)
 
 
@@ -70,9 +70,9 @@ def _launches(statement: Any, allocated: list[Any]) -> Iterator[Any]:
         allocated += statement.block.alloc_buffers
         yield from _launches(statement.block.body, allocated)
     elif isinstance(statement, tirx.IfThenElse):
-        taken = statement.then_case if _number(statement.condition) else statement.else_case
-        if taken is not None:
-            yield from _launches(taken, allocated)
+        branch = statement.then_case if _number(statement.condition) else statement.else_case
+        if branch is not None:
+            yield from _launches(branch, allocated)
     elif isinstance(statement, tirx.AttrStmt):
         yield from _attributed(statement, allocated)
     elif isinstance(statement, tirx.For):
@@ -110,13 +110,13 @@ def _bound(loop: Any) -> Any:
     block, thread = tirx.Var("block", dtype), tirx.Var("thread", dtype)
     place = block * tirx.const(WARP, dtype) + thread
     body = _substituted(loop.body, loop.loop_var, loop.min + place)
-    made: Any = tirx.IfThenElse(place < tirx.const(extent, dtype), body, None)
+    statement: Any = tirx.IfThenElse(place < tirx.const(extent, dtype), body, None)
     axes = ((thread, "threadIdx.x", WARP), (block, "blockIdx.x", -(-extent // WARP)))
     for var, tag, size in axes:
         first, count = tirx.const(0, dtype), tirx.const(size, dtype)
         axis = tirx.IterVar(tvm.ir.Range(first, count), var, tirx.IterVar.ThreadIndex, tag)
-        made = tirx.AttrStmt(axis, "thread_extent", count, made)
-    return made
+        statement = tirx.AttrStmt(axis, "thread_extent", count, statement)
+    return statement
 
 
 def _beginning_with(statements: list[Any], launch: Any) -> Any:
@@ -150,7 +150,7 @@ def _logarithm(call: Any) -> Any:
 
 
 def _number(expr: Any) -> int:
-    made = tvm.sym.Analyzer().simplify(expr)
-    if not isinstance(made, tirx.IntImm):
-        raise ValueError(f"TVM computes {made} outside of kernels")
-    return int(made.value)
+    number = tvm.sym.Analyzer().simplify(expr)
+    if not isinstance(number, tirx.IntImm):
+        raise ValueError(f"TVM computes {number} outside of kernels")
+    return int(number.value)

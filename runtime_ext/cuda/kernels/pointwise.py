@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.statements import Pixel, statement_width, store_statement
+from runtime_ext.cuda.kernels.statements import pixel_at, statement_width, store_statement
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.expression import Access
@@ -24,10 +24,12 @@ def pointwise(spec: Pointwise, buffers: list[Any]) -> Any:
     blocks = [ceil(count / THREADS) for count in items]
     code = ThreadCode(sum(blocks))
     begin = 0
-    for statement, vector, count, own in zip(spec.statements, vectors, items, blocks, strict=True):
+    for statement, vector, count, block_count in zip(
+        spec.statements, vectors, items, blocks, strict=True
+    ):
         inside = None
         if len(blocks) > 1:
-            inside = tirx.all(code.block >= begin, code.block < begin + own)
+            inside = tirx.all(code.block >= begin, code.block < begin + block_count)
         with code.branch(inside):
             item = code.bind("item", (code.block - begin) * THREADS + code.thread)
             with code.branch(None if count % THREADS == 0 else item < count):
@@ -37,12 +39,12 @@ def pointwise(spec: Pointwise, buffers: list[Any]) -> Any:
                     code,
                     buffers,
                     statement,
-                    place(code, pixel, spec.grid),
+                    pixel_at(code, pixel, spec.grid),
                     channel * vector,
                     _no_anchor,
                     vector,
                 )
-        begin += own
+        begin += block_count
     return code.kernel(buffers)
 
 
@@ -59,17 +61,9 @@ def interleave(spec: Interleave, buffers: list[Any]) -> Any:
         for group, value in enumerate(spec.values):
             to = Access(spec.target.buffer, spec.target.offset + group * c, (n, h, w, c * groups))
             statement = Statement(value, to, 0, spec.count)
-            at = place(code, pixel, spec.grid)
+            at = pixel_at(code, pixel, spec.grid)
             store_statement(code, buffers, statement, at, channel, _no_anchor, 1)
     return code.kernel(buffers)
-
-
-def place(code: ThreadCode, pixel: Index, grid: tuple[int, int, int]) -> Pixel:
-    """Image, row and column of a pixel's number."""
-    batch, height, width = grid
-    line, column = divide(code, "line", pixel, width, batch * height)
-    image, row = divide(code, "image", line, height, batch)
-    return image, row, column
 
 
 def _no_anchor(_channel: Index) -> None:

@@ -20,29 +20,29 @@ from runtime_ext.kernels.statements import divide
 def product(spec: Product, buffers: list[Any], processors: int, precision: str) -> Any:
     """The kernel of a batch of products, a tile of one of them a block."""
     images, heights, rows = spec.grid
-    one = _as_contraction(spec)
-    tile = _tile(one, images * heights, processors, precision)
+    contraction = _as_contraction(spec)
+    tile = _tile(contraction, images * heights, processors, precision)
     down, across = ceil(rows / tile.rows), ceil(spec.columns / tile.columns)
     code = ThreadCode(images * heights * down * across, tile.threads)
-    matrix, rest = divide(code, "matrix", code.block, down * across, images * heights)
+    matrix, tile_number = divide(code, "matrix", code.block, down * across, images * heights)
     image, height = divide(code, "image", matrix, heights, images)
-    block, line = divide(code, "block", rest, down, across)
+    block, line = divide(code, "block", tile_number, down, across)
     row, column = code.bind("row", line * tile.rows), code.bind("column", block * tile.columns)
 
     def origin(of: Access) -> Index:
         return image * of.strides[0] + height * of.strides[1]
 
-    a = Pixels(one, tile, buffers, row, code.bind("first", origin(spec.data)))
-    other, step = spec.other, spec.other.strides[2]
-    wide = spec.columns % WIDE == 0 and is_wide(other)
-    begin = code.bind("second", other.offset + origin(other) + column)
+    a = Pixels(contraction, tile, buffers, row, code.bind("first", origin(spec.data)))
+    second, step = spec.other, spec.other.strides[2]
+    wide = spec.columns % WIDE == 0 and is_wide(second)
+    begin = code.bind("second", second.offset + origin(second) + column)
     left = None if spec.columns % tile.columns == 0 else spec.columns - column
-    b = Columns(tile, spec.depth, buffers[other.buffer], begin, step, wide=wide, columns=left)
+    b = Columns(tile, spec.depth, buffers[second.buffer], begin, step, wide=wide, columns=left)
     steps = (0, ceil(spec.depth / tile.depth))
     results = multiply(code, tile, a, b, steps, precision)
 
-    def store_row(i: Index, own: Index) -> None:
-        at = code.bind("at", row + own)
+    def store_row(i: Index, row_in_tile: Index) -> None:
+        at = code.bind("at", row + row_in_tile)
 
         def store(first: Index, value: Any, count: int) -> None:
             first = code.bind("first", column + first)
@@ -77,6 +77,6 @@ def _as_contraction(spec: Product) -> Contraction:
     return Contraction((), 1, window, spec.depth, 1, spec.data, ACC, 0, parts, UNCUT, ())
 
 
-def _tile(one: Contraction, matrices: int, processors: int, precision: str) -> GemmTile:
+def _tile(contraction: Contraction, matrices: int, processors: int, precision: str) -> GemmTile:
     """The tile that is best for one matrix on its share of the device, the reduction whole."""
-    return best_product_tile(one, max(1, processors // matrices), precision)
+    return best_product_tile(contraction, max(1, processors // matrices), precision)

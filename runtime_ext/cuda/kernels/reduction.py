@@ -8,15 +8,13 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.pointwise import place
-from runtime_ext.cuda.kernels.statements import evaluate, fetch, store_statement
+from runtime_ext.cuda.kernels.statements import evaluate, fetch, pixel_at, store_statement
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
-from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.code import LOWEST, Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean, Normalisation
 from runtime_ext.kernels.statements import divide
 
-_LOWEST = -3.4028234663852886e38
 #: Channels of a block of a mean: a transaction of memory.
 _CHANNELS = 32
 #: Elements of a row that a thread may keep in registers; of longer rows it reads them again.
@@ -73,7 +71,7 @@ class _Normaliser:
         self.scratch = self.code.shared("scratch", THREADS)
 
     def kernel(self) -> Any:
-        """All of it."""
+        """The whole kernel."""
         spec, code = self.spec, self.code
         team, self.lane = divide(code, "team", code.thread, self.team, self.teams)
         self.first = code.bind("first", team * self.team)
@@ -81,7 +79,7 @@ class _Normaliser:
         # All threads of a block meet at its barriers: beyond the last row they repeat it.
         exists = None if self.rows % self.teams == 0 else row < self.rows
         row = row if exists is None else code.bind("row", tirx.min(row, self.rows - 1))
-        pixel = place(code, row, spec.grid)
+        pixel = pixel_at(code, row, spec.grid)
         strides = zip(pixel, spec.data.strides, strict=False)
         self.origin = code.bind("origin", spec.data.offset + sum(i * s for i, s in strides))
         self.kept = code.registers("kept", self.steps) if self.steps <= _KEPT else None
@@ -100,7 +98,7 @@ class _Normaliser:
 
     def _softmax(self) -> Callable[[Any], Any]:
         """``exp(x - largest) / sum``."""
-        largest = self._reduce(tirx.max, _LOWEST, lambda x: x)
+        largest = self._reduce(tirx.max, LOWEST, lambda x: x)
 
         def grown(x: Any) -> Any:
             return tirx.exp(x - largest)

@@ -10,9 +10,9 @@ from tvm import tirx
 
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.expression import ACC, Access, Expr, emit, loads
-from runtime_ext.kernels.spec import Statement
-from runtime_ext.kernels.statements import element_offset
+from runtime_ext.kernels.expression import ACC, Access, Expr, emit, loads, reads_nothing
+from runtime_ext.kernels.spec import Statement, accesses
+from runtime_ext.kernels.statements import divide, element_offset
 
 #: Elements of 16 bytes of float32, the widest access of a thread.
 WIDE = 4
@@ -21,9 +21,12 @@ WIDE = 4
 Pixel = tuple[Index, Index, Index]
 
 
-def accesses(statements: Sequence[Statement]) -> list[Access]:
-    """Everything that statements read and write."""
-    return [a for s in statements for a in (*loads(s.value), s.target)]
+def pixel_at(code: ThreadCode, number: Index, grid: tuple[int, int, int]) -> Pixel:
+    """Image, row and column of the pixel of a number."""
+    batch, height, width = grid
+    line, column = divide(code, "line", number, width, batch * height)
+    image, row = divide(code, "image", line, height, batch)
+    return image, row, column
 
 
 def is_wide(at: Access) -> bool:
@@ -52,9 +55,9 @@ def put(code: ThreadCode, buffer: Any, offset: Index, value: Any) -> None:
 
 def fetch_wide(code: ThreadCode, name: str, buffer: Any, offset: Index, width: int) -> Any:
     """Neighbouring elements, in registers of the buffer's type."""
-    held = code.registers(name, width, str(buffer.ty.dtype))
-    code.store(held, 0, load(buffer, offset, width), width)
-    return held
+    values = code.registers(name, width, str(buffer.ty.dtype))
+    code.store(values, 0, load(buffer, offset, width), width)
+    return values
 
 
 def store_statement(
@@ -73,7 +76,7 @@ def store_statement(
     channel
         The first, counted from the statement's first.
     acc
-        Gives the anchor's value for each of the channels.
+        Gives the anchor's value of each of the channels.
     width
         How many: one, or as many as :func:`statement_width` allows.
     """
@@ -88,20 +91,20 @@ def store_statement(
         )
         put(code, buffers[target.buffer], place(target), value)
         return
-    held = {
+    fetched = {
         a: fetch_wide(code, "read", buffers[a.buffer], place(a), width if a.strides[3] else 1)
         for a in dict.fromkeys(loads(statement.value))
     }
-    made = code.registers("made", width, str(buffers[target.buffer].ty.dtype))
+    stored = code.registers("made", width, str(buffers[target.buffer].ty.dtype))
     with code.unrolled("j", width) as j:
         value = evaluate(
             code,
             statement.value,
             acc(j),
-            lambda a: fetch(held[a], j if a.strides[3] else 0),
+            lambda a: fetch(fetched[a], j if a.strides[3] else 0),
         )
-        put(code, made, j, value)
-    code.store(buffers[target.buffer], place(target), load(made, 0, width), width)
+        put(code, stored, j, value)
+    code.store(buffers[target.buffer], place(target), load(stored, 0, width), width)
 
 
 def evaluate(
@@ -118,13 +121,10 @@ def evaluate(
         code.store(register, 0, value, 1)
         return load(register, 0, 1)
 
-    def nothing(_access: Access) -> Any:
-        raise AssertionError("a prologue reads nothing but its input")
-
     return emit(
         expr,
         acc,
-        read or nothing,
+        read or reads_nothing,
         lambda number: constant(number, 1),
         keep if any(n > 1 for n in uses.values()) else lambda value: value,
         _FUNCTIONS,
@@ -132,18 +132,18 @@ def evaluate(
 
 
 def _distinct(expr: Expr) -> set[Expr]:
-    found: set[Expr] = set()
+    expressions: set[Expr] = set()
 
     def visit(part: Expr) -> None:
-        if part in found or part[0] in ("acc", "const", "load"):
+        if part in expressions or part[0] in ("acc", "const", "load"):
             return
-        found.add(part)
+        expressions.add(part)
         for operand in part[1:]:
             if isinstance(operand, tuple):
                 visit(operand)
 
     visit(expr)
-    return found
+    return expressions
 
 
 def _sigmoid(x: Any, _constant: Any, _keep: Any) -> Any:

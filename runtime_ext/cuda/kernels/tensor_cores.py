@@ -106,8 +106,8 @@ class WarpTiles:
         self._down, self._across = self._height // _ROWS, self._width // _COLUMNS
         warp, lane = divide(code, "warp", code.thread, _WARP, tile.threads // _WARP)
         y, x = divide(code, "warp_row", warp, across, down)
-        own, self._pair = divide(code, "lane_row", lane, 4, _WARP // 4)
-        self._own = own
+        row_in_fragment, self._pair = divide(code, "lane_row", lane, 4, _WARP // 4)
+        self._own = row_in_fragment
         self._row = code.bind("row_of_warp", y * self._height)
         self._column = code.bind("column_of_warp", x * self._width)
         self.held = code.registers("acc", self._down * self._across * 4)

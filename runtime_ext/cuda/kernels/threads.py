@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from runtime_ext.kernels.code import Code, Index
+from runtime_ext.kernels.code import Code, Index, integer, sequence
 
 #: Threads of a block of most kernels: equal, so that kernels can share a persistent one.
 THREADS = 128
@@ -30,9 +30,9 @@ class ThreadCode(Code):
         self.block: Index = tirx.Var("block", "int32")
         self.thread: Index = tirx.Var("thread", "int32")
 
-    def shared(self, name: str, elements: int, dtype: str = "float32") -> Any:
+    def shared(self, name: str, elements: int) -> Any:
         """Memory of the whole block."""
-        return self._allocate(name, elements, dtype, "shared")
+        return self._allocate(name, elements, "float32", "shared")
 
     def registers(self, name: str, elements: int, dtype: str = "float32") -> Any:
         """Memory of the thread: registers where all its indices are known after unrolling."""
@@ -57,27 +57,25 @@ class ThreadCode(Code):
         yield var
         body = self._leave()
         # TVM itself would write a register tile's thousand products into the source.
-        how = {"pragma_unroll_explicit": False}
-        self.append(tirx.For(var, _int(0), _int(extent), tirx.ForKind.UNROLLED, body, None, how))
+        annotations = {"pragma_unroll_explicit": False}
+        self.append(
+            tirx.For(
+                var, integer(0), integer(extent), tirx.ForKind.UNROLLED, body, None, annotations
+            )
+        )
 
     def kernel(self, buffers: Sequence[Any]) -> Any:
         """The statements as a PrimFunc of its buffers."""
-        self._enter()
-        body = self._open.pop()
-        body = tirx.SeqStmt(body) if len(body) > 1 else body[0]
+        body = sequence(self._statements)
         for var, tag, extent in (
             (self.thread, "threadIdx.x", self.threads),
             (self.block, "blockIdx.x", self.blocks),
         ):
             axis = tirx.IterVar(tvm.ir.Range(0, extent), var, tirx.IterVar.ThreadIndex, tag)
-            body = tirx.AttrStmt(axis, "thread_extent", _int(extent), body)
+            body = tirx.AttrStmt(axis, "thread_extent", integer(extent), body)
         return tirx.PrimFunc(list(buffers), body).with_attr("tirx.noalias", True)
 
     def _allocate(self, name: str, elements: int, dtype: str, scope: str) -> Any:
         buffer = tirx.decl_buffer((elements,), dtype, name, scope=scope)
         self.append(tirx.AllocBuffer(buffer))
         return buffer
-
-
-def _int(value: Index) -> Any:
-    return tirx.IntImm("int32", value) if isinstance(value, int) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from math import ceil
 from typing import Any
 
@@ -23,7 +24,6 @@ from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import divide
 
-_LOWEST = -3.4028234663852886e38
 #: Kernel rows and columns that are written out; larger windows become loops.
 _WRITTEN_OUT = 49
 #: Neighbouring pixels of a row that a thread may have, and blocks below which it has fewer.
@@ -36,7 +36,7 @@ def pooling(spec: Pooling, buffers: list[Any], blocks: int) -> Any:
     Parameters
     ----------
     blocks
-        What the device needs to be busy; threads have more work each only beyond that.
+        Blocks that the device needs to be busy; threads have more work each only beyond that.
     """
     width, pixels = _thread_tile(spec, blocks)
     return _Writer(spec, buffers, width, pixels).kernel()
@@ -68,7 +68,7 @@ class _Writer:
         self.bordered = has_borders(spec.window)
 
     def kernel(self) -> Any:
-        """All of it."""
+        """The whole kernel."""
         spec, code = self.spec, self.code
         height, across = spec.window.output
         strips = ceil(across / self.pixels)
@@ -88,7 +88,7 @@ class _Writer:
         count = self.pixels * self.width
         acc = code.registers("acc", count)
         with code.unrolled("i", count) as i:
-            start = _LOWEST if spec.kind == "max" else 0.0
+            start = -math.inf if spec.kind == "max" else 0.0
             code.store(acc, i, constant(start, 1), 1)
         seen = code.registers("seen", self.pixels) if spec.kind == "mean" else None
         if seen is not None:
@@ -128,7 +128,7 @@ class _Writer:
         acc: Any,
         seen: Any,
     ) -> None:
-        """One place of the window, for all pixels of the thread."""
+        """Add one place of the window to the sums of all pixels of the thread."""
         spec, code, window = self.spec, self.code, self.spec.window
         sn, sh, sw, sc = spec.data.strides
         y = code.bind("y", row * window.strides[0] + ky * window.dilations[0] - window.pads[0])
@@ -152,12 +152,12 @@ class _Writer:
                     value = fetch(read, j)
                     if spec.prologue != ACC:
                         value = evaluate(code, spec.prologue, value)
-                    own = p * self.width + j
-                    old = load(acc, own, 1)
+                    element = p * self.width + j
+                    total = load(acc, element, 1)
                     if weight is not None:
-                        new = old + value * fetch(weight, j)
+                        updated = total + value * fetch(weight, j)
                     else:
-                        new = tirx.max(old, value) if spec.kind == "max" else old + value
-                    code.store(acc, own, new, 1)
+                        updated = tirx.max(total, value) if spec.kind == "max" else total + value
+                    code.store(acc, element, updated, 1)
                 if seen is not None:
                     code.store(seen, p, load(seen, p, 1) + constant(1.0, 1), 1)

@@ -14,44 +14,38 @@ _FIGURES = ("registers", "local_bytes", "static_shared_bytes")
 
 
 class CubinCache:
-    """A folder of cubins.
-
-    Parameters
-    ----------
-    folder
-        Made when something is compiled.
-    """
+    """A folder of cubins, made when the first one is compiled."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def cubin(self, source: str, arch: str, entry: str) -> Cubin:
-        """Compile a source, or find it compiled.
+        """Compile a source, unless its machine code is in the folder.
 
         Parameters
         ----------
         source, arch
             As for :func:`runtime_ext.cuda.machine_code.nvrtc.compile_cubin`.
         entry
-            Names the source: equal ones for equal sources and architectures only.
+            Names the source and the architecture: different ones have different entries.
         """
-        by = hashlib.sha256(compiler_version().encode()).hexdigest()[:8]
-        path = self._folder / f"{entry}-{by}.cubin"
-        if (found := _read(path)) is not None:
-            return found
-        made = compile_cubin(source, arch)
-        figures = {name: getattr(made, name) for name in _FIGURES}
-        line = json.dumps({**figures, "nbytes": len(made.code)}).encode() + b"\n"
-        write_atomically(path, line + made.code)
-        return made
+        compiler_digest = hashlib.sha256(compiler_version().encode()).hexdigest()[:8]
+        path = self._folder / f"{entry}-{compiler_digest}.cubin"
+        if (cached := _read(path)) is not None:
+            return cached
+        cubin = compile_cubin(source, arch)
+        figures = {name: getattr(cubin, name) for name in _FIGURES}
+        line = json.dumps({**figures, "nbytes": len(cubin.code)}).encode() + b"\n"
+        write_atomically(path, line + cubin.code)
+        return cubin
 
 
 def _read(path: Path) -> Cubin | None:
-    """What a file holds; None if it is not there or not whole, and is to be made again."""
+    """The cubin of a file; None if the file is missing or not whole."""
     try:
         line, _, code = path.read_bytes().partition(b"\n")
         facts = json_object(line)
-        found = Cubin(code, *(natural(facts[name]) for name in _FIGURES))
-        return found if len(code) == facts["nbytes"] else None
+        cubin = Cubin(code, *(natural(facts[name]) for name in _FIGURES))
+        return cubin if len(code) == facts["nbytes"] else None
     except (OSError, KeyError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""What is known of a compiled CUDA kernel, apart from its machine code."""
+"""The description of a compiled CUDA kernel, apart from its machine code."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class CudaKernel:
     entry
         The name of its ``__global__`` function, which takes the addresses of its buffers.
     parameters
-        The buffers.
+        Shapes and types of the buffers.
     written
-        Which of them it writes; the others it only reads.
+        Which of the parameters it writes; the others it only reads.
     grid, block
         Blocks of the grid and threads of a block.
     static_shared_bytes, dynamic_shared_bytes
         Shared memory of a block: what the code declares, and what a launch has to ask for.
     registers
-        Of a thread.
+        Registers of a thread.
     local_bytes
         Memory of a thread for what its registers do not hold (spills and arrays).
     source
-        CUDA C++.
+        Its CUDA C++.
     scheduled
         The TIR function of this one kernel, bound to threads: its parameters are the buffers.
         None where only the facts were read.
@@ -83,7 +83,7 @@ class CudaKernel:
 
     @property
     def footprint(self) -> Footprint:
-        """What a block takes."""
+        """Threads, registers and shared memory of a block."""
         return Footprint(self.threads, self.registers, self.shared_bytes)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What launching a CUDA kernel takes, and files of such kernels.
+"""CUDA kernels ready to launch, and files of them.
 
 A file is in the safetensors format: each cubin once, as bytes under its SHA-256, and in the
-metadata a JSON text of what is known of the kernels, and of the calls of a library that stand for
-some. It is read without that package, which a machine that only runs kernels need not have.
+metadata a JSON text that describes the kernels, and the calls of a library in the place of some. It
+is read without that package, which a machine that only runs kernels need not have.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ def write_kernels(path: Path, arch: str, kernels: Mapping[str, LaunchedWork]) ->
     """Write kernels, by symbol, and the architecture that they were compiled for."""
     from safetensors.numpy import save_file
 
-    own = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
-    cubins = {_key(k.cubin): np.frombuffer(k.cubin, np.uint8) for k in own.values()}
+    launchables = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
+    cubins = {_key(k.cubin): np.frombuffer(k.cubin, np.uint8) for k in launchables.values()}
     facts = {
         symbol: [k.entry, k.grid, k.block, k.shared_bytes, _key(k.cubin), k.cleared]
-        for symbol, k in own.items()
+        for symbol, k in launchables.items()
     }
-    about: dict[str, Any] = {"format": _FORMAT, "version": 1, "arch": arch, "kernels": facts}
+    metadata: dict[str, Any] = {"format": _FORMAT, "version": 1, "arch": arch, "kernels": facts}
     calls = {s: k.to_json() for s, k in kernels.items() if isinstance(k, LibraryConvolution)}
     if calls:
-        about["cudnn"] = calls
-    save_file(cubins, path, {"kernels": json.dumps(about)})
+        metadata["cudnn"] = calls
+    save_file(cubins, path, {"kernels": json.dumps(metadata)})
 
 
 def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
@@ -94,14 +94,14 @@ def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
             content = gzip.decompress(content)
         begin = 8 + int.from_bytes(content[:8], "little")
         header = json_object(content[8:begin])
-        about = json_object(header["__metadata__"]["kernels"].encode())
-        if (about["format"], about["version"]) != (_FORMAT, 1):
+        metadata = json_object(header["__metadata__"]["kernels"].encode())
+        if (metadata["format"], metadata["version"]) != (_FORMAT, 1):
             raise UserError(f"{path} does not hold {_FORMAT} of version 1")
-        made: dict[str, LaunchedWork] = {
+        calls: dict[str, LaunchedWork] = {
             symbol: LibraryConvolution.from_json(call)
-            for symbol, call in about.get("cudnn", {}).items()
+            for symbol, call in metadata.get("cudnn", {}).items()
         }
-        return str(about["arch"]), made | {
+        return str(metadata["arch"]), calls | {
             symbol: Launchable(
                 entry=str(entry),
                 grid=_three(grid),
@@ -110,7 +110,7 @@ def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
                 cubin=_cubin(content[begin:], header[key]["data_offsets"], key),
                 cleared=naturals(cleared),
             )
-            for symbol, (entry, grid, block, shared, key, cleared) in about["kernels"].items()
+            for symbol, (entry, grid, block, shared, key, cleared) in metadata["kernels"].items()
         }
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error

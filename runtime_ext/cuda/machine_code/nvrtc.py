@@ -14,7 +14,7 @@ from typing import Any
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
-#: Exact division, roots and exponentials: results do not depend on whose compiler it is.
+#: With exact division, roots and exponentials, so that results do not depend on the compiler.
 _OPTIONS = ("-std=c++17", "--fmad=true")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
@@ -30,11 +30,11 @@ class Cubin:
     code
         An ELF file of kernels.
     registers
-        Of a thread.
+        Registers of a thread.
     local_bytes
         Memory of a thread: spills and arrays.
     static_shared_bytes
-        Of a block.
+        Shared memory of a block that the code declares.
     """
 
     code: bytes
@@ -51,7 +51,7 @@ def compile_cubin(source: str, arch: str) -> Cubin:
     source
         CUDA C++ that includes nothing.
     arch
-        Such as ``"sm_90"``.
+        The architecture, such as ``"sm_90"``.
 
     Raises
     ------
@@ -59,15 +59,15 @@ def compile_cubin(source: str, arch: str) -> Cubin:
         If there is no compiler, or the compiler does not know the architecture or the code.
     """
     if _nvrtc() is not None:
-        code, said = _by_nvrtc(source, arch)
+        code, log = _by_nvrtc(source, arch)
     elif nvcc := find_nvcc():
-        code, said = _by_nvcc(nvcc, source, arch)
+        code, log = _by_nvcc(nvcc, source, arch)
     else:
         raise UserError(
             "there is no CUDA compiler: install the extra tvm-ios[cuda], which has NVRTC, or nvcc"
         )
-    found = (_USED.search(said), _STACK.search(said), _SHARED.search(said))
-    registers, local, shared = (int(m.group(1)) if m else 0 for m in found)
+    matches = (_USED.search(log), _STACK.search(log), _SHARED.search(log))
+    registers, local, shared = (int(m.group(1)) if m else 0 for m in matches)
     return Cubin(code, registers, local, shared)
 
 
@@ -77,7 +77,7 @@ def has_compiler() -> bool:
 
 
 def compiler_version() -> str:
-    """What compiles, for the keys of what is cached."""
+    """The compiler and its version, which the keys of caches contain."""
     nvrtc = _nvrtc()
     if nvrtc is not None:
         _, major, minor = nvrtc.nvrtcVersion()
@@ -120,31 +120,32 @@ def _by_nvrtc(source: str, arch: str) -> tuple[bytes, str]:
         )
         log = b" " * call(nvrtc.nvrtcGetProgramLogSize, program)
         call(nvrtc.nvrtcGetProgramLog, program, log)
-        said = log.rstrip(b"\0 ").decode(errors="replace")
+        message = log.rstrip(b"\0 ").decode(errors="replace")
         if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise UserError(f"NVRTC does not compile for {arch}: {_complaint(said)}")
+            raise UserError(f"NVRTC does not compile for {arch}: {_complaint(message)}")
         code = b" " * call(nvrtc.nvrtcGetCUBINSize, program)
         call(nvrtc.nvrtcGetCUBIN, program, code)
-        return code, said
+        return code, message
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
 
 def _by_nvcc(nvcc: str, source: str, arch: str) -> tuple[bytes, str]:
     with temporary_folder() as folder:
-        text, made = folder / "kernel.cu", folder / "kernel.cubin"
-        text.write_text(source)
-        done = subprocess.run(
-            [nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, "-Xptxas", "-v", "-o", made, text],
+        source_file, cubin_file = folder / "kernel.cu", folder / "kernel.cubin"
+        source_file.write_text(source)
+        command = [nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, "-Xptxas", "-v"]
+        process = subprocess.run(
+            [*command, "-o", cubin_file, source_file],
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode:
-            raise UserError(f"{nvcc} does not compile for {arch}: {_complaint(done.stderr)}")
-        return made.read_bytes(), done.stderr
+        if process.returncode:
+            raise UserError(f"{nvcc} does not compile for {arch}: {_complaint(process.stderr)}")
+        return cubin_file.read_bytes(), process.stderr
 
 
-def _complaint(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _complaint(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "?")

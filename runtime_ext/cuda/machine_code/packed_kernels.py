@@ -17,7 +17,7 @@ def pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:
 
 
 def unpack(content: bytes) -> dict[str, tuple[CudaKernel, bytes]]:
-    """What :func:`pack` wrote."""
+    """Kernels and their cubins by symbol, from what :func:`pack` made."""
     line, _, rest = content.partition(b"\n")
     kernels: dict[str, tuple[CudaKernel, bytes]] = {}
     for facts in json_object(line)["kernels"]:

@@ -1,4 +1,4 @@
-"""What our CUDA C++ begins with, in the place of headers."""
+"""The first lines of our CUDA C++, in the place of headers."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
     """
     module = tvm.IRModule({entry: scheduled.with_attr("global_symbol", entry)})
     built = tvm.tirx.build(module, target=cuda_target(arch), pipeline=pipeline)
-    found = [m for m in built.imports if m.kind == "cuda"]
-    text = found[0].inspect_source("cuda") if found else ""
+    cuda_modules = [m for m in built.imports if m.kind == "cuda"]
+    text = cuda_modules[0].inspect_source("cuda") if cuda_modules else ""
     names = re.findall(r"^extern \"C\" __global__ .*?(\w+)\([^()]*\) \{$", text, re.MULTILINE)
     if len(names) != 1:
         raise ValueError(f"TVM made {len(names)} CUDA kernels of {entry}; one was to come of it")
@@ -104,12 +104,12 @@ def launch_extents(scheduled: Any) -> tuple[LaunchExtents, LaunchExtents]:
 
 def written_parameters(scheduled: Any) -> tuple[int, ...]:
     """Which parameters a function stores to."""
-    stored: list[Any] = []
+    written: list[Any] = []
     tvm_ffi.structural_walk(
-        scheduled.body, (tirx.BufferStore, lambda node: stored.append(node.buffer))
+        scheduled.body, (tirx.BufferStore, lambda node: written.append(node.buffer))
     )
     return tuple(
-        i for i, p in enumerate(scheduled.params) if any(p.same_as(buffer) for buffer in stored)
+        i for i, p in enumerate(scheduled.params) if any(p.same_as(buffer) for buffer in written)
     )
 
 
@@ -118,10 +118,10 @@ def _with_all_parameters(code: str, entry: str, scheduled: Any) -> str:
     signature = re.search(rf"\b{entry}\(([^()]*)\) \{{", code)
     assert signature is not None
     declared = {p.split()[-1]: p.strip() for p in signature.group(1).split(",") if p.strip()}
-    wanted = [
+    parameters = [
         declared.pop(f"{p.name}_ptr", f"const void* unused_{i}")
         for i, p in enumerate(scheduled.params)
     ]
     if declared:
         raise ValueError(f"TVM gave {entry} the parameters {', '.join(declared)} of its own")
-    return f"{code[: signature.start(1)]}{', '.join(wanted)}{code[signature.end(1) :]}"
+    return f"{code[: signature.start(1)]}{', '.join(parameters)}{code[signature.end(1) :]}"

@@ -1,4 +1,4 @@
-"""Which GPU kernels for an architecture are cut for."""
+"""The GPU that kernels for an architecture are cut for."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def gpu_of(arch: str) -> TargetGpu:
     """
     device = largest_gpu(arch)
     if device is None or device.multiprocessor is None:
-        known = ", ".join(described_archs())
-        raise UserError(f"no device file has the architecture {arch!r}, only {known}: add one")
+        archs = ", ".join(described_archs())
+        raise UserError(f"no device file has the architecture {arch!r}, only {archs}: add one")
     return TargetGpu(device.multiprocessor.arch, device.processors, device.multiprocessor)

@@ -21,20 +21,20 @@ _FIELDS = {
 
 def clocks(device: OpenDevice) -> dict[str, str]:
     """What ``nvidia-smi`` says of a GPU now, as text; or, under ``unknown``, why it does not."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
+    nvidia_smi = shutil.which("nvidia-smi")
+    if nvidia_smi is None:
         return {"unknown": "nvidia-smi is not installed"}
     # CUDA may count the GPUs in another order, or see only some.
-    place = call("cuDeviceGetPCIBusId", 64, call("cuDeviceGet", device.number))
+    bus_id = call("cuDeviceGetPCIBusId", 64, call("cuDeviceGet", device.number))
     command = [
-        *(program, "-i", place.split(b"\0")[0].decode()),
+        *(nvidia_smi, "-i", bus_id.split(b"\0")[0].decode()),
         *(f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"),
     ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"unknown": f"nvidia-smi cannot be run: {error}"}
-    values = [value.strip() for value in done.stdout.strip().split(",")]
-    if done.returncode or len(values) != len(_FIELDS):
-        return {"unknown": f"nvidia-smi says {(done.stderr or done.stdout).strip()[:200]!r}"}
+    values = [value.strip() for value in process.stdout.strip().split(",")]
+    if process.returncode or len(values) != len(_FIELDS):
+        return {"unknown": f"nvidia-smi says {(process.stderr or process.stdout).strip()[:200]!r}"}
     return dict(zip(_FIELDS.values(), values, strict=True))

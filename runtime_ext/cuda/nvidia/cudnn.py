@@ -24,9 +24,10 @@ from runtime_ext.cuda.nvidia.resources import stream
 from runtime_ext.native_errors import CudaError
 from tvm_ios.measuring.device import UnsupportedError
 
-#: As the loader knows it, and as packages of Python have it beside torch or alone.
+#: The library's name for the loader, and its place in Python packages (beside torch, or alone).
 _NAME = "libcudnn.so.9"
 _IN_PACKAGE = Path("nvidia", "cudnn", "lib", _NAME)
+#: Libraries that cuDNN opens by name.
 _OPENED = ("cublasLt", "nvrtc")
 #: Statuses of this thousand, and of the one before, say that a call is not for this library.
 _REFUSALS = range(2000, 4000)
@@ -56,7 +57,8 @@ class Perf(ctypes.Structure):
 
 _INTS = (c_int,) * 4
 _CONVOLUTION = (c_void_p,) * 5  # handle; descriptors of data, weight, convolution, result
-#: What functions take, as cuDNN's headers have it; handles, descriptors and addresses are pointers.
+#: Types of the functions' parameters, from cuDNN's headers; handles, descriptors and addresses are
+#: pointers.
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cudnnCreate": (POINTER(c_void_p),),
     "cudnnDestroy": (c_void_p,),
@@ -82,7 +84,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def version() -> str:
-    """Of the library here, such as ``9.28.0``.
+    """The version of the installed library, such as ``9.28.0``.
 
     Raises
     ------
@@ -94,7 +96,7 @@ def version() -> str:
 
 
 def usable_version(device: OpenDevice) -> str:
-    """The same of a library that this driver and GPU can use.
+    """The version of the installed library, if this driver and GPU can use it.
 
     Raises
     ------
@@ -120,10 +122,10 @@ def call(name: str, *arguments: Any) -> None:
     if status:
         words = ctypes.create_string_buffer(512)
         library.cudnnGetLastErrorString(words, len(words))
-        said = " ".join(words.value.decode(errors="replace").split())
-        what = f"{name} failed with {library.cudnnGetErrorString(status).decode()}"
+        message = " ".join(words.value.decode(errors="replace").split())
+        failure = f"{name} failed with {library.cudnnGetErrorString(status).decode()}"
         error = CudnnRefusal if status in _REFUSALS else CudnnError
-        raise error(f"{what}: {said}" if said else what)
+        raise error(f"{failure}: {message}" if message else failure)
 
 
 class Handle:
@@ -138,9 +140,9 @@ class Handle:
         with _lock:
             value = free.pop() if free else None
         if value is None:
-            made = c_void_p()
-            call("cudnnCreate", ctypes.byref(made))
-            value = made.value
+            handle = c_void_p()
+            call("cudnnCreate", ctypes.byref(handle))
+            value = handle.value
         self.value = value
         self.close: Callable[[], Any] = weakref.finalize(self, free.append, value)
         call("cudnnSetStream", value, int(queue))
@@ -150,12 +152,12 @@ class Descriptor:
     """A descriptor of some kind; destroyed when nobody has it."""
 
     def __init__(self, kind: str) -> None:
-        made = c_void_p()
-        call(f"cudnnCreate{kind}Descriptor", ctypes.byref(made))
-        self.value = made.value
+        descriptor = c_void_p()
+        call(f"cudnnCreate{kind}Descriptor", ctypes.byref(descriptor))
+        self.value = descriptor.value
         destroy = getattr(_library(), f"cudnnDestroy{kind}Descriptor")
         # At the end of the process the library goes with all of them.
-        weakref.finalize(self, destroy, made.value).atexit = False
+        weakref.finalize(self, destroy, descriptor.value).atexit = False
 
 
 _lock = threading.Lock()
@@ -170,7 +172,7 @@ def _free(device: OpenDevice) -> list[int | None]:
 
 @cache
 def _library() -> Any:
-    _load_what_it_opens()
+    _load_dependencies()
     for name in _names():
         try:
             library = ctypes.CDLL(name)
@@ -189,10 +191,10 @@ def _library() -> Any:
     )
 
 
-def _load_what_it_opens() -> None:
-    """What cuDNN opens by name when it needs it, for packages have that in folders of their own.
+def _load_dependencies() -> None:
+    """Load the libraries that cuDNN opens by name: packages have them in folders of their own.
 
-    Without, it may end the process.
+    cuDNN may end the process if it does not find them.
     """
     with suppress(ImportError):
         pathfinder = importlib.import_module("cuda.pathfinder")
@@ -202,7 +204,7 @@ def _load_what_it_opens() -> None:
 
 
 def _names() -> Iterator[str]:
-    """The loader's first: if torch has opened one already, that one is found by its name."""
+    """Names to load, the loader's first: by it one that torch has opened already is found."""
     yield _NAME
     for folder in sys.path:
         path = Path(folder) / _IN_PACKAGE

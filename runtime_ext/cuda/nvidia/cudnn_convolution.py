@@ -26,12 +26,12 @@ _DETERMINISTIC = 1
 _RELU, _IDENTITY = 1, 5
 _NANS = 0
 _DEFAULT_MATH, _TENSOR_OP_MATH, _FMA_MATH = 0, 1, 3
-#: What products may be rounded to; as asked for, float32 is multiplied exactly.
+#: How products may be rounded, by precision: those of float32 are exact.
 _MATH = {"float32": _FMA_MATH, "tf32": _DEFAULT_MATH, "float16": _TENSOR_OP_MATH}
 #: The only algorithm whose results cuDNN adds a bias to without an activation.
 _PRECOMPUTED = 1
 _ALGORITHMS = 8
-#: Of a stream, in bytes.
+#: Bytes of a stream's workspace at most.
 _MOST_WORKSPACE = 256 << 20
 
 _ONE, _ZERO = ctypes.c_float(1.0), ctypes.c_float(0.0)
@@ -52,9 +52,9 @@ class CudnnLanes:
     Parameters
     ----------
     device
-        Whose streams.
+        The GPU of the streams.
     queues
-        They, by lane.
+        The stream of each lane.
     """
 
     def __init__(self, device: OpenDevice, queues: Mapping[int, Any]) -> None:
@@ -66,9 +66,10 @@ class CudnnLanes:
     def bind(
         self, lane: int, convolution: LibraryConvolution, addresses: Sequence[int]
     ) -> BoundConvolution:
-        """A convolution of certain buffers on one of the streams, the algorithm chosen.
+        """A convolution of certain buffers on one of the streams, its algorithm chosen.
 
-        The first time it is run, on these buffers: what their results held is lost.
+        A convolution that is new to the process is run on these buffers to choose its algorithm,
+        which overwrites the result.
 
         Raises
         ------
@@ -80,48 +81,48 @@ class CudnnLanes:
         if lane not in self._handles:
             self._handles[lane] = Handle(self._device, self.queues[lane])
         bound = BoundConvolution(convolution, addresses, self._handles[lane], self, lane)
-        known = (self._device.process, self._device.number, convolution)
-        if known not in _choices:
-            _choices[known] = self._chosen(bound)
-        self._reserve(lane, _choices[known].workspace)
-        bound.choose(_choices[known])
+        key = (self._device.process, self._device.number, convolution)
+        if key not in _choices:
+            _choices[key] = self._chosen(bound)
+        self._reserve(lane, _choices[key].workspace)
+        bound.choose(_choices[key])
         return bound
 
     def workspace(self, lane: int) -> tuple[int | None, int]:
         """Address and bytes of a stream's workspace."""
-        held = self._workspaces.get(lane)
-        return (None, 0) if held is None else (held.address, held.nbytes)
+        workspace = self._workspaces.get(lane)
+        return (None, 0) if workspace is None else (workspace.address, workspace.nbytes)
 
     def close(self) -> None:
         """Give handles and workspaces back."""
-        for held in (*self._handles.values(), *self._workspaces.values()):
-            held.close()
+        for resource in (*self._handles.values(), *self._workspaces.values()):
+            resource.close()
 
     def _chosen(self, bound: BoundConvolution) -> _Choice:
-        """The first algorithm, by cuDNN's own estimate, that does it."""
-        refused = "no algorithm is deterministic and small enough"
+        """The algorithm that cuDNN estimates to be the fastest, of those that it then accepts."""
+        reason = "no algorithm is deterministic and small enough"
         for choice in bound.choices():
             self._reserve(bound.lane, choice.workspace)
             bound.choose(choice)
             try:
                 bound.issue()
             except CudnnRefusal as error:
-                refused = str(error)
+                reason = str(error)
                 continue
             drive("cuStreamSynchronize", self.queues[bound.lane])
             return choice
-        raise CudnnRefusal(f"cuDNN does not compute a convolution: {refused}")
+        raise CudnnRefusal(f"cuDNN does not compute a convolution: {reason}")
 
     def _reserve(self, lane: int, nbytes: int) -> None:
-        """Have a workspace of so many bytes; nothing may be running on the stream."""
-        have = self._workspaces.get(lane)
-        if nbytes and (have is None or have.nbytes < nbytes):
-            if have is not None:
-                have.close()
+        """Make the stream's workspace large enough; nothing may be running on the stream."""
+        workspace = self._workspaces.get(lane)
+        if nbytes and (workspace is None or workspace.nbytes < nbytes):
+            if workspace is not None:
+                workspace.close()
             self._workspaces[lane] = DeviceBytes(self._device, nbytes)
 
 
-#: By process, device and convolution.
+#: The choice for each process, device and convolution.
 _choices: dict[tuple[int, int, LibraryConvolution], _Choice] = {}
 
 
@@ -137,7 +138,7 @@ class BoundConvolution:
         lane: int,
     ) -> None:
         self.lane = lane
-        self._lanes, self._handle, self._of = lanes, handle, convolution
+        self._lanes, self._handle, self._spec = lanes, handle, convolution
         dtype = _DTYPE[convolution.dtype]
         self._data = _image(convolution.data, dtype)
         self._result = _image(convolution.result, dtype)
@@ -148,8 +149,10 @@ class BoundConvolution:
         )
         self._convolution = Descriptor("Convolution")
         window = (*convolution.pads, *convolution.strides, *convolution.dilations)
-        how = (_CROSS_CORRELATION, _SUM)
-        cudnn.call("cudnnSetConvolution2dDescriptor", self._convolution.value, *window, *how)
+        mode_and_dtype = (_CROSS_CORRELATION, _SUM)
+        cudnn.call(
+            "cudnnSetConvolution2dDescriptor", self._convolution.value, *window, *mode_and_dtype
+        )
         cudnn.call("cudnnSetConvolutionGroupCount", self._convolution.value, convolution.groups)
         channels = convolution.filter[0]
         self._bias = _image(Image(0, 0, (1, channels, 1, 1), (channels, 1, 1, 1)), dtype)
@@ -160,36 +163,36 @@ class BoundConvolution:
 
         size = np.dtype(convolution.dtype).itemsize
 
-        def at(image: Image) -> int:
+        def address(image: Image) -> int:
             return addresses[image.argument] + image.offset * size
 
         self._addresses = (
-            at(convolution.data),
+            address(convolution.data),
             addresses[convolution.weight],
-            at(convolution.result),
+            address(convolution.result),
             0 if convolution.bias is None else addresses[convolution.bias],
-            at(convolution.residual or convolution.result),
+            address(convolution.residual or convolution.result),
         )
         self._choice = _Choice(_PRECOMPUTED, _DEFAULT_MATH, 0)
 
     def choose(self, choice: _Choice) -> None:
-        """Compute it so from now on."""
+        """Use this algorithm from now on."""
         self._choice = choice
         cudnn.call("cudnnSetConvolutionMathType", self._convolution.value, choice.math)
 
     def choices(self) -> list[_Choice]:
-        """The ways that may do, what cuDNN expects to be the fastest first."""
-        wanted = _MATH[self._of.precision]
-        cudnn.call("cudnnSetConvolutionMathType", self._convolution.value, wanted)
-        found, count = (Perf * _ALGORITHMS)(), ctypes.c_int()
-        of = (self._handle.value, *(d.value for d in self._descriptors))
+        """Deterministic algorithms that are exact enough, by cuDNN's estimate the fastest first."""
+        exact_math = _MATH[self._spec.precision]
+        cudnn.call("cudnnSetConvolutionMathType", self._convolution.value, exact_math)
+        estimates, count = (Perf * _ALGORITHMS)(), ctypes.c_int()
+        handle_and_descriptors = (self._handle.value, *(d.value for d in self._descriptors))
         name = "cudnnGetConvolutionForwardAlgorithm_v7"
-        cudnn.call(name, *of, _ALGORITHMS, ctypes.byref(count), found)
-        identity = self._of.bias is not None and not self._of.relu
-        made: list[_Choice] = []
-        for perf in found[: count.value]:
+        cudnn.call(name, *handle_and_descriptors, _ALGORITHMS, ctypes.byref(count), estimates)
+        identity = self._spec.bias is not None and not self._spec.relu
+        choices: list[_Choice] = []
+        for perf in estimates[: count.value]:
             # A float32 is never rounded to float16, nor multiplied less exactly than asked for.
-            math = wanted if self._of.precision == "float32" else perf.math
+            math = exact_math if self._spec.precision == "float32" else perf.math
             allowed = math in (_DEFAULT_MATH, _TENSOR_OP_MATH, _FMA_MATH)
             if perf.status or perf.determinism != _DETERMINISTIC or not allowed:
                 continue
@@ -199,10 +202,10 @@ class BoundConvolution:
             size = ctypes.c_size_t()
             with suppress(CudnnRefusal):
                 name = "cudnnGetConvolutionForwardWorkspaceSize"
-                cudnn.call(name, *of, perf.algorithm, ctypes.byref(size))
+                cudnn.call(name, *handle_and_descriptors, perf.algorithm, ctypes.byref(size))
                 if size.value <= _MOST_WORKSPACE:
-                    made.append(_Choice(perf.algorithm, math, size.value))
-        return made
+                    choices.append(_Choice(perf.algorithm, math, size.value))
+        return choices
 
     def issue(self) -> None:
         """Put the work on the stream.
@@ -219,13 +222,13 @@ class BoundConvolution:
             *(self._weight.value, weight, self._convolution.value),
             *(self._choice.algorithm, workspace, nbytes),
         )
-        if self._of.bias is None:
+        if self._spec.bias is None:
             cudnn.call(
                 "cudnnConvolutionForward", *begin, ctypes.byref(_ZERO), self._result.value, result
             )
             return
         # Without a residual its place is taken by the result, times zero.
-        scale = _ZERO if self._of.residual is None else _ONE
+        scale = _ZERO if self._spec.residual is None else _ONE
         cudnn.call(
             "cudnnConvolutionBiasActivationForward",
             *begin,
@@ -239,6 +242,8 @@ class BoundConvolution:
 
 
 def _image(image: Image, dtype: int) -> Descriptor:
-    made = Descriptor("Tensor")
-    cudnn.call("cudnnSetTensor4dDescriptorEx", made.value, dtype, *image.extents, *image.strides)
-    return made
+    descriptor = Descriptor("Tensor")
+    cudnn.call(
+        "cudnnSetTensor4dDescriptorEx", descriptor.value, dtype, *image.extents, *image.strides
+    )
+    return descriptor

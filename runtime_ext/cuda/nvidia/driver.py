@@ -43,7 +43,7 @@ def driver() -> Any:
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """What a function of the driver returns besides its status: nothing, a value or several.
+    """Call a function of the driver; returns nothing, one value or several.
 
     Raises
     ------
@@ -66,9 +66,9 @@ class OpenDevice:
     Attributes
     ----------
     number
-        As CUDA counts them.
+        Its number, as CUDA counts GPUs.
     name
-        As NVIDIA calls it.
+        Its name, as NVIDIA gives it.
     compute_capability
         Major and minor: (9, 0) is sm_90.
     l2_bytes
@@ -137,7 +137,7 @@ def runs_on(arch: str, compute_capability: tuple[int, int]) -> bool:
 
 
 def open_device(number: int = 0) -> OpenDevice:
-    """Open a GPU; the same one again if it is open already.
+    """Open a GPU, or return it as it was opened before.
 
     Raises
     ------

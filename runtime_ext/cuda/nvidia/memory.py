@@ -14,7 +14,7 @@ from tvm_ios.program.program import BufferType, Program, Role
 
 Array = np.ndarray[Any, Any]
 
-#: Of buffers outside the arena; a plan's own offsets are multiples of 64.
+#: Bytes to which buffers outside the arena are aligned; a plan's offsets are multiples of 64.
 _ALIGNMENT = 256
 
 
@@ -24,11 +24,11 @@ class DeviceMemory:
     Parameters
     ----------
     device
-        Where.
+        The GPU, opened.
     program
-        Whose buffers.
+        The program that has the buffers.
     constants
-        For each constant buffer, by name, its content; or None, and they are buffers like others.
+        For each constant buffer, by name, its content; None makes them buffers like others.
     plan
         Where intermediate buffers and scratch lie in one arena; without it each has memory of
         its own.
@@ -60,8 +60,8 @@ class DeviceMemory:
             elif buffer.part is None and number not in places:
                 places[number] = -(-end // _ALIGNMENT) * _ALIGNMENT
                 end = places[number] + buffer.type.nbytes
-        self._own = DeviceBytes(device, end)
-        wholes = {n: self._own.address + offset for n, offset in places.items()}
+        self._bytes = DeviceBytes(device, end)
+        wholes = {n: self._bytes.address + offset for n, offset in places.items()}
         wholes |= {n: constant.address for n, constant in self._constants.items()}
         #: For each buffer of the program its address; kernels of a part are given the whole.
         self.addresses = tuple(wholes[program.whole_of(n)] for n in range(len(program.buffers)))
@@ -89,7 +89,9 @@ class DeviceMemory:
     def _staged(self, name: str) -> tuple[int, PinnedArray]:
         self.device.use()
         number = self._number[name]
-        kind = self._types[number]
-        if kind not in self._staging:
-            self._staging[kind] = PinnedArray(self.device, kind.shape, kind.dtype)
-        return number, self._staging[kind]
+        buffer_type = self._types[number]
+        if buffer_type not in self._staging:
+            self._staging[buffer_type] = PinnedArray(
+                self.device, buffer_type.shape, buffer_type.dtype
+            )
+        return number, self._staging[buffer_type]

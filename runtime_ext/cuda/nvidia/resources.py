@@ -22,17 +22,10 @@ Array = np.ndarray[Any, Any]
 _lock = threading.Lock()
 
 
-class Held:
+class DriverHandle:
     """A handle of the driver's that is given back once: by :meth:`close`, or when nobody has it.
 
-    Parameters
-    ----------
-    device
-        Whose it is.
-    handle
-        The handle.
-    release
-        The driver's function that takes it back.
+    ``release`` names the driver's function that takes it back.
     """
 
     def __init__(self, device: OpenDevice, handle: Any, release: str) -> None:
@@ -49,8 +42,8 @@ def _release(device: OpenDevice, handle: Any, release: str) -> None:
             call(release, handle)
 
 
-class DeviceBytes(Held):
-    """Memory of a GPU, aligned to 256 bytes; what it holds at first is anything.
+class DeviceBytes(DriverHandle):
+    """Uninitialised memory of a GPU, aligned to 256 bytes.
 
     Raises
     ------
@@ -69,7 +62,7 @@ class DeviceBytes(Held):
         self.nbytes = nbytes
 
 
-class PinnedArray(Held):
+class PinnedArray(DriverHandle):
     """An array in page-locked memory of the host, which copies to and from a GPU are fast with.
 
     :attr:`array` must not outlive it.
@@ -85,20 +78,20 @@ class PinnedArray(Held):
         self.array: Array = np.ndarray(shape, dtype, memory)
 
 
-def stream(device: OpenDevice) -> Held:
+def stream(device: OpenDevice) -> DriverHandle:
     """A stream that does not wait for the process's default stream."""
     flag = driver().CUstream_flags.CU_STREAM_NON_BLOCKING
-    return Held(device, call("cuStreamCreate", flag), "cuStreamDestroy")
+    return DriverHandle(device, call("cuStreamCreate", flag), "cuStreamDestroy")
 
 
-def event(device: OpenDevice, *, timing: bool = False) -> Held:
-    """An event; those without a time are cheaper."""
+def event(device: OpenDevice, *, timing: bool = False) -> DriverHandle:
+    """An event; one that records no time is cheaper."""
     flags = driver().CUevent_flags
     flag = flags.CU_EVENT_DEFAULT if timing else flags.CU_EVENT_DISABLE_TIMING
-    return Held(device, call("cuEventCreate", flag), "cuEventDestroy")
+    return DriverHandle(device, call("cuEventCreate", flag), "cuEventDestroy")
 
 
-class Module(Held):
+class Module(DriverHandle):
     """Machine code loaded onto a GPU."""
 
     def __init__(self, device: OpenDevice, cubin: bytes) -> None:
@@ -107,19 +100,19 @@ class Module(Held):
 
     def function(self, entry: str, shared_bytes: int) -> Any:
         """One of its kernels, allowed to take so much dynamic shared memory."""
-        found = call("cuModuleGetFunction", self.handle, entry.encode())
+        function = call("cuModuleGetFunction", self.handle, entry.encode())
         if shared_bytes > 48 << 10:
             attribute = driver().CUfunction_attribute
             name = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            call("cuFuncSetAttribute", found, name, shared_bytes)
-        return found
+            call("cuFuncSetAttribute", function, name, shared_bytes)
+        return function
 
 
 def upload(address: int, array: Array) -> None:
     """Copy an array in one piece to a GPU; returns when it is there."""
     call("cuMemcpyHtoD", address, array.ctypes.data, array.nbytes)
-    # That returns when the driver has a copy of what is in pageable memory. Its transfer goes on
-    # on the default stream, for which ours do not wait.
+    # The call returns when the driver has a copy of what is in pageable memory. The transfer then
+    # continues on the default stream, for which ours do not wait.
     call("cuStreamSynchronize", 0)
 
 
@@ -133,20 +126,20 @@ def shared_constant(device: OpenDevice, array: Array) -> DeviceBytes:
     """Memory of equal content, uploaded once and the same for all who ask in this process."""
     key = (device.number, content_key(array))
     with _lock:
-        known = _constants.get(key)
-        if known is None:
+        memory = _constants.get(key)
+        if memory is None:
             content = np.ascontiguousarray(array)
-            known = DeviceBytes(device, content.nbytes)
-            upload(known.address, content)
-            _constants[key] = known
-        return known
+            memory = DeviceBytes(device, content.nbytes)
+            upload(memory.address, content)
+            _constants[key] = memory
+        return memory
 
 
 def shared_module(device: OpenDevice, cubin: bytes) -> Module:
     """Equal machine code, loaded once and the same for all who ask in this process."""
     key = (device.number, hashlib.sha256(cubin).hexdigest())
     with _lock:
-        known = _modules.get(key)
-        if known is None:
-            known = _modules[key] = Module(device, cubin)
-        return known
+        module = _modules.get(key)
+        if module is None:
+            module = _modules[key] = Module(device, cubin)
+        return module

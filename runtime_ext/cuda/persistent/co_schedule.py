@@ -19,7 +19,7 @@ from tvm_ios.program.program_builder import NO_PARTS, ConstantName, tensor_names
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Stage
 
-#: Different ones in one: compilers take minutes for more.
+#: Different kernels in one at most: compilers take minutes for more.
 MOST_KERNELS = 48
 
 
@@ -38,7 +38,7 @@ class CoScheduledStage:
     fused
         The kernel; None if there is nothing to launch.
     table
-        What the kernel's vEUs go through, if they wait for each other.
+        The steps of the kernel's vEUs, if they wait for each other.
     """
 
     code: UnitCode
@@ -67,35 +67,35 @@ def fused_stages(
     library
         Has the units' kernels, and keeps those that are made here.
     device
-        A GPU.
+        The GPU to compile for.
 
     Raises
     ------
     UserError
         If a stage cannot be one kernel.
     """
-    made = {
+    fused_by_stage = {
         stage: co_scheduled(graph, stage, placement, code, library, device, parts)
         for stage, placement in placed.items()
     }
-    own_name = constant_name or _own_name
-    by_units = {stage.units: found for stage, found in made.items()}
+    unit_constant_name = constant_name or _own_name
+    fused_by_units = {stage.units: fused for stage, fused in fused_by_stage.items()}
 
     def name(units: tuple[int, ...], parameter: int) -> str:
-        found = by_units.get(units)
-        if found is None:
-            return own_name(units, parameter)
-        given = len(found.constants) + (found.table is not None)
-        place = parameter - (len(found.code.parameters) - found.code.outputs - given)
-        if found.table is not None and place == len(found.constants):
-            return content_key(found.table)
-        unit, own = found.constants[place]
-        return own_name((unit,), own)
+        fused = fused_by_units.get(units)
+        if fused is None:
+            return unit_constant_name(units, parameter)
+        constants = len(fused.constants) + (fused.table is not None)
+        place = parameter - (len(fused.code.parameters) - fused.code.outputs - constants)
+        if fused.table is not None and place == len(fused.constants):
+            return content_key(fused.table)
+        unit, unit_parameter = fused.constants[place]
+        return unit_constant_name((unit,), unit_parameter)
 
     return FusedStages(
-        {stage: found.code for stage, found in made.items()},
+        {stage: fused.code for stage, fused in fused_by_stage.items()},
         name,
-        {content_key(f.table): f.table for f in made.values() if f.table is not None},
+        {content_key(f.table): f.table for f in fused_by_stage.values() if f.table is not None},
     )
 
 
@@ -115,11 +115,11 @@ def co_scheduled(
     graph, stage, placement
         What runs on which vEU.
     code
-        Of the units.
+        The code of each unit.
     library
-        Has their kernels; it is given the one that is made.
+        Has the units' kernels, and keeps the one that is made.
     device
-        A GPU.
+        The GPU to compile for.
     parts
         As for :func:`tvm_ios.program.lower.lower`.
 
@@ -132,9 +132,9 @@ def co_scheduled(
 
     def name(units: tuple[int, ...], parameter: int) -> str:
         # Equal ones of two units are not shared: the kernel depends on code only.
-        made = _own_name(units, parameter)
-        constants[made] = (units[0], parameter)
-        return made
+        constant = _own_name(units, parameter)
+        constants[constant] = (units[0], parameter)
+        return constant
 
     program = lower_persistent(
         graph,
@@ -169,7 +169,7 @@ def co_scheduled(
     order = [*(names[t] for t in data), *constants, *tables, *(names[t] for t in outputs)]
     inside = len(order)
     order += [b.name for b in scratch]
-    place = {each: number for number, each in enumerate(order)}
+    place = {name_or_constant: number for number, name_or_constant in enumerate(order)}
     counts: tuple[BufferType, ...] = ()
     calls: tuple[PhaseCall, ...] = ()
     if fused is not None:
@@ -180,13 +180,13 @@ def co_scheduled(
         calls = (PhaseCall(fused.kernel.symbol, 1, tuple(arguments)),)
     types |= tables
     merged = UnitCode(
-        parameters=tuple(types[each] for each in order[:inside]),
+        parameters=tuple(types[name_or_constant] for name_or_constant in order[:inside]),
         outputs=len(outputs),
         scratch=(*(b.type for b in scratch), *counts),
         calls=calls,
     )
-    words = None if fused is None else fused.words
-    return CoScheduledStage(merged, tuple(constants.values()), fused, words)
+    table = None if fused is None else fused.words
+    return CoScheduledStage(merged, tuple(constants.values()), fused, table)
 
 
 def _own_name(units: tuple[int, ...], parameter: int) -> str:
@@ -194,6 +194,6 @@ def _own_name(units: tuple[int, ...], parameter: int) -> str:
 
 
 def rtask_code(code: UnitCode, blocks: Callable[[str], int]) -> UnitCode:
-    """Code whose phases have a tile a block: the form that rTasks are placed in."""
+    """The code with one tile for each block of a kernel, the form in which rTasks are placed."""
     calls = tuple(replace(call, tiles=blocks(call.symbol)) for call in code.calls)
     return replace(code, calls=calls)

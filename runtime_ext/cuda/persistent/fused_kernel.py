@@ -36,15 +36,15 @@ class FusedKernel:
     Attributes
     ----------
     kernel
-        What is known of it.
+        Its description.
     cubin
         Its machine code.
     buffers
         Which of the program's buffers its parameters are, in order.
     table
-        What its vEUs go through; None if no operator waits for another, when each rTask is a
-        block. With it the kernel has two more parameters: the table, and for each vEU the steps
-        that it has made, which have to be zero when it begins.
+        The steps of its vEUs; None if no operator waits for another, when each rTask is a block.
+        With it the kernel has two more parameters: the table, and for each vEU a count of the
+        steps that it has made, which has to be zero when it begins.
     """
 
     kernel: CudaKernel
@@ -54,8 +54,10 @@ class FusedKernel:
 
     @property
     def launchable(self) -> Launchable:
-        """What launching it takes. The counts of steps are cleared by a node of their own before,
-        for the bytes in which they lie may be others' in between."""
+        """The kernel with the counts of steps to clear before each launch.
+
+        Between launches other buffers may lie in their bytes.
+        """
         kernel = self.kernel
         return Launchable(
             entry=kernel.entry,
@@ -78,20 +80,20 @@ def vdevice(footprints: Iterable[Footprint], device: DeviceDescription) -> int:
     Parameters
     ----------
     footprints
-        Of each of the kernels by itself.
+        The footprint of each of the kernels by itself.
     device
-        Which GPU.
+        The GPU.
     """
-    of = multiprocessor_of(device)
-    needs = tuple(footprints)
-    most = Footprint(
-        max(need.threads for need in needs),
-        max(need.registers for need in needs),
-        max(need.shared_bytes for need in needs),
+    multiprocessor = multiprocessor_of(device)
+    of_each = tuple(footprints)
+    largest = Footprint(
+        max(need.threads for need in of_each),
+        max(need.registers for need in of_each),
+        max(need.shared_bytes for need in of_each),
     )
     # What a kernel of its own may have, all of its threads may not: fewer registers then.
-    while not (blocks := resident_blocks(most, of)) and most.registers > 32:
-        most = replace(most, registers=most.registers - 8)
+    while not (blocks := resident_blocks(largest, multiprocessor)) and largest.registers > 32:
+        largest = replace(largest, registers=largest.registers - 8)
     return device.processors * max(1, blocks)
 
 
@@ -99,7 +101,7 @@ def fuse(
     program: PersistentProgram,
     functions: Mapping[str, RTaskFunction],
     device: DeviceDescription,
-    compiled: Compile,
+    compile: Compile,
     blocks_each: int,
 ) -> FusedKernel:
     """Compile a persistent program to a kernel.
@@ -110,10 +112,10 @@ def fuse(
         From :func:`tvm_ios.program.persistent_lowering.lower_persistent`, on at most as many
         lanes as the device holds vEUs.
     functions
-        By the program's kernels.
+        The rTasks of each of the program's kernels.
     device
-        A GPU.
-    compiled
+        The GPU.
+    compile
         Gives the machine code.
     blocks_each
         Blocks that a multiprocessor has to hold: the compiler spends no more registers.
@@ -149,8 +151,8 @@ def fuse(
     digest = hashlib.sha256(f"{arch} {source}".encode()).hexdigest()[:16]
     entry = f"rprogram_{digest}"
     source = source.replace("{entry}", entry)
-    cubin = compiled(source, arch, entry)
-    of_program = [functions[symbol] for symbol in program.kernels]
+    cubin = compile(source, arch, entry)
+    functions_in_order = [functions[symbol] for symbol in program.kernels]
     kernel = CudaKernel(
         # The same code may be launched with more or fewer blocks.
         symbol=f"{entry}_{blocks}",
@@ -158,9 +160,9 @@ def fuse(
         parameters=tuple(parameters),
         written=tuple(sorted(written)),
         grid=(blocks, 1, 1),
-        block=(max(function.threads for function in of_program), 1, 1),
+        block=(max(function.threads for function in functions_in_order), 1, 1),
         static_shared_bytes=cubin.static_shared_bytes,
-        dynamic_shared_bytes=max(function.shared_bytes for function in of_program),
+        dynamic_shared_bytes=max(function.shared_bytes for function in functions_in_order),
         registers=cubin.registers,
         local_bytes=cubin.local_bytes,
         source=source,

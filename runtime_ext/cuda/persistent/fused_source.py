@@ -185,11 +185,11 @@ class _Calls:
 
     def choose(self, operator: int) -> str:
         """Set the arguments and the function of an operator."""
-        of = self._program.operators[operator]
-        function = self.functions[of.kernel]
-        arguments = (of.buffers[argument] for argument in function.arguments)
-        sets = (f"a{i} = b{self._place[buffer]};" for i, buffer in enumerate(arguments))
-        return " ".join((*sets, f"function = {of.kernel};"))
+        launched = self._program.operators[operator]
+        function = self.functions[launched.kernel]
+        arguments = (launched.buffers[argument] for argument in function.arguments)
+        assignments = (f"a{i} = b{self._place[buffer]};" for i, buffer in enumerate(arguments))
+        return " ".join((*assignments, f"function = {launched.kernel};"))
 
     def call(self, function: RTaskFunction) -> str:
         """One rTask of a function."""

@@ -29,16 +29,16 @@ _ALIGNMENT = 128
 
 
 def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
-    """Rewrite a kernel.
+    """Rewrite a kernel as a function of its rTasks.
 
     Parameters
     ----------
     scheduled
         A PrimFunc whose body is bound to threads; its parameters are its buffers.
     name
-        Of the function to make.
+        The name of the function to make.
     arch
-        Such as ``"sm_90"``.
+        The architecture, such as ``"sm_90"``.
 
     Raises
     ------
@@ -48,21 +48,21 @@ def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
     kernel = _lowered(scheduled, name, arch)
     body, bound = _unbound(kernel.body)
     task, thread = tirx.Var("task", "int32"), tirx.Var("thread", "int32")
-    tasks, places = _axes("blockIdx", bound, task)
-    threads, more = _axes("threadIdx", bound, thread)
+    tasks, block_indices = _axes("blockIdx", bound, task)
+    threads, thread_indices = _axes("threadIdx", bound, thread)
     padded = -(-threads // WARP) * WARP
     if padded > threads:
         body = guarded(body, thread < threads)
     body, shared = _in_arena(body)
-    body = _rewritten(body, {**places, **more}, padded)
+    body = _rewritten(body, {**block_indices, **thread_indices}, padded)
     pointers = (pointer for pointer, _ in shared)
-    made = tirx.PrimFunc([*kernel.params, *pointers, task, thread], body, attrs=kernel.attrs)
+    function = tirx.PrimFunc([*kernel.params, *pointers, task, thread], body, attrs=kernel.attrs)
     # Not ``__restrict__``: the compiler would take what is only read here for constant and load
     # it through a cache that knows nothing of other blocks' stores.
-    made = made.with_attr({"calling_conv": 0, "tirx.noalias": False})
-    called, code = _code(made, name, arch)
-    numbers = {f"{p.name}_ptr": i for i, p in enumerate(scheduled.params)}
-    if len(numbers) < len(scheduled.params):
+    function = function.with_attr({"calling_conv": 0, "tirx.noalias": False})
+    called, code = _code(function, name, arch)
+    parameter_number = {f"{p.name}_ptr": i for i, p in enumerate(scheduled.params)}
+    if len(parameter_number) < len(scheduled.params):
         raise ValueError(f"two buffers of the kernel {name} have one name")
     offsets, total = [], 0
     for _, nbytes in shared:
@@ -74,14 +74,14 @@ def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
         source=code,
         tasks=tasks,
         threads=padded,
-        arguments=tuple(numbers[p.name] for p in kernel.params),
+        arguments=tuple(parameter_number[p.name] for p in kernel.params),
         shared=tuple(offsets),
         shared_bytes=total,
     )
 
 
 def _lowered(scheduled: Any, name: str, arch: str) -> Any:
-    """The kernel when all of TVM's passes but the last ones have run."""
+    """The kernel as TVM's passes leave it, before it is written as C++."""
     blocks: list[Any] = []
     tvm_ffi.structural_walk(scheduled.body, (tvm.s_tir.SBlock, blocks.append))
     pipeline: Any = tirx.get_tir_pipeline("s_tir" if blocks else "tirx")
@@ -91,10 +91,10 @@ def _lowered(scheduled: Any, name: str, arch: str) -> Any:
     with target:
         module = passes(tirx.transform.BindTarget(target)(module))
         _, devices = split_host_device_mods(module)
-        made = [f for device in devices.values() for f in finalize()(device).functions.values()]
-    if len(made) != 1:
-        raise ValueError(f"TVM made {len(made)} CUDA kernels of {name}; one was to come of it")
-    return made[0]
+        kernels = [f for device in devices.values() for f in finalize()(device).functions.values()]
+    if len(kernels) != 1:
+        raise ValueError(f"TVM made {len(kernels)} CUDA kernels of {name}; one was to come of it")
+    return kernels[0]
 
 
 def _unbound(body: Any) -> tuple[Any, dict[str, tuple[list[Any], int]]]:
@@ -115,19 +115,19 @@ def _axes(
     which: str, bound: Mapping[str, tuple[list[Any], int]], number: Any
 ) -> tuple[int, dict[Any, Any]]:
     """How many blocks or threads there are, and each axis as an expression of their number."""
-    found: dict[Any, Any] = {}
+    indices: dict[Any, Any] = {}
     tags = [f"{which}.{axis}" for axis in "xyz" if f"{which}.{axis}" in bound]
     total, stride = prod(bound[tag][1] for tag in tags), 1
     for tag in tags:
         variables, extent = bound[tag]
-        place = number if stride == 1 else tirx.truncdiv(number, tirx.const(stride, "int32"))
+        coordinate = number if stride == 1 else tirx.truncdiv(number, tirx.const(stride, "int32"))
         stride *= extent
         if stride < total:
-            place = tirx.truncmod(place, tirx.const(extent, "int32"))
+            coordinate = tirx.truncmod(coordinate, tirx.const(extent, "int32"))
         for variable in variables:
-            made = tirx.const(0, "int32") if extent == 1 else place
-            found[variable] = made.astype(str(variable.ty.dtype))
-    return total, found
+            index = tirx.const(0, "int32") if extent == 1 else coordinate
+            indices[variable] = index.astype(str(variable.ty.dtype))
+    return total, indices
 
 
 def _in_arena(body: Any) -> tuple[Any, list[tuple[Any, int]]]:
@@ -152,7 +152,10 @@ def _rewritten(body: Any, places: Mapping[Any, Any], threads: int) -> Any:
     """The body with its block and thread, and barriers of so many threads."""
 
     def variable(node: Any) -> Any:
-        return next((made for old, made in places.items() if old.same_as(node)), node)
+        return next(
+            (index for variable_of_axis, index in places.items() if variable_of_axis.same_as(node)),
+            node,
+        )
 
     def call(node: Any) -> Any:
         return tirx.call_extern("int32", BARRIER, threads) if is_barrier(node) else node

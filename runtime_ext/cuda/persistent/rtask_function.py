@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_ios.files.json_text import natural, naturals
 
-#: Called by the code of rTasks: waits until so many of the block's threads are there.
+#: The function by which rTasks wait until so many of the block's threads have arrived.
 BARRIER = "rtask_barrier"
 
 
@@ -19,9 +19,9 @@ class RTaskFunction:
     Attributes
     ----------
     called
-        C++ of functions that it calls, the same for all that call them.
+        C++ of the functions that it calls, equal for all that call the same ones.
     name, source
-        C++. Its arguments are buffers, places in shared memory, the rTask and the thread.
+        Its name and its C++. It takes buffers, places in shared memory, the rTask and the thread.
     tasks
         How many rTasks there are.
     threads

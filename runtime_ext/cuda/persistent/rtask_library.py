@@ -14,15 +14,15 @@ class RTaskLibrary(Protocol):
     """Kernels by their symbols, as rTasks: of a compiler with TVM, or of a bundle."""
 
     def blocks(self, symbol: str) -> int:
-        """How many rTasks a kernel is: the blocks of its grid."""
+        """How many rTasks a kernel has: the blocks of its grid."""
         ...
 
     def footprint(self, symbol: str) -> Footprint:
-        """What a block of a kernel by itself takes."""
+        """Threads, registers and shared memory of a block of a kernel by itself."""
         ...
 
     def rtasks(self, symbol: str) -> RTaskFunction:
-        """A kernel as a function.
+        """A kernel as a ``__device__`` function of its rTasks.
 
         Raises
         ------

@@ -10,7 +10,7 @@ from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.program import UnitCode
 from tvm_ios.schedule.rkernel import RKernel
 
-#: Assumed: what a block takes at least, to load, to compute in a chain and to store.
+#: Seconds that a block takes at least to load, compute in a chain and store. Assumed.
 _SHORTEST_TASK = 1e-6
 
 
@@ -30,25 +30,25 @@ def profiled_rkernel(
     Parameters
     ----------
     name
-        Of the rKernel.
+        The name of the rKernel.
     code
-        Of a unit in one of its forms.
+        The code of a unit in one of its forms.
     phases
-        Seconds of each kernel of it, alone.
+        Seconds of each of its kernels when it runs alone.
     blocks, footprint
-        Of a kernel, by its symbol.
+        Give the blocks and the footprint of a kernel, by its symbol.
     device
-        The GPU; its launch overhead is what is left out.
+        The GPU, whose launch overhead is left out.
     """
     symbols = [call.symbol for call in code.calls]
     tasks = tuple(map(blocks, symbols))
-    held = [vdevice([footprint(symbol)], device) for symbol in symbols]
-    inside = [max(_SHORTEST_TASK, seconds - device.launch_overhead) for seconds in phases]
-    each = tuple(
-        seconds / -(-count // room)
-        for seconds, count, room in zip(inside, tasks, held, strict=True)
+    resident = [vdevice([footprint(symbol)], device) for symbol in symbols]
+    kernel_seconds = [max(_SHORTEST_TASK, seconds - device.launch_overhead) for seconds in phases]
+    task_seconds = tuple(
+        seconds / -(-count // blocks_at_once)
+        for seconds, count, blocks_at_once in zip(kernel_seconds, tasks, resident, strict=True)
     )
-    return RKernel(name, tasks, each, sum(inside))
+    return RKernel(name, tasks, task_seconds, sum(kernel_seconds))
 
 
 def estimated_rkernel(
@@ -59,7 +59,7 @@ def estimated_rkernel(
     device: DeviceDescription,
     veus: int,
 ) -> RKernel:
-    """An rKernel whose rTasks take what the device's figures say.
+    """An rKernel whose times are estimated from the device's figures.
 
     A vEU has its share of the device's operations and bytes a second. A phase moves the bytes of
     its arguments, and the unit's operations are divided among its phases like these. The estimate
@@ -70,21 +70,23 @@ def estimated_rkernel(
     name, code, blocks
         As for :func:`profiled_rkernel`.
     flops
-        Of the unit.
+        Operations of the unit.
     device, veus
         The GPU, and how many vEUs share it.
     """
     buffers = (*code.parameters, *code.scratch)
-    moved = [sum(buffers[a].nbytes for a in call.arguments) for call in code.calls]
+    bytes_moved = [sum(buffers[a].nbytes for a in call.arguments) for call in code.calls]
     tasks = tuple(blocks(call.symbol) for call in code.calls)
     seconds = tuple(
         max(
             _SHORTEST_TASK,
             veus
             / count
-            * max(flops * nbytes / sum(moved) / device.peak_flops, nbytes / device.bandwidth),
+            * max(flops * nbytes / sum(bytes_moved) / device.peak_flops, nbytes / device.bandwidth),
         )
-        for count, nbytes in zip(tasks, moved, strict=True)
+        for count, nbytes in zip(tasks, bytes_moved, strict=True)
     )
-    waves = (-(-count // veus) * each for count, each in zip(tasks, seconds, strict=True))
+    waves = (
+        -(-count // veus) * task_seconds for count, task_seconds in zip(tasks, seconds, strict=True)
+    )
     return RKernel(name, tasks, seconds, device.launch_overhead + sum(waves))

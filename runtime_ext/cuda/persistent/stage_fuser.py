@@ -30,8 +30,8 @@ class GpuStageFuser:
     device
         The GPU.
     only
-        Units of the stages whose kernels there are already, where nothing can be compiled: these
-        are of the usual rKernels. None where there is a compiler.
+        Where nothing can be compiled, the units of the stages whose kernels were compiled before,
+        of the usual rKernels. None where there is a compiler.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class GpuStageFuser:
         self._only = None if only is None else {tuple(sorted(units)) for units in only}
 
     def can_fuse(self, code: Mapping[int, UnitCode]) -> bool:
-        """Whether a stage of some units, in this form, may become a kernel here."""
+        """Whether a stage of some units, with this code, may become one kernel."""
         symbols = {call.symbol for of_unit in code.values() for call in of_unit.calls}
-        known = self._only is None or tuple(sorted(code)) in self._only
-        return known and len(symbols) <= MOST_KERNELS
+        has_kernel = self._only is None or tuple(sorted(code)) in self._only
+        return has_kernel and len(symbols) <= MOST_KERNELS
 
-    def execution_units(self, codes: Iterable[UnitCode]) -> int:
-        """How many vEUs the GPU is for the kernels of some units (Rammer, section 4.1.2)."""
+    def lanes(self, codes: Iterable[UnitCode]) -> int:
+        """How many vEUs the GPU has for the kernels of some units (Rammer, section 4.1.2)."""
         symbols = {call.symbol for code in codes for call in code.calls}
         if not symbols:
             return self._device.processors
@@ -78,27 +78,27 @@ class GpuStageFuser:
         rkernels: RKernels,
         code: Callable[[int, str], UnitCode],
     ) -> RProgram:
-        """Some units as one rProgram, on as many vEUs as the kernels that it names leave.
+        """Some units as one rProgram, on as many vEUs as its kernels leave room for.
 
         Parameters
         ----------
         graph, units, rkernels
             As for :func:`tvm_ios.rammer.wavefront.co_schedule`.
         code
-            Of a unit's rKernel, by its name.
+            Gives the code of a unit's rKernel, by its name.
         """
-        ways = {unit: rkernels(unit) for unit in units}
+        choices = {unit: rkernels(unit) for unit in units}
         if not self.compiles:
-            ways = {unit: made[:1] for unit, made in ways.items()}
-        veus = self.execution_units(code(u, kernel.name) for u in units for kernel in ways[u])
+            choices = {unit: candidates[:1] for unit, candidates in choices.items()}
+        veus = self.lanes(code(u, kernel.name) for u in units for kernel in choices[u])
         while True:
-            program = co_schedule(graph, units, ways.__getitem__, veus)
+            program = co_schedule(graph, units, choices.__getitem__, veus)
             chosen = {unit: (program.kernels[unit],) for unit in units}
-            more = self.execution_units(code(u, kernel.name) for u, (kernel,) in chosen.items())
-            if more <= veus:
+            veus_of_chosen = self.lanes(code(u, kernel.name) for u, (kernel,) in chosen.items())
+            if veus_of_chosen <= veus:
                 return program
             # Kernels that were not chosen had taken more room; now only these may be.
-            ways, veus = chosen, more
+            choices, veus = chosen, veus_of_chosen
 
     def fused(
         self,

@@ -76,8 +76,8 @@ def _avg_pool2d(w: Writer, attrs: Attrs, data: Any) -> fx.Node:
             F.avg_pool2d, x, kernel, padding=padding, count_include_pad=counted, **options
         )
     # Torch would count the padding that it does not know: divide by what lies inside.
-    inside = F.pad(torch.ones((1, 1, *data.shape[2:])), _pad_order(pads))
-    counts = F.avg_pool2d(inside, kernel, divisor_override=1, **options)
+    ones = F.pad(torch.ones((1, 1, *data.shape[2:])), _pad_order(pads))
+    counts = F.avg_pool2d(ones, kernel, divisor_override=1, **options)
     sums = w.call(F.avg_pool2d, x, kernel, divisor_override=1, **options)
     return w.call(operator.mul, sums, w.weight(1 / counts.numpy()))
 
@@ -86,16 +86,16 @@ def _padding(
     w: Writer, x: fx.Node, pads: tuple[int, ...], value: float, fits: bool = True
 ) -> tuple[fx.Node, tuple[int, ...]]:
     """The operator's own padding where torch has it, or the padded input."""
-    half = len(pads) // 2
-    if pads[:half] == pads[half:] and fits:
-        return x, pads[:half]
-    return w.call(F.pad, x, _pad_order(pads), value=value), (0,) * half
+    rank = len(pads) // 2
+    if pads[:rank] == pads[rank:] and fits:
+        return x, pads[:rank]
+    return w.call(F.pad, x, _pad_order(pads), value=value), (0,) * rank
 
 
 def _pad_order(pads: tuple[int, ...]) -> tuple[int, ...]:
     """ONNX: all begins, all ends; torch: begin and end of the last axis first."""
-    half = len(pads) // 2
-    return tuple(p for axis in reversed(range(half)) for p in (pads[axis], pads[half + axis]))
+    rank = len(pads) // 2
+    return tuple(p for axis in reversed(range(rank)) for p in (pads[axis], pads[rank + axis]))
 
 
 def _pad(w: Writer, attrs: Attrs, data: Any) -> fx.Node:

@@ -35,7 +35,7 @@ def graph_network(graph: OpGraph, constants: Mapping[int, np.ndarray[Any, Any]])
     Parameters
     ----------
     graph
-        Of operators, not of units.
+        A graph of operators, not of units.
     constants
         The content of each constant tensor.
 
@@ -51,13 +51,13 @@ def graph_network(graph: OpGraph, constants: Mapping[int, np.ndarray[Any, Any]])
     for op in graph.operators:
         try:
             write = CANONICAL[op.kind]
-            made = write(writer, op.attrs, *(values[t] for t in op.inputs))
+            written = write(writer, op.attrs, *(values[t] for t in op.inputs))
         except (KeyError, UnsupportedOperator, TypeError) as error:
             raise UnsupportedOperator(
                 f"the operator {op.name!r} of kind {op.kind} has no torch function here: {error}"
             ) from error
         for tensor, node in zip(
-            op.outputs, made if isinstance(made, list) else [made], strict=True
+            op.outputs, written if isinstance(written, list) else [written], strict=True
         ):
             writer.set(values[tensor], node)
     writer.graph.output(tuple(writer.node(values[tensor]) for tensor in graph.outputs))

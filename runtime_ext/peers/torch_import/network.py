@@ -23,7 +23,7 @@ def torch_network(model: onnx.ModelProto) -> fx.GraphModule:
     Parameters
     ----------
     model
-        What :func:`tvm_ios.onnx.simplify.simplify` returned.
+        A model simplified by :func:`tvm_ios.onnx.simplify.simplify`.
 
     Raises
     ------
@@ -36,8 +36,8 @@ def torch_network(model: onnx.ModelProto) -> fx.GraphModule:
     for value in source.graph.inputs:
         writer.set(value, writer.graph.placeholder(f"input_{len(writer.graph.nodes)}"))
     for node in source.graph:
-        made = _write(writer, node, opset)
-        results = made if isinstance(made, list) else [made]
+        written = _write(writer, node, opset)
+        results = written if isinstance(written, list) else [written]
         for value, result in zip(node.outputs, results, strict=False):
             writer.set(value, result)
     writer.graph.output(tuple(writer.node(value) for value in source.graph.outputs))
@@ -58,9 +58,9 @@ def _write(writer: Writer, node: Any, opset: int) -> Any:
             result = CANONICAL[step.kind](writer, step.attrs, result, *step.inputs)
         return result
     except (KeyError, UnsupportedOperator) as error:
-        why = f": {error}" if isinstance(error, UnsupportedOperator) else ""
+        reason = f": {error}" if isinstance(error, UnsupportedOperator) else ""
         raise UnsupportedOperator(
-            f"the operator {node.op_type} (node {node.name!r}) has no torch function here{why}; "
+            f"the operator {node.op_type} (node {node.name!r}) has no torch function here{reason}; "
             "compare without torch"
         ) from error
     except (TypeError, RuntimeError) as error:

@@ -120,7 +120,7 @@ def _resize(w: Writer, node: Any) -> fx.Node:
     text = node.attributes.get_string
     before, after = tuple(node.inputs[0].shape), tuple(node.outputs[0].shape)
     mode = text("mode", "nearest")
-    place = text("coordinate_transformation_mode", "half_pixel")
+    coordinates = text("coordinate_transformation_mode", "half_pixel")
     if before[:2] != after[:2] or node.attributes.get_int("antialias", 0):
         raise UnsupportedOperator("it does more than change the size of images")
     sizes = after[2:]
@@ -128,21 +128,23 @@ def _resize(w: Writer, node: Any) -> fx.Node:
         # For whole factors all ways to round agree (but those that shift by half a pixel up).
         whole = all(new % old == 0 for old, new in zip(before, after, strict=True))
         rounding = text("nearest_mode", "round_prefer_floor")
-        if not whole or (place, rounding) not in (
+        if not whole or (coordinates, rounding) not in (
             ("asymmetric", "floor"),
             ("half_pixel", "round_prefer_floor"),
         ):
-            raise UnsupportedOperator(f"nearest by {place}, {rounding} is another than torch's")
+            raise UnsupportedOperator(
+                f"nearest by {coordinates}, {rounding} is another than torch's"
+            )
         return w.call(F.interpolate, w.node(node.inputs[0]), size=sizes, mode="nearest")
-    known = {"half_pixel": False, "pytorch_half_pixel": False, "align_corners": True}
-    if mode != "linear" or place not in known or len(sizes) != 2:
-        raise UnsupportedOperator(f"{mode} by {place} is not known")
+    align_corners = {"half_pixel": False, "pytorch_half_pixel": False, "align_corners": True}
+    if mode != "linear" or coordinates not in align_corners or len(sizes) != 2:
+        raise UnsupportedOperator(f"{mode} by {coordinates} is not known")
     return w.call(
         F.interpolate,
         w.node(node.inputs[0]),
         size=sizes,
         mode="bilinear",
-        align_corners=known[place],
+        align_corners=align_corners[coordinates],
     )
 
 

@@ -57,17 +57,17 @@ class Writer:
         UnsupportedOperator
             If it is not constant.
         """
-        found = constant(value)
-        if found is None:
+        content = constant(value)
+        if content is None:
             raise UnsupportedOperator("an input that has to be constant is not")
-        return found
+        return content
 
     def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> fx.Node:
         """A call of a torch function on nodes and plain values."""
         return self.graph.call_function(function, arguments, options)
 
     def module(self, input_names: Sequence[str]) -> fx.GraphModule:
-        """What was written, for inference; its ``input_names`` say what it is called with."""
+        """The module for inference; its attribute ``input_names`` has the order of its inputs."""
         module = fx.GraphModule(self.root, self.graph).eval()
         module.input_names = tuple(input_names)
         return module

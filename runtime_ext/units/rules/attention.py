@@ -45,12 +45,12 @@ def layer_norm(unit: UnitDraft, var: Any, call: Any) -> bool:
         return False
     if not _normalise(unit, var, call, "layer_norm", axes, float(call.attrs.epsilon)):
         return False
-    made = unit.value(var)
-    assert isinstance(made, Pending)
+    normalised = unit.value(var)
+    assert isinstance(normalised, Pending)
     for name, parameter in zip(("mul", "add"), call.args[1:], strict=True):
-        read = access(in_memory(unit, unit.value(parameter)), made.shape)
+        read = access(in_memory(unit, unit.value(parameter)), normalised.shape)
         assert read is not None
-        made.expr = (name, made.expr, ("load", read))
+        normalised.expr = (name, normalised.expr, ("load", read))
     return True
 
 

@@ -13,14 +13,7 @@ from runtime_ext.kernels.spec import Statement
 from runtime_ext.units.kernel_draft import KernelDraft
 from runtime_ext.units.storing import in_memory, write
 from runtime_ext.units.unit_draft import UnitDraft
-from runtime_ext.units.values import (
-    Arranged,
-    Lazy,
-    Pending,
-    Stored,
-    access,
-    four,
-)
+from runtime_ext.units.values import Arranged, Lazy, Pending, Stored, as_expression, four
 
 
 def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
@@ -36,10 +29,10 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
         unit.bind(var, parts)
         return True
     target = unit.home(var) or unit.scratch(shape)
-    together: list[tuple[Lazy, Stored]] = []
+    element_wise: list[tuple[Lazy, Stored]] = []
     begin = 0
     for part in parts:
-        place = Stored(
+        slice_ = Stored(
             target.storage,
             part.shape,
             target.strides,
@@ -51,19 +44,15 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
         if isinstance(part, Arranged):
             part = in_memory(unit, part)
         if isinstance(part, Pending):
-            write(unit, part, place)
+            write(unit, part, slice_)
             continue
-        if isinstance(part, Stored):
-            read = access(part, part.shape)
-            assert read is not None
-            part = Lazy(("load", read), part.shape)
-        together.append((part, place))
+        element_wise.append((as_expression(part), slice_))
     axes = unit.axes(target)
-    if axis + 4 - len(shape) == axes[3] and together:
-        _one_kernel(unit, together, axes)
+    if axis + 4 - len(shape) == axes[3] and element_wise:
+        _one_kernel(unit, element_wise, axes)
     else:
-        for part, place in together:
-            write(unit, part, place)
+        for part, slice_ in element_wise:
+            write(unit, part, slice_)
     unit.bind(var, target)
     return True
 
@@ -89,5 +78,4 @@ def _one_kernel(
         for part, place in parts
     ]
     number = unit.add(KernelDraft(None, four(parts[0][0].shape, 1), axes, statements))
-    storage = unit.storages[parts[0][1].storage]
-    storage.producer = max(storage.producer, number)
+    unit.written(parts[0][1], number)

@@ -7,16 +7,14 @@ from typing import Any
 
 from runtime_ext.kernels.cut import UNCUT
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.relax_function import static_shape
+from runtime_ext.kernels.relax_function import pair, static_shape
 from runtime_ext.kernels.spec import Contraction, Pooling, Window
 from runtime_ext.units.kernel_draft import IMAGE, PLAIN
 from runtime_ext.units.rules import attention
 from runtime_ext.units.rules.reading import read_input
 from runtime_ext.units.storing import in_memory
 from runtime_ext.units.unit_draft import UnitDraft
-from runtime_ext.units.values import (
-    is_row_major,
-)
+from runtime_ext.units.values import is_row_major
 from tvm_ios.program.constant_transform import ParamTransform, phase_taps
 
 #: A contraction activates an input again for every kernel position and block of channels; up to
@@ -40,11 +38,11 @@ def convolution(unit: UnitDraft, var: Any, call: Any) -> bool:
     padding = [int(p) for p in attrs.padding]
     window = Window(
         input=(inner[2], inner[3]),
-        output=_pair(static_shape(var.ty)[2:]),
+        output=pair(static_shape(var.ty)[2:]),
         kernel=(kh, kw),
-        strides=_pair(attrs.strides),
+        strides=pair(attrs.strides),
         pads=(padding[0] + pads[0], padding[1] + pads[1]),
-        dilations=_pair(attrs.dilation),
+        dilations=pair(attrs.dilation),
     )
     packed = unit.weight(call.args[1], (out, per_group, kh, kw))
     anchor: Contraction | Pooling
@@ -71,12 +69,12 @@ def transposed_convolution(unit: UnitDraft, var: Any, call: Any) -> bool:
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
     if weight < 0 or layouts != ("NCHW", "IOHW", "NCHW"):
         return False
-    result, strides = static_shape(var.ty), _pair(attrs.strides)
+    result, strides = static_shape(var.ty), pair(attrs.strides)
     whole = all(extent % s == 0 for extent, s in zip(result[2:], strides, strict=True))
-    if int(attrs.groups) != 1 or _pair(attrs.dilation) != (1, 1) or not whole:
+    if int(attrs.groups) != 1 or pair(attrs.dilation) != (1, 1) or not whole:
         return False
     shape = static_shape(call.args[1].ty)
-    padding = _pair(tuple(attrs.padding)[:2])
+    padding = pair(tuple(attrs.padding)[:2])
     transform = ParamTransform((("phases", strides, padding),))
     physical = transform.shape(shape)
     first = [phase_taps(*axis)[0] for axis in zip(shape[2:], strides, padding, strict=True)]
@@ -85,7 +83,7 @@ def transposed_convolution(unit: UnitDraft, var: Any, call: Any) -> bool:
     window = Window(
         input=(inner[2], inner[3]),
         output=(result[2] // strides[0], result[3] // strides[1]),
-        kernel=_pair(physical[2:]),
+        kernel=pair(physical[2:]),
         strides=(1, 1),
         pads=(pads[0] - first[0], pads[1] - first[1]),
         dilations=(1, 1),
@@ -117,8 +115,3 @@ def product(unit: UnitDraft, var: Any, call: Any) -> bool:
     anchor = Contraction((), 1, window, depth, 1, data, ACC, packed, (shape[1],), UNCUT, ())
     unit.bind_anchor(var, anchor, PLAIN)
     return True
-
-
-def _pair(values: Any) -> tuple[int, int]:
-    first, second = (int(v) for v in values)
-    return first, second

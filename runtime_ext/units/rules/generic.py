@@ -32,16 +32,16 @@ def opaque(
     arguments: Sequence[Any],
     make: Callable[[tuple[tuple[tuple[int, ...], str], ...]], Generic | Scheduled],
 ) -> None:
-    """Bind a variable to what a kernel makes whose buffers are whole and in the IR's layout.
+    """Bind a variable to the result of a kernel whose buffers are whole and in the IR's layout.
 
     Parameters
     ----------
     unit, var
-        Of the unit.
+        The unit, and the variable of it.
     arguments
         Variables that the kernel reads, in the order of its parameters.
     make
-        The kernel's spec from the shapes and types of its buffers.
+        Makes the kernel's spec from the shapes and types of its buffers.
     """
     storages = [_plain(unit, unit.value(a)).storage for a in arguments]
     fields = tensor_types(var.ty)
@@ -53,10 +53,10 @@ def opaque(
             home = unit.scratch(shape, str(field.dtype), layout="plain")
         results.append(home)
         storages.append(home.storage)
-    made = [unit.storages[s] for s in storages]
-    spec = make(tuple((s.shape, s.dtype) for s in made))
+    buffers = [unit.storages[s] for s in storages]
+    spec = make(tuple((s.shape, s.dtype) for s in buffers))
     number = unit.add(KernelDraft(None, (1, 1, 1, 1), PLAIN, generic=(spec, tuple(storages))))
-    for storage in made[len(arguments) :]:
+    for storage in buffers[len(arguments) :]:
         storage.producer = number
     unit.bind(var, results[0] if not isinstance(var.ty, relax.TupleType) else results)
 

@@ -5,24 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from runtime_ext.kernels.expression import ACC, Expr
-from runtime_ext.kernels.relax_function import static_shape
-from runtime_ext.kernels.spec import (
-    Mean,
-    Pooling,
-    Window,
-)
+from runtime_ext.kernels.relax_function import pair, static_shape
+from runtime_ext.kernels.spec import Mean, Pooling, Window
 from runtime_ext.units.kernel_draft import IMAGE
 from runtime_ext.units.rules import views
 from runtime_ext.units.rules.reading import read_input
 from runtime_ext.units.storing import in_memory
 from runtime_ext.units.unit_draft import UnitDraft
-from runtime_ext.units.values import (
-    Lazy,
-    Padded,
-    Pending,
-    Stored,
-    access,
-)
+from runtime_ext.units.values import Lazy, Padded, Pending, Stored, as_expression
 
 
 def pool(unit: UnitDraft, var: Any, call: Any) -> bool:
@@ -35,31 +25,33 @@ def pool(unit: UnitDraft, var: Any, call: Any) -> bool:
     if kind == "max" and isinstance(value, Padded):
         value = in_memory(unit, value)
     padding = [int(p) for p in attrs.padding]
-    kernel = _pair(attrs.pool_size)
-    if kernel == (1, 1) and not any(padding):
-        taken = views.subsample(unit, value, _pair(attrs.strides), var)
-        if taken:
-            return True
+    kernel = pair(attrs.pool_size)
+    if (
+        kernel == (1, 1)
+        and not any(padding)
+        and views.subsample(unit, value, pair(attrs.strides), var)
+    ):
+        return True
     data, prologue, pads, inner = read_input(unit, value, True)
     output = static_shape(var.ty)[2:]
     # With ceil_mode the last window may begin beyond the padding; TVM's divisor is its own.
-    reach = [
+    extents_read = [
         (o - 1) * s + (k - 1) * d + 1
         for o, s, k, d in zip(
-            output, _pair(attrs.strides), kernel, _pair(attrs.dilation), strict=True
+            output, pair(attrs.strides), kernel, pair(attrs.dilation), strict=True
         )
     ]
     overhang = [
         r > v + padding[i] + padding[i + 2]
-        for i, (r, v) in enumerate(zip(reach, value.shape[2:], strict=True))
+        for i, (r, v) in enumerate(zip(extents_read, value.shape[2:], strict=True))
     ]
     window = Window(
         input=(inner[2], inner[3]),
         output=(output[0], output[1]),
         kernel=kernel,
-        strides=_pair(attrs.strides),
+        strides=pair(attrs.strides),
         pads=(padding[0] + pads[0], padding[1] + pads[1]),
-        dilations=_pair(attrs.dilation),
+        dilations=pair(attrs.dilation),
     )
     scale: Expr | None = None
     if kind == "mean":
@@ -117,17 +109,9 @@ def channel_mean(unit: UnitDraft, var: Any, call: Any) -> bool:
         return False
     image = (shape[0], *shape[2:])
     if isinstance(value, Stored):
-        flat = Stored(value.storage, image, (value.strides[0], *value.strides[2:]), value.offset)
-        read = access(flat, image)
-        assert read is not None
-        inner: Expr = ("load", read)
-    else:
-        inner = value.expr
+        strides = (value.strides[0], *value.strides[2:])
+        value = as_expression(Stored(value.storage, image, strides, value.offset))
+    inner = value.expr
     total: Expr = ("div", ("window", inner, pads[0], pads[3], shape[2]), ("const", float(size)))
     unit.bind(var, Lazy(total, shape))
     return True
-
-
-def _pair(values: Any) -> tuple[int, int]:
-    first, second = (int(v) for v in values)
-    return first, second

@@ -11,12 +11,15 @@ from runtime_ext.units.values import Lazy, Padded, Value, access, four
 def read_input(
     unit: UnitDraft, value: Value, inline: bool
 ) -> tuple[Access, Expr, tuple[int, int, int, int], tuple[int, ...]]:
-    """How an anchor reads its input: where, activated how, padded how, of which shape."""
+    """How an anchor reads its input: the access, the prologue, the pads, and the unpadded shape.
+
+    With ``inline`` a kernel may compute an element-wise expression of one tensor as it reads it.
+    """
     pads = (0, 0, 0, 0)
     if isinstance(value, Padded):
         pads, value = value.pads, value.inner
     inline = inline and unit.inline
-    if isinstance(value, Lazy) and inline and len(list(loads(value.expr))) >= 1:
+    if isinstance(value, Lazy) and inline and any(loads(value.expr)):
         reads = set(loads(value.expr))
         whole = all(
             stride != 0 or extent == 1

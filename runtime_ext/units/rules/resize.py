@@ -53,22 +53,22 @@ def _taps(
     taps: list[tuple[int, float]] = []
     for result in range(factor):
         if coordinates == "asymmetric":
-            place = Fraction(result, factor)
+            position = Fraction(result, factor)
         elif coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and after > 1):
-            place = (result + _HALF) / factor - _HALF
+            position = (result + _HALF) / factor - _HALF
         else:
             return None
         match rounding:
             case None:
-                taps.append((floor(place), float(place - floor(place))))
+                taps.append((floor(position), float(position - floor(position))))
             case "floor":
-                taps.append((floor(place), 0.0))
+                taps.append((floor(position), 0.0))
             case "ceil":
-                taps.append((ceil(place), 0.0))
+                taps.append((ceil(position), 0.0))
             case "round_prefer_floor":
-                taps.append((ceil(place - _HALF), 0.0))
+                taps.append((ceil(position - _HALF), 0.0))
             case "round_prefer_ceil":
-                taps.append((floor(place + _HALF), 0.0))
+                taps.append((floor(position + _HALF), 0.0))
             case _:
                 return None
     return tuple(taps)

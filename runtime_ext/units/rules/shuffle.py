@@ -18,8 +18,8 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
     shapes = {static_shape(field.ty) for field in fields}
     reader = unit.only_reader(var)
     pieces = [unit.pieces(field) for field in fields]
-    whole = all(len(own) == 1 for own in pieces)
-    if reader is not None and whole and len(shapes) == 1 and int(call.attrs.axis) == 1:
+    unjoined = all(len(values) == 1 for values in pieces)
+    if reader is not None and unjoined and len(shapes) == 1 and int(call.attrs.axis) == 1:
         chain = _chain(unit, *reader)
         if chain is not None and static_shape(chain[0].ty)[1] == len(fields):
             _interleave(unit, [value for (value,) in pieces], (var, *chain))
@@ -46,16 +46,20 @@ def _chain(unit: UnitDraft, var: Any, call: Any) -> tuple[Any, Any, Any] | None:
     image, apart = static_shape(call.args[0].ty), static_shape(var.ty)
     if len(image) != 4 or len(apart) != 5 or (apart[0], *apart[3:]) != (image[0], *image[2:]):
         return None
-    turned = unit.only_reader(var)
-    if turned is None or operator_name(turned[1]) != "relax.permute_dims":
+    transpose = unit.only_reader(var)
+    if transpose is None or operator_name(transpose[1]) != "relax.permute_dims":
         return None
-    axes = turned[1].attrs.axes
+    axes = transpose[1].attrs.axes
     if axes is None or [int(axis) for axis in axes] != [0, 2, 1, 3, 4]:
         return None
-    joined = unit.only_reader(turned[0])
-    if joined is None or operator_name(joined[1]) != "relax.reshape":
+    second_reshape = unit.only_reader(transpose[0])
+    if second_reshape is None or operator_name(second_reshape[1]) != "relax.reshape":
         return None
-    return (var, turned[0], joined[0]) if static_shape(joined[0].ty) == image else None
+    return (
+        (var, transpose[0], second_reshape[0])
+        if static_shape(second_reshape[0].ty) == image
+        else None
+    )
 
 
 def _interleave(unit: UnitDraft, values: list[Value], variables: tuple[Any, ...]) -> None:

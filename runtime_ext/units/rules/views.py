@@ -18,7 +18,7 @@ from runtime_ext.units.values import (
     Stored,
     Value,
     Widened,
-    access,
+    as_expression,
     is_row_major,
     row_major,
     shift,
@@ -85,7 +85,7 @@ def _narrow_padded(
 
 
 def subsample(unit: UnitDraft, value: Value, strides: tuple[int, int], var: Any) -> bool:
-    """What a pool of one pixel does; False if it would read padding."""
+    """Bind a variable to a pool of windows of one pixel; False if it would read padding."""
     shape = static_shape(var.ty)
     for axis, stride in zip((2, 3), strides, strict=True):
         if isinstance(value, Padded) and stride > 1:
@@ -95,9 +95,7 @@ def subsample(unit: UnitDraft, value: Value, strides: tuple[int, int], var: Any)
             value = inside
         else:
             value = narrow(unit, value, axis, 0, shape[axis], stride)
-    if not isinstance(value, Stored) and value.home is None:
-        value.home = unit.home(var)
-    unit.bind(var, value)
+    unit.bind_view(var, value)
     return True
 
 
@@ -106,12 +104,12 @@ def split(unit: UnitDraft, var: Any, call: Any) -> bool:
     value = unit.value(call.args[0])
     axis = int(call.attrs.axis) % len(value.shape)
     begin = 0
-    parts: list[Value] = []
+    slices: list[Value] = []
     for field in var.ty.fields:
         count = static_shape(field)[axis]
-        parts.append(narrow(unit, value, axis, begin, count, 1))
+        slices.append(narrow(unit, value, axis, begin, count, 1))
         begin += count
-    unit.bind(var, parts)
+    unit.bind(var, slices)
     return True
 
 
@@ -134,9 +132,7 @@ def strided_slice(unit: UnitDraft, var: Any, call: Any) -> bool:
                 value = shifted
                 continue
         value = narrow(unit, value, axis, begin, result[axis], step)
-    if not isinstance(value, Stored) and value.home is None:
-        value.home = unit.home(var)
-    unit.bind(var, value)
+    unit.bind_view(var, value)
     return True
 
 
@@ -145,14 +141,11 @@ def _shifted(value: Widened, begin: int, count: int) -> Lazy | None:
     inner = value.inner
     if count != inner.shape[1] or not isinstance(inner, (Lazy, Stored)):
         return None
-    if isinstance(inner, Stored):
-        read = access(inner, inner.shape)
-        assert read is not None
-        inner = Lazy(("load", read), inner.shape)
-    if any(windows(inner.expr)):
+    expr = as_expression(inner).expr
+    if any(windows(expr)):
         return None
     by = begin - value.before
-    return Lazy(("window", inner.expr, -by, by, count), inner.shape)
+    return Lazy(("window", expr, -by, by, count), inner.shape)
 
 
 def pad(unit: UnitDraft, var: Any, call: Any) -> bool:
@@ -183,15 +176,8 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
         return True
     if isinstance(value, Stored) and _only_ones_differ(value.shape, shape):
         strides = iter([s for s, e in zip(value.strides, value.shape, strict=True) if e != 1])
-        unit.bind(
-            var,
-            Stored(
-                value.storage,
-                shape,
-                tuple(next(strides) if extent != 1 else 0 for extent in shape),
-                value.offset,
-            ),
-        )
+        reshaped = tuple(next(strides) if extent != 1 else 0 for extent in shape)
+        unit.bind(var, Stored(value.storage, shape, reshaped, value.offset))
         return True
     if len(value.shape) > 4:
         return False
@@ -210,7 +196,7 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def has_an_axis_more(shape: tuple[int, ...], image: tuple[int, ...]) -> bool:
-    """Whether it is an image's with an axis of extent 1 after the batch: the unit stores it."""
+    """Whether a shape is an image's with one more axis, of extent 1, after the batch."""
     return len(image) == 4 and len(shape) == 5 and shape == (image[0], 1, *image[1:])
 
 

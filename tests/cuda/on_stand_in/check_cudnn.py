@@ -40,34 +40,34 @@ from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wa
 class Running:
     """Convolutions, each on a lane of its own and then all again on the next one's lane."""
 
-    def __init__(self, made: list[LibraryConvolution], captured: bool = True) -> None:
-        self.made, self.data = made, [drawn(call, n) for n, call in enumerate(made)]
+    def __init__(self, kernels: list[LibraryConvolution], captured: bool = True) -> None:
+        self.kernels, self.data = kernels, [drawn(call, n) for n, call in enumerate(kernels)]
         buffers: list[Buffer] = []
-        own: list[tuple[int, ...]] = []
-        for number, call in enumerate(made):
+        places: list[tuple[int, ...]] = []
+        for number, call in enumerate(kernels):
             first, types = len(buffers), buffers_of(call)
             buffers += [Buffer(f"{number}.{i}", t, Role.OUTPUT) for i, t in enumerate(types)]
-            own.append(tuple(range(first, len(buffers))))
+            places.append(tuple(range(first, len(buffers))))
         lanes = [
             (
-                Launch(n, own[n], 0, 1, n),
-                *((Wait((n + 1) % len(made), 1),) if len(made) > 1 else ()),
-                Launch((n + 1) % len(made), own[(n + 1) % len(made)], 0, 1, n),
+                Launch(n, places[n], 0, 1, n),
+                *((Wait((n + 1) % len(kernels), 1),) if len(kernels) > 1 else ()),
+                Launch((n + 1) % len(kernels), places[(n + 1) % len(kernels)], 0, 1, n),
             )
-            for n in range(len(made))
+            for n in range(len(kernels))
         ]
         program = Program(
             tuple(lanes),
-            tuple(f"call{n}" for n in range(len(made))),
+            tuple(f"call{n}" for n in range(len(kernels))),
             tuple(buffers),
-            tuple(f"unit{n}" for n in range(len(made))),
-            tuple(KernelUse(1, len(bs), (2,)) for bs in own),
+            tuple(f"unit{n}" for n in range(len(kernels))),
+            tuple(KernelUse(1, len(bs), (2,)) for bs in places),
         )
         device = open_device()
         self.memory = DeviceMemory(device, program, {})
         self.executor = CudaExecutor(
             program,
-            {f"call{n}": call for n, call in enumerate(made)},
+            {f"call{n}": call for n, call in enumerate(kernels)},
             self.memory.addresses,
             device=device,
             captured=captured,
@@ -78,27 +78,27 @@ class Running:
             for place, array in enumerate(buffers):
                 self.memory.write(f"{number}.{place}", array)
         self.executor.run()
-        for number, (call, buffers) in enumerate(zip(self.made, self.data, strict=True)):
-            found = self.memory.read(f"{number}.2")
+        for number, (call, buffers) in enumerate(zip(self.kernels, self.data, strict=True)):
+            result = self.memory.read(f"{number}.2")
             wanted = reference(call, buffers)
-            error = np.abs(view(found, call.result) - wanted).max() / max(np.abs(wanted).max(), 1)
+            error = np.abs(view(result, call.result) - wanted).max() / max(np.abs(wanted).max(), 1)
             assert error <= TOLERANCE[call.precision], (call, error)
-            self._outside(call, found, buffers[2])
+            self._outside(call, result, buffers[2])
 
     @staticmethod
-    def _outside(call: LibraryConvolution, found: Array, before: Array) -> None:
-        inside = np.zeros(found.shape, bool)
+    def _outside(call: LibraryConvolution, result: Array, before: Array) -> None:
+        inside = np.zeros(result.shape, bool)
         view(inside, call.result)[...] = True
-        np.testing.assert_array_equal(found[~inside], before[~inside])
+        np.testing.assert_array_equal(result[~inside], before[~inside])
 
 
 @examples(60)
 @given(st.lists(convolutions(), min_size=1, max_size=4), st.booleans(), st.integers(0, 9999))
 def test_convolutions_side_by_side(
-    made: list[LibraryConvolution], captured: bool, number: int
+    kernels: list[LibraryConvolution], captured: bool, number: int
 ) -> None:
     seed(number)
-    running = Running(made, captured)
+    running = Running(kernels, captured)
     for _ in range(3):
         running.check()
     running.executor.close()
@@ -124,8 +124,8 @@ def test_chains_on_several_streams() -> None:
             lane = (step + chain) % lanes
             if step:
                 items[lane].append(Wait(*done[chain]))
-            own = (5 * chain + step, 10 + links * chain + step, 5 * chain + step + 1)
-            items[lane].append(Launch(0, own, 0, 1, 0))
+            arguments = (5 * chain + step, 10 + links * chain + step, 5 * chain + step + 1)
+            items[lane].append(Launch(0, arguments, 0, 1, 0))
             done[chain] = lane, sum(isinstance(item, Launch) for item in items[lane])
     types = [image] * 10 + [weight] * (2 * links)
     buffers = tuple(Buffer(f"b{n}", kind, Role.OUTPUT) for n, kind in enumerate(types))
@@ -143,12 +143,12 @@ def test_chains_on_several_streams() -> None:
             memory.write(buffer.name, value)
         executor.run()
         for chain in range(2):
-            made = values[5 * chain]
+            expected = values[5 * chain]
             for step in range(links):
-                call = [made, values[10 + links * chain + step], made]
-                made = reference(link, call).transpose(0, 2, 3, 1).ravel().astype("float32")
-            found = memory.read(f"b{5 * chain + links}")
-            np.testing.assert_allclose(found, made, atol=1e-4 * np.abs(made).max())
+                call = [expected, values[10 + links * chain + step], expected]
+                expected = reference(link, call).transpose(0, 2, 3, 1).ravel().astype("float32")
+            result = memory.read(f"b{5 * chain + links}")
+            np.testing.assert_allclose(result, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_products_are_as_exact_as_asked_for() -> None:
@@ -156,8 +156,8 @@ def test_products_are_as_exact_as_asked_for() -> None:
     for precision in ("float32", "tf32"):
         running = Running([plain(precision=precision)])
         running.check()
-        found = view(running.memory.read("0.2"), running.made[0].result)
-        errors[precision] = np.abs(found - reference(running.made[0], running.data[0])).max()
+        result = view(running.memory.read("0.2"), running.kernels[0].result)
+        errors[precision] = np.abs(result - reference(running.kernels[0], running.data[0])).max()
     assert errors["float32"] < 1e-5 < errors["tf32"]
 
 
@@ -241,10 +241,10 @@ def test_a_library_that_makes_no_handle_is_not_used(monkeypatch: pytest.MonkeyPa
 
 
 def test_calls_are_written_and_read(tmp_path: Path) -> None:
-    made = {
+    kernels = {
         "a": plain(),
         "b": plain(bias=3, relu=True, residual=replace(plain().result, argument=4)),
     }
-    write_kernels(tmp_path / "kernels", "sm_90", made)
-    assert read_kernels(tmp_path / "kernels") == ("sm_90", made)
+    write_kernels(tmp_path / "kernels", "sm_90", kernels)
+    assert read_kernels(tmp_path / "kernels") == ("sm_90", kernels)
     assert cudnn.version() == "9.28.0"

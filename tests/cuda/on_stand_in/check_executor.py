@@ -208,8 +208,8 @@ def test_blocks_that_wait_for_each_other_are_launched_together() -> None:
 
 def test_blocks_that_wait_for_each_other_must_all_fit() -> None:
     def wide(blocks: int) -> dict[str, Launchable]:
-        made = kernel("step", cleared=(0,))
-        return {"step": replace(made, grid=(blocks, 1, 1), block=(1024, 1, 1))}
+        launchable = kernel("step", cleared=(0,))
+        return {"step": replace(launchable, grid=(blocks, 1, 1), block=(1024, 1, 1))}
 
     # The stand-in has 132 multiprocessors of two such blocks.
     Running(relay_race(1, 1), wide(264))
@@ -257,13 +257,13 @@ def test_a_captured_repetition_runs_one_after_another() -> None:
 
 def test_another_thread_may_run_it_and_two_may_not() -> None:
     running = Running(relay_race(2, 2))
-    found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(running.result(3)))
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(running.result(3)))
     thread.start()
     thread.join()
-    assert found == [4]
+    assert results == [4]
     executor: Any = running.executor
-    with executor._inside, refused(BusyError, "thread"):
+    with executor._exclusive, refused(BusyError, "thread"):
         executor.run()
     executor.close()
     executor.close()

@@ -44,9 +44,9 @@ def test_large_buffers_repeat_their_numbers(monkeypatch: pytest.MonkeyPatch) -> 
     program = one_kernel(Buffer("x", BufferType((count,), "float32"), Role.OUTPUT))
     memory, executor = run_on_device(program, {"step": kernel("step")}, None, None, 0)
     measure._fill(memory, program, executor.origin)
-    found = memory.read("x")
-    assert len(set(found[:drawn])) == drawn
-    np.testing.assert_array_equal(found, np.resize(found[:drawn], count))
+    numbers = memory.read("x")
+    assert len(set(numbers[:drawn])) == drawn
+    np.testing.assert_array_equal(numbers, np.resize(numbers[:drawn], count))
 
 
 def test_the_cache_is_flushed_before_each_run_outside_the_time() -> None:
@@ -87,7 +87,11 @@ def test_clocks_are_asked_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.Monk
         "echo '1980, 3201, 1980, P0, 345.6, 41, 0x0000000000000000, 580.65'\n"
     )
     os.chmod(program, 0o755)
-    found = clocks(device)
-    assert (found["sm_mhz"], found["power_state"], found["driver"]) == ("1980", "P0", "580.65")
+    figures = clocks(device)
+    assert (figures["sm_mhz"], figures["power_state"], figures["driver"]) == (
+        "1980",
+        "P0",
+        "580.65",
+    )
     program.write_text("#!/bin/sh\necho no devices >&2\nexit 6\n")
     assert clocks(device) == {"unknown": "nvidia-smi says 'no devices'"}

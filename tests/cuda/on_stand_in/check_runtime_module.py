@@ -69,22 +69,22 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     add_two(tmp_path, b"no machine code").save(path)
     with refused(ExecutableError, "cuModuleLoadData"):
         load_module(path)
-    made = add_two(tmp_path, KERNELS)
+    module = add_two(tmp_path, KERNELS)
     for metadata in ({}, {"kernels": "[]"}, {"kernels": '{"format": "tvm-ios cuda kernels"}'}):
         other = tmp_path / "other.safetensors"
         safetensors.numpy.save_file({"a": np.zeros(3)}, other, metadata)
-        replace(made, kernels=other).save(path)
+        replace(module, kernels=other).save(path)
         with refused(ExecutableError, path):
             load_module(path)
     called = '{"format": "tvm-ios cuda kernels", "version": 1, "arch": "sm_90", "kernels": {}, '
     metadata = {"kernels": called + '"cudnn": {}}'}
     safetensors.numpy.save_file({"a": np.zeros(3)}, other, metadata)
-    replace(made, kernels=other).save(path)
+    replace(module, kernels=other).save(path)
     with refused(ExecutableError, "cuDNN", "Python"):
         load_module(path)
     launch = Launch(0, (0, 2), 0, 2, 0)
     uses = (KernelUse(2, 2, (1,)),)
-    replace(made, program=replace(made.program, lanes=((launch,),), uses=uses)).save(path)
+    replace(module, program=replace(module.program, lanes=((launch,),), uses=uses)).save(path)
     with refused(ExecutableError, "CUDA kernels", "whole"):
         load_module(path)
 

@@ -35,17 +35,17 @@ def test_a_gpu_computes_what_the_reference_does(
     program = lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes)
     plan = plan_memory(program).plan if planned else None
     inputs = random_inputs(case.graph, number)
-    found: list[list[bytes]] = []
+    outputs: list[list[bytes]] = []
     on_gpu: Any
     for on_gpu in ("cuda", "cuda-streams"):
         kernels = kernels_of(case, program)
         session = Session(program, kernels, case.constants, plan=plan, executor=on_gpu)
         session.set_input(**inputs)
-        found.append(results(session))
+        outputs.append(results(session))
         session.close()
     reference = Session(program, case.functions(), case.constants, executor="reference")
     reference.set_input(**inputs)
-    assert found == [results(reference, 1)] * 2
+    assert outputs == [results(reference, 1)] * 2
 
 
 @pytest.mark.parametrize("name", ["out", "out.tar"])

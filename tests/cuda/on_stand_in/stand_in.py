@@ -41,12 +41,14 @@ def kernel(entry: str, grid: tuple[int, int, int] = (1, 1, 1), **facts: object) 
 
 def kernels_of(case: Case, program: Program) -> Mapping[str, Launchable]:
     """The kernels that compute what ``case.functions()`` do."""
-    made: dict[str, Launchable] = {}
+    launchables: dict[str, Launchable] = {}
     for unit, code in case.code.items():
         outputs = code.outputs
         data = len(code.parameters) - outputs - 1
         for call in code.calls:
             form = {"mix": "mix_only", "finish": "finish_only"}
             entry = form.get(call.symbol.partition(".")[2], "whole")
-            made[call.symbol] = kernel(f"{entry}_{len(call.arguments)}", (unit + 1, data, outputs))
-    return {symbol: made[symbol] for symbol in program.kernels}
+            launchables[call.symbol] = kernel(
+                f"{entry}_{len(call.arguments)}", (unit + 1, data, outputs)
+            )
+    return {symbol: launchables[symbol] for symbol in program.kernels}

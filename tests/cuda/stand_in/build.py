@@ -17,8 +17,8 @@ def build_stand_in(folder: Path) -> None:
     kernels = ["-x", "c", str(SOURCE / "kernels.c")]
     cudnn = ["-std=c++17", str(SOURCE / "cudnn" / "cudnn.cc"), f"-L{folder}", "-l:libcuda.so.1"]
     cudnn += ["-Wl,-soname,libcudnn.so.9"]
-    made = ((driver, "libcuda.so.1"), (kernels, "kernels.so"), (cudnn, "libcudnn.so.9"))
-    for what, name in made:
+    libraries = ((driver, "libcuda.so.1"), (kernels, "kernels.so"), (cudnn, "libcudnn.so.9"))
+    for what, name in libraries:
         command = [*shared, *what, "-ldl", "-o", str(folder / name)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr

@@ -16,12 +16,12 @@ from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role, W
 @given(programs())
 def test_conflicts_equal_brute_force(program: Program) -> None:
     times = lifetimes(program)
-    found = {
+    pairs = {
         frozenset((int(times.buffers[one]), int(times.buffers[other])))
         for one, others in enumerate(times.conflicts())
         for other in others
     }
-    assert found == conflicting(program)
+    assert pairs == conflicting(program)
 
 
 @given(programs(most_buffers=8))

@@ -7,7 +7,8 @@ from hypothesis import given
 from tests.fast_run import examples
 from tests.program.arena.small_programs import programs, rounded
 from tests.refusals import refused
-from tvm_ios.program.arena.check import check_arena, check_regions
+from tests.region_check import check_regions
+from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, ProgramError, Role
@@ -16,14 +17,14 @@ from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Program
 @examples(60)
 @given(programs())
 def test_plans_are_safe_and_regions_kept(program: Program) -> None:
-    made = plan_lane_memory(program)
-    check_arena(program, made.plan)
-    check_regions(program, made.plan, made.regions)
+    memory = plan_lane_memory(program)
+    check_arena(program, memory.plan)
+    check_regions(program, memory.plan, memory.regions)
     least = plan_memory(program)
-    assert made.bound == least.bound <= least.plan.nbytes <= made.plan.nbytes <= made.unshared
-    assert made.proven == (made.plan.nbytes == made.bound)
+    assert memory.bound == least.bound <= least.plan.nbytes <= memory.plan.nbytes <= memory.unshared
+    assert memory.proven == (memory.plan.nbytes == memory.bound)
     if len(program.lanes) == 1:
-        assert made.regions[0].stop <= made.plan.nbytes
+        assert memory.regions[0].stop <= memory.plan.nbytes
 
 
 def two_lanes(instances: int) -> Program:
@@ -49,19 +50,19 @@ def two_lanes(instances: int) -> Program:
 
 def test_the_next_instance_gets_the_bytes_of_the_last() -> None:
     program = two_lanes(5)
-    made = plan_lane_memory(program)
-    assert made.regions == (range(512), range(512, 1024))
-    assert (made.plan.nbytes, made.proven) == (1024, True)
+    memory = plan_lane_memory(program)
+    assert memory.regions == (range(512), range(512, 1024))
+    assert (memory.plan.nbytes, memory.proven) == (1024, True)
 
 
 def test_what_lies_in_another_lane_s_region_is_found() -> None:
     program = two_lanes(1)
-    made = plan_lane_memory(program)
+    memory = plan_lane_memory(program)
     size = rounded(program, 0)
     # Safe, but the lanes' bytes are interleaved.
     mixed = MemoryPlan(4 * size, {0: 0, 1: 2 * size, 2: size, 3: 3 * size})
     check_arena(program, mixed)
     with refused(ProgramError, "'b00'", "region"):
-        check_regions(program, mixed, made.regions)
+        check_regions(program, mixed, memory.regions)
     with refused(ProgramError, "regions", "share"):
-        check_regions(program, made.plan, (range(512), range(448, 1024)))
+        check_regions(program, memory.plan, (range(512), range(448, 1024)))

@@ -33,13 +33,13 @@ few = examples(60)
 @few
 @given(programs(most_buffers=5))
 def test_plans_are_safe_and_optimal(program: Program) -> None:
-    made = plan_memory(program)
-    check_arena(program, made.plan)
-    assert made.bound == heaviest(program) <= made.plan.nbytes <= made.unshared
-    assert made.unshared == sum(rounded(program, b) for b in planned_buffers(program))
-    assert made.proven
-    assert made.plan.nbytes == smallest_arena(program)
-    assert plan_memory(program) == made
+    memory = plan_memory(program)
+    check_arena(program, memory.plan)
+    assert memory.bound == heaviest(program) <= memory.plan.nbytes <= memory.unshared
+    assert memory.unshared == sum(rounded(program, b) for b in planned_buffers(program))
+    assert memory.proven
+    assert memory.plan.nbytes == smallest_arena(program)
+    assert plan_memory(program) == memory
 
 
 @few
@@ -66,8 +66,8 @@ def test_the_solver_improves_on_best_fit(monkeypatch: pytest.MonkeyPatch) -> Non
         for step in range(7)
     )
     program = Program((lane,), ("k",), buffers, ("u",))
-    made = plan_memory(program)
-    assert (made.plan.nbytes, made.bound, made.proven) == (6 * 64, 6 * 64, True)
+    memory = plan_memory(program)
+    assert (memory.plan.nbytes, memory.bound, memory.proven) == (6 * 64, 6 * 64, True)
     monkeypatch.setattr(planner, "SOLVER_LIMIT", 0.0)
     hurried = plan_memory(program)
     assert (hurried.plan.nbytes, hurried.bound, hurried.proven) == (7 * 64, 6 * 64, False)
@@ -114,12 +114,12 @@ def test_the_check_equals_brute_force(program: Program, data: st.DataObject) -> 
 def test_plans_of_lowered_programs_are_tight(case: Case, lanes: int) -> None:
     """A buffer moved onto one that is in use at the same time is always objected to."""
     program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
-    made = plan_memory(program)
-    check_arena(program, made.plan)
-    assert made.proven
+    memory = plan_memory(program)
+    check_arena(program, memory.plan)
+    assert memory.proven
     for pair in conflicting(program):
         one, other = sorted(pair)
-        moved = dict(made.plan.offsets) | {one: made.plan.offsets[other]}
+        moved = dict(memory.plan.offsets) | {one: memory.plan.offsets[other]}
         with refused(RaceError, "buffers", "share"):
             check_arena(program, _plan(program, moved))
 

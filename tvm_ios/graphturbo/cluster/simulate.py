@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graphturbo.cluster.spilling import Live, Scope, place_tensors
@@ -37,15 +38,15 @@ class Simulation:
     Attributes
     ----------
     seconds
-        For all tasks.
+        The time of all tasks.
     compute_seconds
-        For arithmetic alone.
+        The time of arithmetic alone.
     traffic
         Bytes read and written at each level, weights included.
     tensors
         Pieces of tensors at each level, as the paper's table 3 counts them.
     kernels
-        Started.
+        How many kernels were started.
     """
 
     seconds: float
@@ -120,59 +121,46 @@ def simulate(
 def _scopes(
     tasks: Sequence[LayerTask], device: MemoryHierarchy, rules: Optimisations
 ) -> dict[Piece, Scope]:
-    first: dict[Piece, int] = {}
-    last: dict[Piece, int] = {}
-    sizes: dict[Piece, int] = {}
-    for place, task in enumerate(tasks):
-        for piece, size in (*task.reads.items(), *task.writes.items()):
-            first.setdefault(piece, place)
-            last[piece] = place
-            sizes[piece] = max(size, sizes.get(piece, 0))
-    pieces = list(first)
-    lives = [
-        # The user's inputs come from memory.
-        Live(sizes[p], first[p], last[p], Scope.MEMORY if p[0] == INPUT else rules.fastest)
-        for p in pieces
-    ]
+    lives = _lives(tasks, rules.fastest)
     capacities = {
         Scope.LOCAL: device.cluster_local_buffer,
         Scope.GLOBAL: device.global_buffer,
     }
-    return dict(zip(pieces, place_tensors(lives, capacities), strict=True))
+    return dict(zip(lives, place_tensors(list(lives.values()), capacities), strict=True))
+
+
+def _lives(tasks: Sequence[LayerTask], fastest: Scope) -> dict[Piece, Live]:
+    """When each piece is in use, and its size."""
+    lives: dict[Piece, Live] = {}
+    for place, task in enumerate(tasks):
+        for piece, size in (*task.reads.items(), *task.writes.items()):
+            # The user's inputs come from memory.
+            scope = Scope.MEMORY if piece[0] == INPUT else fastest
+            live = lives.get(piece, Live(size, place, place, scope))
+            lives[piece] = replace(live, nbytes=max(size, live.nbytes), last=place)
+    return lives
 
 
 def _most_at_once(tasks: Sequence[LayerTask], scopes: Mapping[Piece, Scope], scope: Scope) -> int:
-    begins: dict[Piece, int] = {}
-    ends: dict[Piece, int] = {}
-    sizes: dict[Piece, int] = {}
-    for place, task in enumerate(tasks):
-        for piece, size in (*task.reads.items(), *task.writes.items()):
-            if scopes[piece] is scope:
-                begins.setdefault(piece, place)
-                ends[piece] = place
-                sizes[piece] = max(size, sizes.get(piece, 0))
     change = [0] * (len(tasks) + 1)
-    for piece, begin in begins.items():
-        change[begin] += sizes[piece]
-        change[ends[piece] + 1] -= sizes[piece]
-    held = most = 0
-    for step in change:
-        held += step
-        most = max(most, held)
-    return most
+    for piece, live in _lives(tasks, scope).items():
+        if scopes[piece] is scope:
+            change[live.first] += live.nbytes
+            change[live.last + 1] -= live.nbytes
+    return max(accumulate(change))
 
 
 def _weight_loads(tasks: Sequence[LayerTask], room: int) -> list[int]:
     """Bytes of weights that each task has to fetch from memory; the last used ones are kept."""
-    kept: OrderedDict[int, int] = OrderedDict()
+    cached: OrderedDict[int, int] = OrderedDict()
     loads: list[int] = []
     for task in tasks:
-        if task.layer in kept:
-            kept.move_to_end(task.layer)
+        if task.layer in cached:
+            cached.move_to_end(task.layer)
             loads.append(0)
             continue
         loads.append(task.weights)
-        kept[task.layer] = task.weights
-        while kept and sum(kept.values()) > room:
-            kept.popitem(last=False)
+        cached[task.layer] = task.weights
+        while cached and sum(cached.values()) > room:
+            cached.popitem(last=False)
     return loads

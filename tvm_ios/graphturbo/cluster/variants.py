@@ -113,7 +113,7 @@ def tune_batch(
     most
         Powers of two up to this are tried.
     fits
-        Which of them can run at all; one always can.
+        Tells which of them can run at all; one always can.
     """
     batches = [1 << i for i in range(most.bit_length()) if 1 << i <= most]
     return max((b for b in batches if b == 1 or fits(b)), key=lambda b: b / run(b))

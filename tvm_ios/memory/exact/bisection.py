@@ -1,4 +1,4 @@
-"""A better order and a better bound, from thresholds between what is known."""
+"""A better order and a better bound, from thresholds between the present ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tvm_ios.memory.problem import MemoryProblem
 #: Seconds that the first thresholds may take.
 _PATIENCE = 0.5
 
-#: Of the gap: so much of it below what takes too long is not worth bisecting before the rest.
-_REST = 1 / 8
+#: When this share of the gap is left below what takes too long, all of it is tried for longer.
+_NEARLY_BISECTED = 1 / 8
 
 
 def close_gap(
@@ -68,7 +68,7 @@ def close_gap(
                 bound = threshold + grain
             else:
                 too_slow = threshold
-        if too_slow - bound <= _REST * (peak - bound):
+        if too_slow - bound <= _NEARLY_BISECTED * (peak - bound):
             patience, too_slow = 2 * patience, peak
     return order, min(bound, peak)
 

@@ -25,7 +25,7 @@ def fuse(problem: MemoryProblem, until: float) -> FusedGraph:
     Parameters
     ----------
     problem
-        Its least peak stays the same.
+        The problem, whose least peak stays the same.
     until
         When to stop at the latest, by :func:`time.perf_counter`.
     """
@@ -33,7 +33,7 @@ def fuse(problem: MemoryProblem, until: float) -> FusedGraph:
 
 
 def fuse_further(graph: FusedGraph, until: float) -> FusedGraph:
-    """The same for nodes that are sequences already."""
+    """Fuse a graph whose nodes are sequences already to a fixed point."""
     size = len(graph) + 1
     while len(graph) < size and time.perf_counter() < until:
         size = len(graph)
@@ -88,5 +88,5 @@ def _with(graph: FusedGraph, sequences: Iterator[tuple[int, ...]]) -> FusedGraph
     """The graph with some nodes replaced by longer ones."""
     longer = list(sequences)
     inside = {operator for sequence in longer for operator in sequence}
-    kept = [sequence for sequence in graph.sequences if sequence[0] not in inside]
-    return fused(graph.problem, kept + longer, graph.waits) if longer else graph
+    untouched = [sequence for sequence in graph.sequences if sequence[0] not in inside]
+    return fused(graph.problem, untouched + longer, graph.waits) if longer else graph

@@ -70,11 +70,11 @@ def _grown(graph: FusedGraph, source: int, most: int) -> Iterator[int]:
         # Everything inside leads to this node, and nothing inside but this node is read outside.
         if inside & ~(graph.ancestors[node] | 1 << node):
             continue
-        rest = inside ^ 1 << node
-        if all(not graph.successors[other] & ~inside for other in bits(rest)):
+        others = inside ^ 1 << node
+        if all(not graph.successors[other] & ~inside for other in bits(others)):
             if not graph.successors[source] & ~inside:
                 yield inside | 1 << source
-            if rest:
+            if others:
                 yield inside
 
 

@@ -98,13 +98,13 @@ def _halves(graph: FusedGraph, low: int, high: int) -> list[tuple[int, int]]:
 def _search(
     graph: FusedGraph, low: int, high: int, threshold: int, peak: int, until: float
 ) -> tuple[tuple[int, ...] | None, int]:
-    """An order within the smallest threshold that has one and is below a known peak."""
+    """An order within the smallest threshold that has one and is below a given peak."""
     searches = [StateSearch(graph, low, high, backward=backward) for backward in (False, True)]
     while threshold < peak:
         for search in searches:
             if search.run(threshold, _SLICE):
                 continue
-            if search.found:
+            if search.finished:
                 return search.order(), threshold
             refused = search.next_threshold()
             threshold = peak if refused is None else min(refused, peak)

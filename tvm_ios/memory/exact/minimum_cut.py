@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_ios.graph.op_graph import bits
-from tvm_ios.memory.buffers import Buffer
+from tvm_ios.memory.buffers import TensorBuffer
 from tvm_ios.memory.fused_graph import FusedGraph
 
 _SOURCE, _SINK = 0, 1
@@ -119,7 +119,7 @@ class LiveCuts:
 
 
 def _ends(
-    buffer: Buffer, low: int, high: int, place: dict[int, int]
+    buffer: TensorBuffer, low: int, high: int, place: dict[int, int]
 ) -> tuple[list[int], list[int]] | None:
     """Vertices of which one makes a buffer live and one keeps it so; None if none does."""
     begun = buffer.at_start or buffer.writers & low

@@ -11,7 +11,7 @@ from tvm_ios.memory.exact.minimum_cut import fewest_live
 from tvm_ios.memory.fused_graph import FusedGraph
 
 
-class _Found(NamedTuple):
+class _Arrival(NamedTuple):
     """A state, and how it was reached from another one."""
 
     moves: tuple[int, ...]
@@ -22,7 +22,7 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """What is known of a state.
+    """How a state was reached, and what can be run in it.
 
     Attributes
     ----------
@@ -74,15 +74,15 @@ class StateSearch:
         self._needs = graph.successors if backward else graph.predecessors
         self._frees = graph.predecessors if backward else graph.successors
         self._done: list[int] = []
-        self._begin(_Found((), self._root, graph.live(self._root), self._ready(self._root)))
+        self._begin(_Arrival((), self._root, graph.live(self._root), self._ready(self._root)))
 
     @property
     def states(self) -> int:
-        """How many states are known."""
+        """How many states have been reached."""
         return len(self._reached)
 
     @property
-    def found(self) -> bool:
+    def finished(self) -> bool:
         """Whether the goal has been reached."""
         return self._goal in self._reached
 
@@ -111,7 +111,7 @@ class StateSearch:
         while self._refused and self._refused[0][0] <= threshold:
             self._open(heapq.heappop(self._refused)[1])
         for _ in range(most):
-            if self.found:
+            if self.finished:
                 return False
             state = self._next()
             if state is None:
@@ -124,7 +124,7 @@ class StateSearch:
         moves = [*self._done, *self._way(self._goal)]
         return tuple(reversed(moves)) if self.backward else tuple(moves)
 
-    def _begin(self, root: _Found) -> None:
+    def _begin(self, root: _Arrival) -> None:
         """Forget everything but one state."""
         self._root = root.state
         self._done += root.moves
@@ -154,7 +154,7 @@ class StateSearch:
 
     def _expand(self, state: int, threshold: int) -> None:
         reached = self._reached[state]
-        at = self._close(_Found((), state, reached.live, reached.ready), threshold)
+        at = self._close(_Arrival((), state, reached.live, reached.ready), threshold)
         if at.moves:
             self._reach(state, at)
             return
@@ -169,7 +169,7 @@ class StateSearch:
             if self._reach(state, child):
                 return
 
-    def _reach(self, origin: int, arrival: _Found) -> bool:
+    def _reach(self, origin: int, arrival: _Arrival) -> bool:
         """Note a state; whether the search began anew from it or a better one."""
         if arrival.state in self._reached:
             return False
@@ -180,9 +180,9 @@ class StateSearch:
         self._begin(self._fewest_between(self._root, self._way(arrival.state), arrival))
         return True
 
-    def _children(self, at: _Found, threshold: int) -> tuple[list[_Found], int | None]:
+    def _children(self, at: _Arrival, threshold: int) -> tuple[list[_Arrival], int | None]:
         """The states after one more node, and the smallest footprint of a node that did not fit."""
-        children: list[_Found] = []
+        children: list[_Arrival] = []
         refused: int | None = None
         for node in bits(at.ready):
             change, rise = self._step(at.state, node)
@@ -192,10 +192,12 @@ class StateSearch:
                 continue
             after = at.state ^ 1 << node
             ready = self._ready_after(after, node, at.ready)
-            children.append(self._close(_Found((node,), after, at.live + change, ready), threshold))
+            children.append(
+                self._close(_Arrival((node,), after, at.live + change, ready), threshold)
+            )
         return children, refused
 
-    def _close(self, at: _Found, threshold: int) -> _Found:
+    def _close(self, at: _Arrival, threshold: int) -> _Arrival:
         """Run at once what adds nothing."""
         _, state, live, ready = at
         moves: list[int] = []
@@ -209,9 +211,9 @@ class StateSearch:
                     live += change
                     state ^= 1 << node
                     ready = self._ready_after(state, node, ready)
-        return _Found(at.moves + tuple(moves), state, live, ready)
+        return _Arrival(at.moves + tuple(moves), state, live, ready)
 
-    def _fewest_between(self, begin: int, moves: tuple[int, ...], end: _Found) -> _Found:
+    def _fewest_between(self, begin: int, moves: tuple[int, ...], end: _Arrival) -> _Arrival:
         """The state with the fewest live bytes from one to another, as reached from the first."""
         low, high = (end.state, begin) if self.backward else (begin, end.state)
         best = fewest_live(self.graph, low, high, largest=not self.backward)
@@ -219,7 +221,7 @@ class StateSearch:
         way = tuple(node for node in moves if between >> node & 1)
         if best == end.state:
             return end._replace(moves=way)
-        return _Found(way, best, self.graph.live(best), self._ready(best))
+        return _Arrival(way, best, self.graph.live(best), self._ready(best))
 
     def _way(self, state: int) -> tuple[int, ...]:
         """The nodes that lead to a state from where the search began."""

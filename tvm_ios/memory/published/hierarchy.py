@@ -8,6 +8,7 @@ from functools import cached_property
 
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph, fused
+from tvm_ios.memory.precedence import ordered_groups
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.published.soft_budget import soft_budget
 from tvm_ios.memory.state_graph import StateGraph
@@ -76,7 +77,7 @@ class Hierarchy(StateGraph):
         return sequences
 
     def ungrouped(self, node: int) -> Hierarchy:
-        """The same with one group's sequences alone."""
+        """The hierarchy with one group's sequences alone."""
         groups = (g for i, g in enumerate(self.groups) if i != node)
         alone = (1 << sequence for sequence in bits(self.groups[node]))
         ordered = _topological(self.graph, [*groups, *alone])
@@ -102,8 +103,8 @@ def hierarchy(problem: MemoryProblem, until: float) -> Hierarchy:
     graph = fused(problem, _chains(problem))
     groups = tuple(1 << node for node in range(len(graph)))
     for cell in _cells(graph):
-        rest = [group for group in groups if not group & cell]
-        if cell.bit_count() > 1 and (ordered := _topological(graph, [*rest, cell])) is not None:
+        others = [group for group in groups if not group & cell]
+        if cell.bit_count() > 1 and (ordered := _topological(graph, [*others, cell])) is not None:
             groups = ordered
     return Hierarchy(graph, groups, until)
 
@@ -146,10 +147,10 @@ def _cells(graph: FusedGraph) -> Iterator[int]:
                 above |= graph.ancestors[node]
                 below |= graph.descendants[node]
             leaving = above & below & ~cell
-            kept = [n for n in bits(cell) if not graph.descendants[n] & leaving]
-            if len(kept) == cell.bit_count():
+            staying = [n for n in bits(cell) if not graph.descendants[n] & leaving]
+            if len(staying) == cell.bit_count():
                 break
-            cell = sum(1 << node for node in kept)
+            cell = sum(1 << node for node in staying)
         yield cell
 
 
@@ -168,21 +169,5 @@ def _quotient(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...]:
 
 def _topological(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...] | None:
     """The groups in topological order; None if two wait for each other."""
-    needs = [0] * len(groups)
-    for i, group in enumerate(groups):
-        for node in bits(group):
-            needs[i] |= graph.predecessors[node] & ~group
-    waiting = sorted(range(len(groups)), key=lambda i: groups[i].bit_length())
-    done, ordered = 0, list[int]()
-    while waiting:
-        left: list[int] = []
-        for i in waiting:
-            if needs[i] & ~done:
-                left.append(i)
-            else:
-                done |= groups[i]
-                ordered.append(groups[i])
-        if len(left) == len(waiting):
-            return None
-        waiting = left
-    return tuple(ordered)
+    order = ordered_groups(groups, graph.predecessors)
+    return None if order is None else tuple(groups[place] for place in order)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tvm_ios.graph.op_graph import bits
-from tvm_ios.memory.buffers import Buffer
+from tvm_ios.memory.buffers import TensorBuffer
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.problem import is_live
 
@@ -95,7 +95,7 @@ class _Saving:
 
 
 class _Writer:
-    """What is known while a program is written."""
+    """An integer program under construction."""
 
     def __init__(self, graph: FusedGraph, low: int, high: int) -> None:
         self.graph, self.low, self.within = graph, low, high & ~low
@@ -142,7 +142,7 @@ class _Writer:
         steps = range(max(begin, self.first[u]), min(end, self.last[u]) + 1)
         return [self.program.x[u, t] for t in steps]
 
-    def _store(self, buffer: Buffer, stored: list[list[tuple[int, list[int]]]]) -> int:
+    def _store(self, buffer: TensorBuffer, stored: list[list[tuple[int, list[int]]]]) -> int:
         """Write when a buffer is stored; returns its bytes if it always is."""
         program = self.program
         writers = list(bits(buffer.writers & self.within))
@@ -202,7 +202,7 @@ class _Writer:
                 for t in range(self.first[u], self.last[u] + 1):
                     self.program.at_most(0, (1, self._x(u, 0, t)), (-1, self._x(before, 0, t - 1)))
 
-    def _stays(self, buffer: Buffer) -> bool:
+    def _stays(self, buffer: TensorBuffer) -> bool:
         return buffer.at_end or bool(buffer.users & ~(self.low | self.within))
 
     def _saves(
@@ -266,8 +266,8 @@ class _Writer:
         graph, buffer = self.graph, self.graph.problem.memory.buffers[b]
         if buffer.at_end or not any(buffer.users >> op & 1 for op in ran):
             return False
-        rest = buffer.users
+        other_users = buffer.users
         for op in ran:
-            rest &= ~(1 << op)
-        nodes = graph.nodes_of((rest,)) & ~graph.ancestors[u]
+            other_users &= ~(1 << op)
+        nodes = graph.nodes_of((other_users,)) & ~graph.ancestors[u]
         return bool(nodes) and not nodes & ~graph.contexts[u]

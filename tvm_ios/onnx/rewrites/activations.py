@@ -60,19 +60,19 @@ def _activation(
 ) -> Activation:
     op, number = steps.op, steps.number
     parameters = {"alpha": alpha, "beta": beta}
-    given: dict[str, Any] = {key: value for key, value in parameters.items() if value is not None}
+    stated: dict[str, Any] = {key: value for key, value in parameters.items() if value is not None}
 
     def apply(value: Any) -> Any:
         if most:
             value = steps.clipped(value, -most, most)
         match name:
             case "ScaledTanh":
-                scaled = op("Tanh", op("Mul", value, number(given["beta"])))
-                return op("Mul", scaled, number(given["alpha"]))
+                scaled = op("Tanh", op("Mul", value, number(stated["beta"])))
+                return op("Mul", scaled, number(stated["alpha"]))
             case "Affine":
-                scaled = op("Mul", value, number(given["alpha"]))
-                return op("Add", scaled, number(given["beta"]))
+                scaled = op("Mul", value, number(stated["alpha"]))
+                return op("Add", scaled, number(stated["beta"]))
             case _:
-                return op(name, value, **given)
+                return op(name, value, **stated)
 
     return apply

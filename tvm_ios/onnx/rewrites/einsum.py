@@ -37,8 +37,8 @@ def expand_einsum(graph: Any, node: Any, opset: int) -> None:
     writer = _Writer(Steps(graph, node, opset), extents)
     product: _Term = (node.inputs[0], terms[0])
     for place in range(1, len(terms)):
-        wanted = set(result).union(*terms[place + 1 :])
-        product = writer.product(product, (node.inputs[place], terms[place]), wanted)
+        needed = set(result).union(*terms[place + 1 :])
+        product = writer.product(product, (node.inputs[place], terms[place]), needed)
     value, letters = writer.summed(product, set(result))
     value = writer.steps.transposed(value, [letters.index(letter) for letter in result])
     if value in node.inputs:
@@ -77,8 +77,8 @@ def _terms(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str
     else:
         written = left.replace(",", "").replace(".", "")
         result = dots + "".join(sorted(letter for letter in written if written.count(letter) == 1))
-    indices, kept = set("".join(terms)), set(result)
-    sound = len(kept) == len(result) and kept <= indices <= set(ascii_letters)
+    indices, result_letters = set("".join(terms)), set(result)
+    sound = len(result_letters) == len(result) and result_letters <= indices <= set(ascii_letters)
     return (terms, result) if sound else None
 
 
@@ -86,21 +86,21 @@ class _Writer:
     def __init__(self, steps: Steps, extents: dict[str, int]) -> None:
         self.steps, self.extents = steps, extents
 
-    def summed(self, term: _Term, wanted: set[str]) -> _Term:
-        """Without the axes that nobody else has."""
+    def summed(self, term: _Term, needed: set[str]) -> _Term:
+        """A term summed over the axes that are not needed."""
         value, letters = term
-        axes = [axis for axis, letter in enumerate(letters) if letter not in wanted]
-        return self.steps.summed(value, axes), "".join(x for x in letters if x in wanted)
+        axes = [axis for axis, letter in enumerate(letters) if letter not in needed]
+        return self.steps.summed(value, axes), "".join(x for x in letters if x in needed)
 
-    def product(self, a: _Term, b: _Term, wanted: set[str]) -> _Term:
-        """Two operands multiplied, and summed over what is not wanted after."""
-        a = self.summed(a, wanted | set(b[1]))
-        b = self.summed(b, wanted | set(a[1]))
+    def product(self, a: _Term, b: _Term, needed: set[str]) -> _Term:
+        """Two operands multiplied, and summed over the axes that are not needed after."""
+        a = self.summed(a, needed | set(b[1]))
+        b = self.summed(b, needed | set(a[1]))
         if constant(a[0]) is not None and constant(b[0]) is None:
             a, b = b, a  # weights are the second operand of a product
         both = [x for x in a[1] if x in b[1]]
-        batch = [x for x in both if x in wanted]
-        inner = [x for x in both if x not in wanted]
+        batch = [x for x in both if x in needed]
+        inner = [x for x in both if x not in needed]
         rows = [x for x in a[1] if x not in b[1]]
         columns = [x for x in b[1] if x not in a[1]]
         # Without a batch the rows may be several axes.

@@ -64,14 +64,17 @@ def slice_of_one_index(graph: Any, node: Any, opset: int) -> None:
     steps.stand_for(part)
 
 
+_OF_TWO = {"Sum": "Add", "Max": "Max", "Min": "Min"}
+
+
 def binary_sums(graph: Any, node: Any, opset: int) -> None:
-    """A ``Sum`` of many as a chain of ``Add``."""
-    if node.op_type != "Sum" or len(node.inputs) < 2:
+    """A ``Sum``, ``Max`` or ``Min`` of many as a chain of those of two."""
+    if len(node.inputs) < (2 if node.op_type == "Sum" else 3) or node.op_type not in _OF_TWO:
         return
     steps, result = Steps(graph, node, opset), node.outputs[0]
     # Terms that are broadcast have partial sums of other shapes, which are inferred later.
     like = result if all(term.shape == result.shape for term in node.inputs) else None
     total: Any = node.inputs[0]
     for term in node.inputs[1:]:
-        total = steps.op("Add", total, term, like=like)
+        total = steps.op(_OF_TWO[node.op_type], total, term, like=like)
     steps.stand_for(total)

@@ -35,7 +35,7 @@ def write_functions_out(model: Any) -> Any:
     GraphError
         If there are such operators and this ``onnx``, before 1.19, cannot write them out.
     """
-    while functions := _found(model):
+    while functions := _functions_of(model):
         # TVM with Relay needs an older one.
         if len(inspect.signature(inliner.inline_selected_functions).parameters) < 4:
             raise GraphError(
@@ -54,7 +54,7 @@ def write_functions_out(model: Any) -> Any:
         _give_defaults(typed)
         typed = shape_inference.infer_shapes(typed)
         inlined = inliner.inline_selected_functions(typed, functions, False, True)
-        if _found(inlined) == functions:
+        if _functions_of(inlined) == functions:
             return inlined
         model = inlined
     return model
@@ -66,12 +66,12 @@ def _give_defaults(model: Any) -> None:
     for node in model.graph.node:
         if node.op_type not in _WRITTEN_OUT:
             continue
-        given = {attribute.name for attribute in node.attribute}
+        stated = {attribute.name for attribute in node.attribute}
         for attribute in onnx.defs.get_schema(node.op_type, opset).attributes.values():
-            if attribute.name not in given and attribute.default_value.name:
+            if attribute.name not in stated and attribute.default_value.name:
                 node.attribute.append(attribute.default_value)
 
 
-def _found(model: Any) -> list[tuple[str, str]]:
+def _functions_of(model: Any) -> list[tuple[str, str]]:
     kinds = {node.op_type for node in model.graph.node if node.domain in ("", "ai.onnx")}
     return [("", kind) for kind in sorted(kinds & _WRITTEN_OUT)]

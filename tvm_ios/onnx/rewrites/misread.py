@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def write_plainly(graph: Any, node: Any, opset: int) -> None:
-    """Replace an ``EyeLike``, a ``OneHot``, or a ``Constant`` that is an output of the model."""
-    steps = Steps(graph, node, opset)
-    if node.op_type == "Constant":
-        _output(steps)
-    elif node.op_type == "EyeLike":
-        _eye_like(steps)
-    elif node.op_type == "OneHot":
-        _one_hot(steps)
+    """Replace an operator of :data:`_PLAIN`, as far as TVM's importer misreads it.
+
+    Raises
+    ------
+    GraphError
+        If there is no other way to write it.
+    """
+    if node.op_type in _PLAIN and node.domain in ("", "ai.onnx"):
+        _PLAIN[node.op_type](Steps(graph, node, opset))
 
 
 def _output(steps: Steps) -> None:
@@ -53,3 +56,126 @@ def _one_hot(steps: Steps) -> None:
     counted = [steps.op("Equal", indices, steps.number(p)) for p in (places, places - places.size)]
     off, on = (steps.number(pair[i]) for i in range(2))
     steps.stand_for(steps.op("Where", steps.op("Or", *counted), on, off))
+
+
+def _constant_of_shape(steps: Steps) -> None:
+    """TVM's importer fails where the shape is an input; the result's own says the same."""
+    (shape,), result = steps.node.inputs, steps.node.outputs[0]
+    if constant(shape) is not None or result.shape is None or not result.shape.is_static():
+        return
+    value = steps.node.attributes.get("value")
+    number = np.zeros(1, np.float32) if value is None else value.value.numpy()
+    steps.stand_for(steps.op("Identity", steps.number(np.full(tuple(result.shape), number[0]))))
+
+
+def _is_inf(steps: Steps) -> None:
+    """TVM's importer takes both signs, whichever is asked for."""
+    (source,), attributes = steps.node.inputs, steps.node.attributes
+    signs = [attributes.get_int(f"detect_{sign}", 1) for sign in ("positive", "negative")]
+    if all(signs) or source.dtype is None:
+        return
+    zero = steps.number(np.zeros((), source.dtype.numpy()))
+    # Without either sign nothing is both below zero and NaN.
+    side = steps.op("Greater" if signs[0] else "Less", source, zero)
+    found = steps.op("And", steps.op("IsInf", source), side)
+    steps.stand_for(found if any(signs) else steps.op("Xor", found, found))
+
+
+def _space_to_depth(steps: Steps) -> None:
+    """TVM's importer knows only the mode in which blocks come before channels."""
+    (source,), node = steps.node.inputs, steps.node
+    if node.attributes.get_string("mode", "DCR") != "CRD":
+        return
+    if source.shape is None or not source.shape.is_static():
+        raise _refusal(node, "its input's shape is not known")
+    n, c, h, w = source.shape
+    b = node.attributes["blocksize"].value
+    blocks = steps.reshaped(source, (n, c, h, w), (n, c, h // b, b, w // b, b))
+    turned = steps.transposed(blocks, (0, 1, 3, 5, 2, 4))
+    steps.stand_for(steps.op("Reshape", turned, steps.number([n, c * b * b, h // b, w // b])))
+
+
+def _dropout(steps: Steps) -> None:
+    """TVM's importer does not look at ``training_mode``."""
+    source, ratio, training = (*steps.node.inputs, None, None)[:3]
+    if training is None or _is_all(training, False):
+        return
+    if not _is_all(ratio, 0.0):
+        raise _refusal(steps.node, "in training it is random")
+    results = [steps.op("Identity", source)]
+    if len(steps.node.outputs) > 1:
+        unknown = steps.op("IsNaN", source)
+        results.append(steps.op("Or", unknown, steps.op("Not", unknown)))
+    steps.stand_for(*results)
+
+
+def _bit_shift(steps: Steps) -> None:
+    """TVM does what the processor does with a shift that is negative, or as wide as the type."""
+    source, shift = steps.node.inputs
+    if source.dtype is None:
+        return
+    kind = np.dtype(source.dtype.numpy())
+    width = 8 * kind.itemsize
+    places = constant(shift)
+    if places is not None and np.all((places >= 0) & (places < width)):
+        return
+    direction = steps.node.attributes.get_string("direction")
+    zero, last = (steps.number(np.array(n, kind)) for n in (0, width - 1))
+    # Unsigned, a negative number is a large one.
+    outside = steps.op("Greater", shift, last)
+    if kind.kind == "i":
+        outside = steps.op("Or", outside, steps.op("Less", shift, zero))
+    inside = steps.op("Where", outside, last, shift)
+    shifted = steps.op("BitShift", source, inside, direction=direction)
+    if direction == "RIGHT" and kind.kind == "i":
+        # All that is left is the sign.
+        steps.stand_for(shifted)
+    else:
+        steps.stand_for(steps.op("Where", outside, zero, shifted))
+
+
+def _mod(steps: Steps) -> None:
+    """TVM computes the remainder of numbers with fractions by a quotient, which may be infinite."""
+    a, b = steps.node.inputs
+    if steps.node.attributes.get_int("fmod", 0) or a.dtype is None:
+        return
+    if not a.dtype.is_floating_point():
+        return
+    zero = steps.number(np.zeros((), a.dtype.numpy()))
+    rest = steps.op("Mod", a, b, fmod=1)
+    signs = (steps.op("Less", rest, zero), steps.op("Less", b, zero))
+    other = steps.op("And", steps.op("Xor", *signs), steps.op("Not", steps.op("Equal", rest, zero)))
+    steps.stand_for(steps.op("Where", other, steps.op("Add", rest, b), rest))
+
+
+def _roi_align(steps: Steps) -> None:
+    """TVM takes the largest of interpolated pixels, ONNX the largest of weighted ones."""
+    if steps.node.attributes.get_string("mode", "avg") == "max":
+        raise _refusal(steps.node, "TVM reads the mode max otherwise")
+
+
+def _is_all(value: Any, number: float) -> bool:
+    array = constant(value)
+    return array is not None and bool(np.all(array == number))
+
+
+def _refusal(node: Any, reason: str) -> GraphError:
+    name = node.name or node.outputs[0].name
+    return GraphError(
+        f"operator {name!r} ({node.op_type}) cannot be written in others, because {reason}: export "
+        "the model without it"
+    )
+
+
+_PLAIN: Mapping[str, Callable[[Steps], None]] = {
+    "BitShift": _bit_shift,
+    "Constant": _output,
+    "ConstantOfShape": _constant_of_shape,
+    "Dropout": _dropout,
+    "EyeLike": _eye_like,
+    "IsInf": _is_inf,
+    "Mod": _mod,
+    "OneHot": _one_hot,
+    "RoiAlign": _roi_align,
+    "SpaceToDepth": _space_to_depth,
+}

@@ -20,9 +20,9 @@ def gather_what_pads_copy(graph: Any, node: Any, opset: int) -> None:
     if value.shape is None or not value.shape.is_static():
         return
     extents: list[int] = list(value.shape)
-    given = constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    width_input = constant(node.inputs[1]) if len(node.inputs) > 1 else None
     axes = constant(node.inputs[3]) if len(node.inputs) > 3 else np.arange(len(extents))
-    widths = node.attributes.get_ints("pads", None) if given is None else given.tolist()
+    widths = node.attributes.get_ints("pads", None) if width_input is None else width_input.tolist()
     if widths is None or axes is None or min(widths) < 0 or not any(widths):
         return
     steps = Steps(graph, node, opset)
@@ -64,15 +64,15 @@ def explicit_pads(graph: Any, node: Any, opset: int) -> None:
 
 def _transposed(node: Any, mode: str) -> None:
     get = node.attributes.get_ints
-    wanted = get("output_shape", None)
+    output_extents = get("output_shape", None)
     node.attributes.pop("auto_pad", None)
     node.attributes.pop("output_shape", None)
-    if wanted is None and mode not in ("SAME_UPPER", "SAME_LOWER"):
+    if output_extents is None and mode not in ("SAME_UPPER", "SAME_LOWER"):
         return
     source = node.inputs[0].shape[2:]
     strides = get("strides", [1] * len(source))
-    if wanted is None:
-        wanted = [extent * stride for extent, stride in zip(source, strides, strict=True)]
+    if output_extents is None:
+        output_extents = [extent * stride for extent, stride in zip(source, strides, strict=True)]
     kernel = node.inputs[1].shape[2:]
     more = get("output_padding", [0] * len(source))
     dilations = get("dilations", [1] * len(source))
@@ -80,7 +80,7 @@ def _transposed(node: Any, mode: str) -> None:
     ends: list[int] = []
     for axis, extent in enumerate(source):
         reach = (kernel[axis] - 1) * dilations[axis] + 1
-        total = strides[axis] * (extent - 1) + more[axis] + reach - wanted[axis]
+        total = strides[axis] * (extent - 1) + more[axis] + reach - output_extents[axis]
         small, large = total // 2, total - total // 2
         begins.append(small if mode == "SAME_UPPER" else large)
         ends.append(large if mode == "SAME_UPPER" else small)

@@ -44,17 +44,17 @@ class _Direction:
     Attributes
     ----------
     w, r
-        (features, gates), (hidden, gates).
+        Of shapes (features, gates) and (hidden, gates).
     bias_w, bias_r
-        (gates,), zeros where the node has none.
+        Of shape (gates,); zeros where the node has none.
     peepholes
-        (3, hidden) of an LSTM's input, output and forget gates, or None.
+        Of shape (3, hidden), of an LSTM's input, output and forget gates; or None.
     functions
-        As ONNX lists them: f, g and h.
+        The activations as ONNX lists them: f, g and h.
     reverse
         Whether it begins at the last step.
     state, memory
-        (batch, hidden) before the first step; None for zeros.
+        Of shape (batch, hidden), before the first step; None for zeros.
     """
 
     w: Array
@@ -89,7 +89,7 @@ class _Unroller:
         self.clip = node.attributes.get_float("clip", 0.0)
 
     def write(self) -> None:
-        """All directions, and the node's results."""
+        """Write all directions, and the node's results."""
         steps, source = self.steps, self.node.inputs[0]
         if self.batch_first:
             source = steps.transposed(source, (1, 0, 2))
@@ -116,52 +116,58 @@ class _Unroller:
         whole = self.steps.op("Reshape", flat, self.steps.number(shape))
         return self.steps.op("Transpose", whole, perm=[1, 0, 2]) if self.batch_first else whole
 
-    def _run(self, source: Any, of: _Direction) -> tuple[list[Any], Any, Any]:
+    def _run(self, source: Any, direction: _Direction) -> tuple[list[Any], Any, Any]:
         """The states of all steps in the order of time, and the last state and memory."""
         steps = self.steps
-        bias = of.bias_w + of.bias_r
+        bias = direction.bias_w + direction.bias_r
         if self._resets_late():
-            bias = np.concatenate([bias[: -self.hidden], of.bias_w[-self.hidden :]])
-        product = steps.op("Gemm", source, steps.number(of.w), steps.number(bias))
+            bias = np.concatenate([bias[: -self.hidden], direction.bias_w[-self.hidden :]])
+        product = steps.op("Gemm", source, steps.number(direction.w), steps.number(bias))
         read = steps.split(product, [self.batch] * self.length, 0)
-        weight = steps.number(of.r)
-        cell = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[self.kind](of, weight)
-        state, memory, states = of.state, of.memory, list[Any]()
-        for gates in reversed(read) if of.reverse else read:
+        weight = steps.number(direction.r)
+        cell = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[self.kind](
+            direction, weight
+        )
+        state, memory, states = direction.state, direction.memory, list[Any]()
+        for gates in reversed(read) if direction.reverse else read:
             state, memory = cell(gates, state, memory)
             states.append(state)
-        return states[::-1] if of.reverse else states, state, memory
+        return states[::-1] if direction.reverse else states, state, memory
 
-    def _lstm(self, of: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+    def _lstm(self, direction: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
         """Gates in the order input, output, forget, candidate."""
-        op, (f, g, h) = self.steps.op, of.functions
-        seen = [] if of.peepholes is None else [self.steps.number(p) for p in of.peepholes]
+        op, (f, g, h) = self.steps.op, direction.functions
+        rows = () if direction.peepholes is None else direction.peepholes
+        peepholes = [self.steps.number(row) for row in rows]
         coupled = self.node.attributes.get_int("input_forget", 0)
 
-        def looked(gate: Any, memory: Any, place: int) -> Any:
-            if not seen or memory is None:
+        def with_peephole(gate: Any, memory: Any, place: int) -> Any:
+            if not peepholes or memory is None:
                 return gate
-            return op("Add", gate, op("Mul", memory, seen[place]))
+            return op("Add", gate, op("Mul", memory, peepholes[place]))
 
         def cell(gates: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-            take, give, forget, candidate = self._parts(self._with(gates, state, weight))
-            take = f(looked(take, memory, 0))
-            taken = op("Mul", take, g(candidate))
+            parts = self._parts(self._with(gates, state, weight))
+            input_gate = f(with_peephole(parts[0], memory, 0))
+            new_memory = op("Mul", input_gate, g(parts[3]))
             if memory is not None:
-                one = self.steps.number(1.0) if coupled else None
-                kept = op("Sub", one, take) if coupled else f(looked(forget, memory, 2))
-                taken = op("Add", op("Mul", kept, memory), taken)
-            return op("Mul", f(looked(give, taken, 1)), h(taken)), taken
+                if coupled:
+                    forget_gate = op("Sub", self.steps.number(1.0), input_gate)
+                else:
+                    forget_gate = f(with_peephole(parts[2], memory, 2))
+                new_memory = op("Add", op("Mul", forget_gate, memory), new_memory)
+            output_gate = f(with_peephole(parts[1], new_memory, 1))
+            return op("Mul", output_gate, h(new_memory)), new_memory
 
         return cell
 
-    def _gru(self, of: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+    def _gru(self, direction: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
         """Gates in the order update, reset, hidden."""
-        steps, op, hidden, (f, g) = self.steps, self.steps.op, self.hidden, of.functions
+        steps, op, hidden, (f, g) = self.steps, self.steps.op, self.hidden, direction.functions
         one, late = steps.number(1.0), self._resets_late()
-        new_weight, new_bias = of.r[:, -hidden:], steps.number(of.bias_r[-hidden:])
+        new_weight, new_bias = direction.r[:, -hidden:], steps.number(direction.bias_r[-hidden:])
         if not late:
-            weight, new_weight = steps.number(of.r[:, :-hidden]), steps.number(new_weight)
+            weight, new_weight = steps.number(direction.r[:, :-hidden]), steps.number(new_weight)
 
         def cell(gates: Any, state: Any, _: Any) -> tuple[Any, Any]:
             update, reset, new = self._parts(gates)
@@ -173,19 +179,21 @@ class _Unroller:
             from_state = op("MatMul", state, weight)
             if late:
                 more = self._parts(from_state)
-                seen = op("Mul", f(op("Add", reset, more[1])), op("Add", more[2], new_bias))
+                reset_state = op("Mul", f(op("Add", reset, more[1])), op("Add", more[2], new_bias))
             else:
                 more = steps.split(from_state, [hidden] * 2, 1)
-                seen = op("MatMul", op("Mul", f(op("Add", reset, more[1])), state), new_weight)
-            kept = f(op("Add", update, more[0]))
-            candidate = g(op("Add", new, seen))
-            fresh = op("Mul", op("Sub", one, kept), candidate)
-            return op("Add", fresh, op("Mul", kept, state)), None
+                reset_state = op(
+                    "MatMul", op("Mul", f(op("Add", reset, more[1])), state), new_weight
+                )
+            update_gate = f(op("Add", update, more[0]))
+            candidate = g(op("Add", new, reset_state))
+            fresh = op("Mul", op("Sub", one, update_gate), candidate)
+            return op("Add", fresh, op("Mul", update_gate, state)), None
 
         return cell
 
-    def _rnn(self, of: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
-        (f,) = of.functions
+    def _rnn(self, direction: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+        (f,) = direction.functions
 
         def cell(gates: Any, state: Any, _: Any) -> tuple[Any, Any]:
             return f(self._with(gates, state, weight)), None
@@ -212,7 +220,7 @@ class _Unroller:
         bias = self._input(3)
         both = np.zeros(2 * width, self.r.dtype) if bias is None else self._weights(3)[d]
         peepholes = self._input(7)
-        wanted = self.node.attributes.get_string("direction", "forward")
+        stated = self.node.attributes.get_string("direction", "forward")
         return _Direction(
             w=self.w[d].T,
             r=self.r[d].T,
@@ -220,7 +228,7 @@ class _Unroller:
             bias_r=both[width:],
             peepholes=None if peepholes is None else self._weights(7)[d].reshape(3, -1),
             functions=self._functions(d),
-            reverse=wanted == "reverse" or d == 1,
+            reverse=stated == "reverse" or d == 1,
             state=self._start(5, d),
             memory=self._start(6, d),
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ from onnx import version_converter
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
+from tvm_ios.onnx.rewrites.steps import Steps
 
 #: The first version whose ``Resize`` says how it maps coordinates.
 _MODERN = 11
@@ -43,9 +47,9 @@ def modernise_resizes(model: Any) -> Any:
     for node in converted.graph.node:
         if node.op_type == "Resize":
             # What the old versions meant; the converter leaves it out.
-            kept = [a for a in node.attribute if a.name == "mode"]
+            modes = [a for a in node.attribute if a.name == "mode"]
             del node.attribute[:]
-            node.attribute.extend(kept)
+            node.attribute.extend(modes)
             for name, value in (
                 ("coordinate_transformation_mode", "asymmetric"),
                 ("nearest_mode", "floor"),
@@ -69,15 +73,17 @@ def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
     name = f"operator {node.name or node.outputs[0].name!r} (Resize)"
     if source is None or result is None or not (source.is_static() and result.is_static()):
         raise GraphError(f"{name} has a size that depends on data; export it with constant sizes")
+    if any(len(node.inputs) > i and _varies(node.inputs[i]) for i in (1, 2)):
+        raise GraphError(f"{name} has scales that are an input; export it with constant ones")
     before, after = tuple(source), tuple(result)
     if before[:2] != after[:2]:
         raise GraphError(f"{name} resizes the batch or the channels; only images can be resized")
-    given = next((a for a in _SPECIAL if a in node.attributes), None)
-    if given is not None and node.attributes[given].value not in (0, "stretch"):
-        raise GraphError(f"{name} has the attribute {given}; export it without")
+    special = next((a for a in _SPECIAL if a in node.attributes), None)
+    if special is not None and node.attributes[special].value not in (0, "stretch"):
+        raise GraphError(f"{name} has the attribute {special}; export it without")
     mode = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
     scales = constant(node.inputs[2]) if len(node.inputs) > 2 else None
-    if scales is not None and scales.size and mode != "align_corners":
+    if scales is not None and scales.size:
         axes = node.attributes.get_ints("axes", range(len(before)))
         for axis, scale in zip(axes, scales.tolist(), strict=True):
             if abs(before[axis] * scale - after[axis]) > 1e-4 * after[axis]:
@@ -85,6 +91,11 @@ def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
                     f"{name} scales {before[axis]} pixels by {scale:g}, to no whole number; "
                     "export it with sizes instead of scales"
                 )
+    if node.attributes.get_string("mode", "nearest") == "nearest":
+        rounding = node.attributes.get_string("nearest_mode", "round_prefer_floor")
+        places = [nearest_places(*pair, mode, rounding) for pair in zip(before, after, strict=True)]
+        if any(tie for _, tie in places):
+            return _gather(Steps(graph, node, opset), [pixels for pixels, _ in places])
     # Before opset 13 scales cannot be left out, and an empty tensor stands for none.
     if mode == "tf_crop_and_resize" or (opset < 13 and scales is not None and scales.size):
         return
@@ -94,3 +105,53 @@ def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
     sizes = new_constant(graph, f"{node.outputs[0].name}.sizes", np.array(after, np.int64))
     for position, value in ((1, None), (2, None), (3, sizes)):
         node.replace_input_with(position, value)
+
+
+def _varies(value: Any) -> bool:
+    return value is not None and constant(value) is None
+
+
+def nearest_places(before: int, after: int, mode: str, rounding: str) -> tuple[list[int], bool]:
+    """The pixels of an axis that are nearest to each pixel of the result.
+
+    Returns
+    -------
+    list of int, bool
+        The pixels, and whether one of them lies just between two, where floating-point numbers
+        decide by chance; never for whole factors, which kernels of ours compute, nor in the mode
+        ``asymmetric``, where TVM rounds with care, nor in modes that are not known here.
+    """
+    half = Fraction(1, 2)
+    known = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners")
+    if mode not in known or before == after:
+        return [], False
+    pixels: list[int] = []
+    tie = False
+    for result in range(after):
+        if mode == "align_corners":
+            place = Fraction(result * (before - 1), max(after - 1, 1))
+        elif mode == "asymmetric":
+            place = Fraction(result * before, after)
+        elif mode == "pytorch_half_pixel" and after == 1:
+            place = Fraction(0)
+        else:
+            place = (result + half) * before / after - half
+        border = place + half if rounding.startswith("round") else place
+        tie |= border.denominator == 1 and after % before > 0 and mode != "asymmetric"
+        nearest = {
+            "floor": floor(place),
+            "ceil": ceil(place),
+            "round_prefer_floor": ceil(place - half),
+            "round_prefer_ceil": floor(place + half),
+        }[rounding]
+        pixels.append(min(max(nearest, 0), before - 1))
+    return pixels, tie
+
+
+def _gather(steps: Steps, pixels: Sequence[Sequence[int]]) -> None:
+    """Read these pixels of each axis; all of them, where there are none."""
+    value = steps.node.inputs[0]
+    for axis, places in enumerate(pixels):
+        if places:
+            value = steps.op("Gather", value, steps.number(list(places)), axis=axis)
+    steps.stand_for(value)

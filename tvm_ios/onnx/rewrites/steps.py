@@ -24,7 +24,7 @@ class Steps:
     Attributes
     ----------
     graph, node
-        Where to; names begin with the node's.
+        The graph, and the node before which operators are put; names begin with the node's.
     opset
         The opset of the model: older ones have attributes where newer ones have inputs.
     """
@@ -32,7 +32,7 @@ class Steps:
     graph: Any
     node: Any
     opset: int
-    _made: list[Any] = field(default_factory=list[Any])
+    _nodes: list[Any] = field(default_factory=list[Any])
 
     @property
     def name(self) -> str:
@@ -47,13 +47,13 @@ class Steps:
         ``like`` is a value of the result's shape and type, which later steps ask for before they
         are inferred.
         """
-        name = f"{self.name}.{kind.lower()}{len(self._made)}"
+        name = f"{self.name}.{kind.lower()}{len(self._nodes)}"
         node: Any = ir.node(kind, inputs, attributes, num_outputs=outputs, name=name)
         for number, value in enumerate(node.outputs):
             value.name = name if outputs == 1 else f"{name}.{number}"
             if like is not None:
                 value.shape, value.dtype = like.shape, like.dtype
-        self._made.append(node)
+        self._nodes.append(node)
         self.graph.insert_before(self.node, node)
         return node.outputs[0] if outputs == 1 else list(node.outputs)
 

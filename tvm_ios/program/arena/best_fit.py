@@ -67,6 +67,6 @@ def placements(times: Lifetimes, conflicts: Sequence[Array]) -> Iterator[Array]:
     crowded_first = np.lexsort((-beside, -sizes))
     yield place(sizes, conflicts, crowded_first)
     yield place(sizes, conflicts, crowded_first, lowest=True)
-    early_first = np.lexsort((times.known.sum(axis=0), -sizes))
+    early_first = np.lexsort((times.finished_before.sum(axis=0), -sizes))
     yield place(sizes, conflicts, early_first, lowest=True)
     yield place(sizes, conflicts, np.argsort(times.first_step, kind="stable"))

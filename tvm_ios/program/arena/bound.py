@@ -63,7 +63,7 @@ def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:
     """For each chosen buffer those that are dead before it, as bits."""
     count = len(chosen)
     before = [(1 << count) - 1] * count
-    for last, finished in zip(times.last[:, chosen], times.known[:, chosen], strict=True):
+    for last, finished in zip(times.last[:, chosen], times.finished_before[:, chosen], strict=True):
         order = np.argsort(last)
         # For each k the set of the k buffers that this lane has done with first.
         prefixes = [0]
@@ -71,7 +71,7 @@ def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:
             prefixes.append(prefixes[-1] | 1 << buffer)
         ends: list[int] = last[order].tolist()
         done = (bisect_right(ends, int(launches)) for launches in finished)
-        before = [own & prefixes[k] for own, k in zip(before, done, strict=True)]
+        before = [mask & prefixes[k] for mask, k in zip(before, done, strict=True)]
     return before
 
 
@@ -79,12 +79,12 @@ def _links(before: list[int]) -> tuple[Array, Array]:
     """The edges of the transitive reduction; of each set the last buffer is a maximal one."""
     heads: list[int] = []
     tails: list[int] = []
-    for buffer, rest in enumerate(before):
-        while rest:
-            last = rest.bit_length() - 1
+    for buffer, remaining in enumerate(before):
+        while remaining:
+            last = remaining.bit_length() - 1
             heads.append(last)
             tails.append(buffer)
-            rest &= ~(before[last] | 1 << last)
+            remaining &= ~(before[last] | 1 << last)
     return np.asarray(heads, np.int64), np.asarray(tails, np.int64)
 
 

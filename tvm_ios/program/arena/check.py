@@ -9,14 +9,11 @@ every order; two that are not do not in any.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 import numpy as np
 
 from tvm_ios.program.happens_before import RaceError, ordered_launches
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan, pieces
-from tvm_ios.program.program import Launch, Program, ProgramError
+from tvm_ios.program.program import Launch, Program
 
 
 def check_arena(program: Program, plan: MemoryPlan) -> None:
@@ -31,7 +28,7 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
     """
     check_plan(program, plan)
     ranges, sizes = pieces(program, plan)
-    bytes_of = {b: slice(own.start, own.stop) for b, own in ranges.items()}
+    bytes_of = {b: slice(piece_range.start, piece_range.stop) for b, piece_range in ranges.items()}
     #: Which buffer has a piece of the arena, and when all earlier ones had finished with it.
     owner = np.full(len(sizes), -1, np.int64)
     finished_before = np.zeros((len(sizes), len(program.lanes)), np.int64)
@@ -39,63 +36,31 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
     finished = {b: np.zeros(len(program.lanes), np.int64) for b in plan.offsets}
     for lane, count, surely, launch in ordered_launches(program):
         for buffer in dict.fromkeys(map(program.whole_of, launch.buffers)):
-            here = bytes_of.get(buffer)
-            if here is None:
+            span = bytes_of.get(buffer)
+            if span is None:
                 continue
-            others = owner[here] != buffer
+            others = owner[span] != buffer
             if others.any():
-                taken = int(owner[here][others][0])
+                taken = int(owner[span][others][0])
                 if finished[buffer].any():
                     raise RaceError(_sentence(program, taken, buffer, launch))
-                for former in set(owner[here].tolist()) - {-1}:
-                    rows = finished_before[here]
-                    mask = owner[here] == former
+                for former in set(owner[span].tolist()) - {-1}:
+                    rows = finished_before[span]
+                    mask = owner[span] == former
                     rows[mask] = np.maximum(rows[mask], finished[former])
-                owner[here] = buffer
-            if (finished_before[here] > surely).any():
+                owner[span] = buffer
+            if (finished_before[span] > surely).any():
                 # The one that this launch may run beside.
                 other = next(
                     b
                     for b, clock in finished.items()
                     if b != buffer
                     and (clock > surely).any()
-                    and bytes_of[b].start < here.stop
-                    and here.start < bytes_of[b].stop
+                    and bytes_of[b].start < span.stop
+                    and span.start < bytes_of[b].stop
                 )
                 raise RaceError(_sentence(program, other, buffer, launch))
             finished[buffer][lane] = count
-
-
-def check_regions(program: Program, plan: MemoryPlan, regions: Sequence[range]) -> None:
-    """Check that what one lane alone uses lies in this lane's region of the arena.
-
-    Parameters
-    ----------
-    program, plan
-        As of :func:`check_arena`.
-    regions
-        For each lane its bytes.
-
-    Raises
-    ------
-    ProgramError
-        If two regions overlap, or naming the first buffer that lies outside.
-    """
-    borders = sorted((r.start, r.stop) for r in regions)
-    if any(end > begin for (_, end), (begin, _) in pairwise(borders)):
-        raise ProgramError("the regions of two lanes share bytes")
-    users: dict[int, set[int]] = {b: set() for b in plan.offsets}
-    for lane, _, _, launch in ordered_launches(program):
-        for buffer in {program.whole_of(b) for b in launch.buffers} & users.keys():
-            users[buffer].add(lane)
-    for buffer, lanes in users.items():
-        begin = plan.offsets[buffer]
-        end = begin + program.buffers[buffer].type.nbytes
-        if len(lanes) == 1 and begin < end:
-            own = regions[min(lanes)]
-            if not own.start <= begin <= end <= own.stop:
-                name = program.buffers[buffer].name
-                raise ProgramError(f"buffer {name!r} lies outside the region of its only lane")
 
 
 def _sentence(program: Program, other: int, buffer: int, launch: Launch) -> str:

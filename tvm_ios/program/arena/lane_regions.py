@@ -50,9 +50,9 @@ def plan_lane_regions(times: Lifetimes) -> LaneRegions:
     regions: list[range] = []
     begin = 0
     for lane in range(len(times.last)):
-        own = np.flatnonzero(lane_of == lane)
-        offsets[own] = begin + _best(times, conflicts, own)
-        end = int((offsets + times.sizes)[own].max(initial=begin))
+        private = np.flatnonzero(lane_of == lane)
+        offsets[private] = begin + _best(times, conflicts, private)
+        end = int((offsets + times.sizes)[private].max(initial=begin))
         regions.append(range(begin, end))
         begin = end
     shared = np.flatnonzero(lane_of == SHARED)
@@ -66,15 +66,15 @@ def buffer_lanes(times: Lifetimes) -> Array:
     return np.where(using.sum(axis=0) == 1, using.argmax(axis=0), SHARED)
 
 
-def _best(times: Lifetimes, conflicts: Sequence[Array], own: Array) -> Array:
-    """Offsets in a region of their own: the better of two orders."""
+def _best(times: Lifetimes, conflicts: Sequence[Array], buffers: Array) -> Array:
+    """Offsets of some buffers in a region that only they lie in: the better of two orders."""
     index = np.full(len(times.sizes), -1, np.int64)
-    index[own] = np.arange(len(own))
-    sizes = times.sizes[own]
-    near = [index[conflicts[b]] for b in own]
+    index[buffers] = np.arange(len(buffers))
+    sizes = times.sizes[buffers]
+    near = [index[conflicts[b]] for b in buffers]
     near = [others[others >= 0] for others in near]
     by_size = np.argsort(-sizes, kind="stable")
-    by_time = np.argsort(times.first_step[own], kind="stable")
+    by_time = np.argsort(times.first_step[buffers], kind="stable")
     placed = [place(sizes, near, order) for order in (by_size, by_time)]
     return min(placed, key=lambda offsets: int((offsets + sizes).max(initial=0)))
 

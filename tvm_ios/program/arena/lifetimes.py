@@ -36,7 +36,7 @@ class Lifetimes:
     last
         How many launches of each lane have finished when the buffer is dead, of shape
         [lanes, n].
-    known
+    finished_before
         How many launches of each lane have surely finished when the buffer is first touched,
         whichever launch that is, of shape [lanes, n].
     first_step, last_step
@@ -46,7 +46,7 @@ class Lifetimes:
     buffers: Array
     sizes: Array
     last: Array
-    known: Array
+    finished_before: Array
     first_step: Array
     last_step: Array
 
@@ -56,14 +56,14 @@ class Lifetimes:
         step = max(1, _BLOCK // max(1, count))
         conflicts: list[Array] = []
         for first in range(0, count, step):
-            here = slice(first, first + step)
+            rows = slice(first, first + step)
             before = np.ones((min(step, count - first), count), bool)
             after = before.copy()
-            for last, finished in zip(self.last, self.known, strict=True):
-                before &= last[here, None] <= finished[None, :]
-                after &= last[None, :] <= finished[here, None]
+            for last, finished in zip(self.last, self.finished_before, strict=True):
+                before &= last[rows, None] <= finished[None, :]
+                after &= last[None, :] <= finished[rows, None]
             before |= after
-            before |= empty[here, None] | empty[None, :]
+            before |= empty[rows, None] | empty[None, :]
             np.fill_diagonal(before[:, first:], True)
             conflicts += [np.flatnonzero(~row) for row in before]
         return conflicts

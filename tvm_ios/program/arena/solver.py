@@ -89,8 +89,8 @@ def _cliques(conflicts: Sequence[Array]) -> Iterator[list[int]]:
             clique, common = [buffer], near[buffer]
             while common:
                 # Rather with what is open still than with what other cliques have.
-                wanted = common & open_pairs[buffer] or common
-                added = (wanted & -wanted).bit_length() - 1
+                preferred = common & open_pairs[buffer] or common
+                added = (preferred & -preferred).bit_length() - 1
                 common &= near[added]
                 clique.append(added)
             mask = sum(1 << member for member in clique)

@@ -1,4 +1,4 @@
-"""Reading and rebuilding flat Relax functions: bindings, leaves, substitution."""
+"""Reading and rebuilding Relax functions, which are flat: bindings of expressions of leaves."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
 from relay_passes.dialect import DialectError, Interface
+
+Array = np.ndarray[Any, Any]
 
 #: What can stand as an argument of a flat expression.
 Leaf = relax.Var | GenericConst
@@ -33,15 +36,15 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
     """
     if not isinstance(function.body, relax.SeqExpr):
         raise DialectError("the function is not in A-normal form; run relax.transform.Normalize")
-    found: list[relax.VarBinding] = []
+    bindings: list[relax.VarBinding] = []
     for block in function.body.blocks:
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding):
                 raise DialectError(f"{type(binding).__name__} needs dynamic shapes: fix the shapes")
             if isinstance(binding.value, relax.If):
                 raise DialectError("the model has control flow (If), which cannot be scheduled")
-            found.append(binding)
-    return found
+            bindings.append(binding)
+    return bindings
 
 
 def interface(module: tvm.IRModule) -> Interface:
@@ -75,10 +78,10 @@ def leaves(expression: Any) -> Iterator[Leaf]:
         yield expression
 
 
-def first_field(value: Any, instead: dict[Any, Any]) -> Any:
+def first_field(value: Any, replacement: dict[Any, Any]) -> Any:
     """What stands for the first field of a tuple, if the value takes it from one of these."""
     if isinstance(value, relax.TupleGetItem) and value.index == 0:
-        return instead.get(value.tuple_value)
+        return replacement.get(value.tuple_value)
     return None
 
 
@@ -125,6 +128,21 @@ def static_shape(leaf: Any) -> tuple[int, ...]:
 def data_type(leaf: Any) -> str:
     """NumPy type name of a tensor."""
     return str(leaf.ty.dtype)
+
+
+def constant(array: Array) -> GenericConst:
+    """A Relax constant that holds the array."""
+    # Unlike ascontiguousarray this leaves a number a number.
+    return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
+
+
+def constant_value(expression: Any) -> Array | None:
+    """The array of a constant; None for anything else."""
+    if isinstance(expression, GenericConst):
+        return expression.value.numpy()
+    if isinstance(expression, tvm.tirx.FloatImm | tvm.tirx.IntImm):
+        return np.asarray(expression.value, dtype=str(expression.ty.dtype))
+    return None
 
 
 def rebuild(

@@ -1,4 +1,4 @@
-"""What is known of the costs of one block's stages: some measured, the others optimistic."""
+"""The costs of one block's stages: some measured, the others optimistic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_ios.schedule.schedule import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
 
 
-class KnownCosts:
+class BlockCosts:
     """Seconds of every candidate stage of a block; measurements replace estimates.
 
     A candidate is a number: the index of a distinct ending of the space, plus the number of
@@ -57,14 +57,14 @@ class KnownCosts:
         strategies: frozenset[Strategy],
         mergeable: Mergeable,
         stage_key: Callable[[OpGraph, Stage], str],
-    ) -> KnownCosts:
+    ) -> BlockCosts:
         """Begin with optimistic costs for all that a policy allows."""
         seconds = np.full((len(STRATEGIES), len(space.endings)), np.inf)
         for ending, groups in enumerate(space.groups):
             for stage in candidate_stages(graph, block.groups(groups), strategies, mergeable):
                 row = STRATEGIES.index(stage.strategy)
                 seconds[row, ending] = optimistic.stage_latency(graph, stage)
-        return KnownCosts(block, space, seconds, lambda stage: stage_key(graph, stage))
+        return BlockCosts(block, space, seconds, lambda stage: stage_key(graph, stage))
 
     @property
     def candidates(self) -> int:
@@ -79,11 +79,11 @@ class KnownCosts:
         """The candidates of the sequential schedule, in its order."""
         return [self.space.index_of(1 << unit) for unit in range(len(self._block.units))]
 
-    def unknown(self) -> list[int]:
+    def unmeasured(self) -> list[int]:
         """Every possible candidate that was not measured."""
         return np.flatnonzero(self._possible & ~self._measured).tolist()
 
-    def unknown_of_optimum(self) -> list[int]:
+    def unmeasured_of_optimum(self) -> list[int]:
         """The candidates of the present optimum that were not measured."""
         return [
             candidate
@@ -91,7 +91,7 @@ class KnownCosts:
             if not self._measured.flat[candidate := self._candidate(stage)]
         ]
 
-    def is_unknown(self, candidate: int) -> bool:
+    def is_unmeasured(self, candidate: int) -> bool:
         """Whether neither a candidate nor one with its key was measured."""
         return not self._measured.flat[candidate]
 
@@ -111,7 +111,7 @@ class KnownCosts:
         alone = sum(float(self._seconds.flat[candidate]) for candidate in self.single_units())
         return alone - self.lower_bound()
 
-    def best_known(self) -> Solution:
+    def best_measured(self) -> Solution:
         """The best stages of those that were measured.
 
         Raises
@@ -123,7 +123,7 @@ class KnownCosts:
 
     def is_settled(self) -> bool:
         """Whether the best measured stages are the optimum."""
-        return not self.unknown_of_optimum()
+        return not self.unmeasured_of_optimum()
 
     def lower_bound(self) -> float:
         """Seconds of the present optimum: no schedule is faster if the estimates are bounds."""

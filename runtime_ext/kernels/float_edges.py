@@ -1,0 +1,116 @@
+"""What TVM lowers, with infinities and NaN as ONNX has them.
+
+TVM's reductions begin with the largest finite number, so that the maximum of infinities alone is
+wrong, and ``argmax`` of them is -1; its maximum of two numbers drops a NaN on the left.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+#: How TVM calls the block that pads what is pooled.
+_PADDED_POOL = "pad_temp"
+
+
+def with_float_edges(function: Any) -> Any:
+    """A PrimFunc in block form that computes the same, and rightly at infinities and NaN."""
+    return tirx.PrimFunc(
+        function.params, _statement(function.body), function.ret_type, function.attrs
+    )
+
+
+def _statement(stmt: Any) -> Any:
+    match stmt:
+        case tirx.SeqStmt():
+            return tirx.SeqStmt([_statement(part) for part in stmt.seq])
+        case tirx.For():
+            return tirx.For(
+                stmt.loop_var,
+                stmt.min,
+                stmt.extent,
+                stmt.kind,
+                _statement(stmt.body),
+                stmt.thread_binding,
+                stmt.annotations,
+                stmt.step,
+            )
+        case s_tir.SBlockRealize():
+            return s_tir.SBlockRealize(stmt.iter_values, stmt.predicate, _block(stmt.block))
+        case _:
+            return stmt
+
+
+def _block(block: Any) -> Any:
+    body = _passing_nan(_statement(block.body))
+    if block.name_hint == _PADDED_POOL:
+        body = _padded(body)
+    init = None if block.init is None else _identity(block.init, block.body)
+    return s_tir.SBlock(
+        block.iter_vars,
+        block.reads,
+        block.writes,
+        block.name_hint,
+        body,
+        init,
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+
+
+def _passing_nan(stmt: Any) -> Any:
+    if not isinstance(stmt, tirx.BufferStore) or not isinstance(stmt.value, tirx.Max | tirx.Min):
+        return stmt
+    a, b = stmt.value.a, stmt.value.b
+    if "float" not in str(a.ty.dtype) or isinstance(a, tirx.FloatImm):
+        return stmt
+    function = tirx.max if isinstance(stmt.value, tirx.Max) else tirx.min
+    # With a number on the left, the right operand is taken where it is NaN.
+    value = (
+        function(b, a)
+        if isinstance(b, tirx.FloatImm)
+        else tirx.Select(tirx.isnan(a), a, stmt.value)
+    )
+    return tirx.BufferStore(stmt.buffer, value, stmt.indices)
+
+
+def _padded(store: Any) -> Any:
+    """Around an image is nothing, which is less than any pixel."""
+    value = store.value
+    if isinstance(value, tvm.ir.Call) and len(value.args) == 3:
+        inside, pixel, outside = value.args
+        value = tirx.if_then_else(inside, pixel, _infinite(outside))
+    return tirx.BufferStore(store.buffer, value, store.indices)
+
+
+def _identity(init: Any, update: Any) -> Any:
+    if isinstance(init, tirx.BufferStore):
+        return tirx.BufferStore(init.buffer, _infinite(init.value), init.indices)
+    stores = [_identity(store, update) for store in init.seq]
+    place, value = stores if len(stores) == 2 else (None, None)
+    if place is not None and value is not None and _first_of_equals(update):
+        last = tirx.max_value(place.value.ty.dtype)
+        stores[0] = tirx.BufferStore(place.buffer, last, place.indices)
+    return tirx.SeqStmt(stores)
+
+
+def _infinite(value: Any) -> Any:
+    """An infinity in the place of the largest or least finite number."""
+    if isinstance(value, tirx.FloatImm):
+        dtype = str(value.ty.dtype)
+        if abs(value.value) == tirx.max_value(dtype).value:
+            return tirx.FloatImm(dtype, math.copysign(math.inf, value.value))
+    return value
+
+
+def _first_of_equals(update: Any) -> bool:
+    """Whether of equal elements the one with the smaller index is chosen."""
+    choice = update.seq[0].value if isinstance(update, tirx.SeqStmt) else None
+    if not isinstance(choice, tirx.Select) or not isinstance(choice.condition, tirx.Or):
+        return False
+    tie = choice.condition.b
+    return isinstance(tie, tirx.And) and isinstance(tie.b, tirx.LT)

@@ -1,0 +1,103 @@
+"""What a case is run through: tvm-ios, ONNX Runtime, TVM."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import onnx
+
+from tests.onnx_suite.cases import Array
+
+#: From a model, its file, and inputs by name to outputs in order.
+Way = Callable[[onnx.ModelProto, Path, Mapping[str, Array]], Sequence[Array]]
+
+#: Those whose sentences are refusals, not errors.
+OURS = ("tvm-ios", "tvm-ios-lanes", "tvm-ios-relay")
+
+
+def _tvm_ios(
+    model: onnx.ModelProto,
+    path: Path,
+    feeds: Mapping[str, Array],
+    *,
+    dialect: str = "relax",
+    lanes: int = 1,
+) -> Sequence[Array]:
+    """What ``tvm-ios optimize`` does with a model, without searching or measuring."""
+    from relay_passes.load import load_model
+    from relay_passes.pipeline import apply_schedule, prepare
+    from runtime_ext.build import build
+    from tvm_ios.models.source import ModelSource
+    from tvm_ios.policies.sequential import sequential_schedule
+
+    source = ModelSource(str(path), shapes=_open_shapes(model, feeds), dialect=dialect)
+    prepared = prepare(load_model(source).module)
+    module = apply_schedule(prepared, sequential_schedule(prepared.units))
+    # Every kernel's tiles are divided among the lanes.
+    session = build(module, lanes=lanes).session()
+    with contextlib.closing(session):
+        session.run(**_by_port([port.name for port in session.inputs], feeds))
+        return [session.get_output(place) for place in range(len(session.outputs))]
+
+
+def _by_port(ports: Sequence[str], feeds: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The inputs by the names of a session's ports, which are other ones where TVM's importer
+    met names that are no identifiers; an input that nothing reads has no port.
+    """
+    if len(ports) == len(feeds):
+        return dict(zip(ports, feeds.values(), strict=True))
+    return {name: value for name, value in feeds.items() if name in ports}
+
+
+def _open_shapes(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+    """What a user says with ``--shape``."""
+    return {
+        value.name: feeds[value.name].shape
+        for value in model.graph.input
+        if value.name in feeds
+        and any(not extent.HasField("dim_value") for extent in value.type.tensor_type.shape.dim)
+    }
+
+
+def _tvm(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Sequence[Array]:
+    """TVM's own importer, pipeline and virtual machine."""
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.onnx import from_onnx
+
+    module = from_onnx(model, keep_params_in_input=False)
+    module = relax.transform.DecomposeOpsForInference()(module)
+    executable = tvm.compile(module, target=tvm.target.Target("llvm"))
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    # The importer keeps the order of inputs, but not names that are no identifiers.
+    result = machine["main"](*(tvm.runtime.tensor(value) for value in feeds.values()))
+    return [item.numpy() for item in ([result] if hasattr(result, "numpy") else result)]
+
+
+def _onnxruntime(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Sequence[Array]:
+    """ONNX Runtime on the CPU."""
+    import onnxruntime
+
+    # It refuses a newer file format before it looks at what is in the file.
+    written, model = model, onnx.ModelProto()
+    model.CopyFrom(written)
+    model.ir_version = min(model.ir_version, 13)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return list(session.run(None, dict(feeds)))
+
+
+WAYS: Mapping[str, Way] = {
+    "tvm-ios": _tvm_ios,
+    "tvm-ios-lanes": partial(_tvm_ios, lanes=2),
+    "tvm-ios-relay": partial(_tvm_ios, dialect="relay"),
+    "tvm": _tvm,
+    "onnxruntime": _onnxruntime,
+}
