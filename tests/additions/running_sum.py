@@ -8,8 +8,7 @@ from typing import Any
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.cuda.kernels.pointwise import place
-from runtime_ext.cuda.kernels.statements import fetch
+from runtime_ext.cuda.kernels.statements import fetch, pixel_at
 from runtime_ext.cuda.kernels.statements import store_statement as store_in_thread
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
 from runtime_ext.kernels.code import constant, load
@@ -69,7 +68,7 @@ def write_threads(spec: RunningSum, buffers: list[Any]) -> Any:
     code = ThreadCode(ceil(rows / THREADS))
     row = code.bind("row", code.block * THREADS + code.thread)
     with code.branch(row < rows):
-        pixel = place(code, row, spec.grid)
+        pixel = pixel_at(code, row, spec.grid)
         (total,) = code.accumulators(1, 1)
         code.store(total, 0, constant(0.0, 1), 1)
         with code.loop("c", 0, spec.count) as c:

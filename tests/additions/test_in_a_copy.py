@@ -99,6 +99,13 @@ def check_moon() -> Iterator[Check]:
 CHECK_LINE = '    "moon": _named("moon", "check_moon"),'
 
 
+#: An editable installation of the packages would come before the path.
+PATH_ALONE = """
+import sys
+sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in type(f).__module__]
+"""
+
+
 class Copy:
     """The packages, their tests and pages in a folder of their own."""
 
@@ -107,6 +114,7 @@ class Copy:
         for name in ("tvm_ios", "runtime_ext", "relay_passes", "tests", "docs"):
             copytree(ROOT / name, folder / name)
         copy(ROOT / "pyproject.toml", folder)
+        (folder / "sitecustomize.py").write_text(PATH_ALONE)
 
     def add_file(self, path: str, text: str) -> None:
         """Write a new file."""

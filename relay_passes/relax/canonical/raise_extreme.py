@@ -9,14 +9,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.relax.bindings import (
+from relay_passes.relax.expressions import (
     bindings_of,
+    constant_value,
     data_type,
     operator_name,
     rebuild,
     substitute,
 )
-from relay_passes.relax.canonical.fold_constants import constant_value
 
 _BINARY = {"relax.max": relax.op.maximum, "relax.min": relax.op.minimum}
 
