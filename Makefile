@@ -10,7 +10,9 @@ WORKERS ?= 2
 RELAY_BASE ?= python3.11
 RELAY := .venv-relay
 RELAY_STAMP := $(RELAY)/.installed
-RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay -n $(WORKERS) -q
+# Neighbours share what a module sets up; who has no tests left takes some of the other's.
+SIDE_BY_SIDE := -n $(WORKERS) --dist worksteal -q
+RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
@@ -31,11 +33,11 @@ tune-demo: $(STAMP)
 	$(BIN)/tvm-ios tune squeezenet --log logs/squeezenet-$$($(THIS_MACHINE)) --time-limit 1500 --compact
 
 test: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" -q
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 	$(if $(HAS_RELAY_BASE),$(RELAY_TESTS) -m "not slow",$(RELAY_LEFT_OUT))
 
 test-all: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
-	$(BIN)/python -m pytest -n $(WORKERS) -q
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	$(if $(HAS_RELAY_BASE),$(RELAY_TESTS),$(RELAY_LEFT_OUT))
 
 # Torch is too large to come with the other test requirements.

@@ -10,14 +10,20 @@ import pytest
 from hypothesis import settings
 
 from tests.brief import take_first_samples
+from tests.fast_run import declare_fast, examples
 from tvm_ios.models.bare_graph import BareGraph, load_bare_graph
 
 # TVM reads this once, when its thread pool starts.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
 
-# An example of some milliseconds takes seconds on a busy machine.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any module of tests is imported."""
+    if config.option.markexpr == "not slow":
+        declare_fast()
+    # An example of some milliseconds takes seconds on a busy machine.
+    settings.register_profile("no deadline", examples(100), deadline=None)
+    settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session", autouse=True)

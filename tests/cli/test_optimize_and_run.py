@@ -192,14 +192,15 @@ def test_a_schedule_of_measured_costs() -> None:
     assert min(stage["latency_ms"] for stage in found["stages"]) > 0
 
 
-def test_optimize_a_file_into_a_tar(tmp_path: Path) -> None:
+def test_optimize_a_file_into_a_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One lane, no search: what is left is the way through importing, building and measuring."""
     sketch = Sketch(1, 3, 8, 8)
     model = sketch.model(sketch.op("Relu", sketch.norm(sketch.conv("x", 3, 4), 4)), "x")
     (tmp_path / "small.onnx").write_bytes(model.SerializeToString())
     path = tmp_path / "small.tar"
     options = ["--lanes", 1, "--policy", "sequential", "-o", path]
-    found = tvm_ios_process("optimize", tmp_path / "small.onnx", *options, brief=True)
+    shorten(monkeypatch.setattr)
+    found = tvm_ios("optimize", tmp_path / "small.onnx", *options)
     assert found.code == 0, found.stderr
     assert "small" in found.stdout
     assert "kept sequential: no ratio to it has a 95 % interval below one, " in found.stdout

@@ -11,6 +11,7 @@ import pytest
 import tvm
 
 from relay_passes.relax.importer import import_onnx
+from tests.brief import shorten
 from tests.cli.command_line import tvm_ios, tvm_ios_process
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tvm_ios.models.load import load_onnx
@@ -40,9 +41,12 @@ def model(tmp_path: Path) -> Path:
 SHAPE = ("--shape", "x:2,3,8,8")
 
 
-def test_a_dynamic_model_is_optimised_at_the_shape_given(model: Path, tmp_path: Path) -> None:
+def test_a_dynamic_model_is_optimised_at_the_shape_given(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten(monkeypatch.setattr)
     limits = ["--lanes", 1, "--policy", "ios-both", "-o", tmp_path / "out", "--json"]
-    done = tvm_ios_process("optimize", model, *SHAPE, *limits, brief=True).json
+    done = tvm_ios("optimize", model, *SHAPE, *limits).json
     assert max(row["max_rel_error"] for row in done["policies"]) <= 1e-5
     x = np.random.default_rng(0).standard_normal((2, 3, 8, 8), dtype=np.float32)
     np.savez(tmp_path / "x.npz", x=x)
@@ -152,12 +156,15 @@ def test_models_that_cannot_be_built(case: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_outputs_that_are_inputs_or_one_tensor_twice(tmp_path: Path) -> None:
+def test_outputs_that_are_inputs_or_one_tensor_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten(monkeypatch.setattr)
     sketch = Sketch(1, 4)
     y = sketch.op("Relu", "x")
     path = write(sketch.model(y, "x", sketch.op("Identity", y)), tmp_path / "m.onnx")
     limits = ["--lanes", 1, "--policy", "sequential", "-o", tmp_path / "out"]
-    assert tvm_ios_process("optimize", path, *limits, brief=True).code == 0
+    assert tvm_ios("optimize", path, *limits).code == 0
     outputs = tvm_ios("run", tmp_path / "out", "--json").json["outputs"]
     assert len(outputs) == 3
 

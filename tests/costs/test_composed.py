@@ -5,9 +5,10 @@ import random
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tests.refusals import refused
 from tvm_ios.costs.composed import ComposedCost, CostError
@@ -69,7 +70,7 @@ def simulated(lanes: int, seconds: list[list[float]], groups: tuple[tuple[int, .
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_concurrent_stage_is_a_lower_bound_and_exact_for_teams(
     case: tuple[int, list[list[float]], tuple[tuple[int, ...], ...]],
 ) -> None:
@@ -88,7 +89,7 @@ def test_a_concurrent_stage_is_a_lower_bound_and_exact_for_teams(
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_no_allocation_of_lanes_beats_the_composed_cost(
     case: tuple[int, list[list[float]], tuple[tuple[int, ...], ...]],
 ) -> None:
@@ -133,7 +134,7 @@ def test_what_was_not_measured_is_named() -> None:
 
 
 @given(dags(6), st.integers(1, 4), st.data())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_no_placement_beats_the_composed_cost_of_a_co_scheduled_stage(
     predecessors: tuple[int, ...], lanes: int, data: st.DataObject
 ) -> None:

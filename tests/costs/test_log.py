@@ -10,9 +10,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.refusals import refused
 from tvm_ios.costs.log import (
     LogError,
@@ -106,7 +107,7 @@ def test_floats_come_back_bit_for_bit(path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_truncated_last_line_is_ignored_and_repaired(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

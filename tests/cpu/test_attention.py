@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tvm import relax
 
@@ -15,6 +15,7 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
+from tests.fast_run import examples
 from tests.kernels.kernel_harness import check, compiler, make_unit, run_unit
 from tests.units.unit_rows import layer_norm, product, softmax
 
@@ -54,7 +55,7 @@ def test_products(a: Any, b: Any, target: str, kernels_folder: Path) -> None:
     check(str(kernels_folder), function, ("", "", ""), target=target)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(12, suppress_health_check=[HealthCheck.too_slow])
 @given(
     perm=st.permutations(range(4)),
     shape=st.lists(st.integers(1, 9), min_size=4, max_size=4),

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.kernels.kernel_harness import check, make_unit
 from tests.units.unit_convolutions import CASES, TRANSPOSED, convolution, op, shapes, transposed
 
@@ -46,9 +47,7 @@ def test_input_and_output_may_differ_in_layout(kernels_folder: Path) -> None:
     check(str(kernels_folder), function, ("NHWC", ""))
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=shapes(), layout=st.sampled_from(["NHWC", ""]), seed=st.integers(0, 9))
 def test_random_convolution(
     case: dict[str, Any], layout: str, seed: int, kernels_folder: Path

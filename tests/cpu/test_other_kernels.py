@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.kernels.kernel_harness import check
 from tests.units.unit_images import CASES, OTHERS, pool
 
@@ -30,9 +31,7 @@ def test_others(name: str, layout: str, kernels_folder: Path) -> None:
     check(str(kernels_folder), function, (first,) + ("",) * (inputs - 1) + (output,))
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from(["max", "avg"]),
     channels=st.integers(1, 40),

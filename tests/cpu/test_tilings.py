@@ -21,7 +21,6 @@ from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import (
     Array,
     compiler,
-    host_target,
     make_unit,
     random_tensors,
     reference,
@@ -138,7 +137,7 @@ def test_names_are_those_of_another_process(kernels_folder: Path) -> None:
         name: UnitSource(function, layouts_of(function)) for name, (function, _) in UNITS.items()
     }
     first = compiler(str(kernels_folder))
-    other = KernelCompiler(host_target(), 2, first._cache.folder)
+    other = KernelCompiler(first.target, 2, first._cache.folder)
     compiled = first.compile_rkernels(sources)
     assert other.compile_rkernels(sources) == compiled
     assert other.compiled == 0

@@ -7,6 +7,7 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,8 @@ def network(shapes: list[tuple[int, ...]], write: Callable[..., list[Any]]) -> N
     module: Any = builder.get()
     generator = np.random.default_rng(0)
     arrays = [generator.standard_normal(shape).astype("float32") for shape in shapes]
-    machine = relax.VirtualMachine(tvm.compile(module, target=tvm.target.Target("llvm")), tvm.cpu())
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
     results = [t.numpy() for t in machine["main"](*map(tvm.runtime.tensor, arrays))]
     with cuda_target(ARCH):
         module = tvm.transform.Sequential(
@@ -135,7 +137,13 @@ def fused(
     """Compile a program of some kernels to one."""
     functions = {s: rtask_function(k.scheduled, f"rtask_{s}", ARCH) for s, k in kernels.items()}
     each = vdevice((k.footprint for k in kernels.values()), device) // device.processors
-    return fuse(program, functions, device, lambda text, arch, _: compile_cubin(text, arch), each)
+    return fuse(program, functions, device, _cubin, each)
+
+
+@cache
+def _cubin(source: str, arch: str, _: object) -> Any:
+    """The same kernel runs other programs: it is compiled once."""
+    return compile_cubin(source, arch)
 
 
 def kernel_of(symbol: str, scheduled: Any) -> CudaKernel:

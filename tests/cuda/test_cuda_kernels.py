@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from runtime_ext.cuda.compiler import GpuPrecision
 from tests.cuda.cuda_harness import Bench, Unit
 from tests.cuda.cuda_units import ARRANGED, FEW, QUICK, UNITS
+from tests.fast_run import examples
 from tests.units.unit_convolutions import convolution, shapes
 
 
@@ -45,9 +46,7 @@ def test_every_unit(precision: GpuPrecision, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     cases=st.lists(shapes(), min_size=5, max_size=5),
     layout=st.sampled_from(["NHWC", ""]),

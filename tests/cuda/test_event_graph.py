@@ -7,10 +7,11 @@ from dataclasses import replace
 from random import Random
 
 import networkx as nx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.cuda.event_graph import EventGraph, event_graph
+from tests.fast_run import examples
 from tests.program.arena.small_programs import programs
 from tests.random_units import Case, cases
 from tests.stress.programs import random_program
@@ -47,7 +48,7 @@ def ordered(graph: EventGraph) -> set[tuple[Place, Place]]:
     return {(place[a], place[b]) for a, b in nx.transitive_closure_dag(edges).edges}
 
 
-@settings(deadline=None)
+@examples(100)
 @given(any_program())
 def test_the_order_is_the_programs(program: Program) -> None:
     graph = event_graph(program)
@@ -64,7 +65,7 @@ def test_the_order_is_the_programs(program: Program) -> None:
     }
 
 
-@settings(deadline=None)
+@examples(100)
 @given(cases(whole=True), st.integers(1, 6))
 def test_every_event_is_needed(case: Case, lanes: int) -> None:
     graph = event_graph(lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes))
@@ -77,7 +78,7 @@ def test_every_event_is_needed(case: Case, lanes: int) -> None:
             assert ordered(replace(graph, nodes=tuple(nodes))) < order
 
 
-@settings(deadline=None)
+@examples(100)
 @given(any_program())
 def test_runs_begin_and_end_on_the_origin(program: Program) -> None:
     graph = event_graph(program)
@@ -96,7 +97,7 @@ def test_runs_begin_and_end_on_the_origin(program: Program) -> None:
         assert join not in others.union(*(nx.ancestors(edges, n) for n in others))
 
 
-@settings(deadline=None)
+@examples(100)
 @given(cases(whole=True), st.integers(1, 6))
 def test_data_and_memory_are_ordered(case: Case, lanes: int) -> None:
     program = lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes)
@@ -125,7 +126,7 @@ def test_data_and_memory_are_ordered(case: Case, lanes: int) -> None:
             assert ((x.lane, x.number), (y.lane, y.number)) in order
 
 
-@settings(deadline=None)
+@examples(100)
 @given(cases(whole=True), st.integers(1, 6))
 def test_lowering_launches_a_kernel_of_one_tile_once(case: Case, lanes: int) -> None:
     program = lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from tests.cuda.fused_harness import Network, OnCpu, fused, kernel_of, network, relax
 from tests.cuda.nvrtc_kernels import RING, ring_functions, ring_program, run_ring
+from tests.fast_run import is_fast
 from tests.graph_sketch import GraphSketch
 from tests.refusals import refused
 from tvm_ios.devices.device import load_device
@@ -53,6 +55,11 @@ def made(block: Network) -> FusedKernel:
     return fused(lowered(block), block.kernels, load_device("h200"))
 
 
+@pytest.fixture(scope="module")
+def on_cpu(made: FusedKernel, tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
+    return OnCpu(made.kernel.source, made, tmp_path_factory.mktemp("fused"))
+
+
 def lowered(net: Network, lanes: int = VEUS, seed: int = 0) -> PersistentProgram:
     return lower_persistent(net.graph, net.stage, net.placement(lanes, seed), net.code, lanes=lanes)
 
@@ -64,16 +71,15 @@ def check(net: Network, program: PersistentProgram, run: OnCpu, seed: int) -> No
 
 
 def test_persistent_kernel_computes_the_network(
-    block: Network, made: FusedKernel, tmp_path: Path
+    block: Network, made: FusedKernel, on_cpu: OnCpu
 ) -> None:
     program = lowered(block)
     assert made.table is not None
     assert made.launchable.cleared == (len(made.buffers) + 1,)
     assert made.kernel.grid == (VEUS, 1, 1)
     assert made.kernel.block[0] == max(k.threads for k in block.kernels.values())
-    run = OnCpu(made.kernel.source, made, tmp_path)
-    for seed in range(4):
-        check(block, program, run, seed)
+    for seed in range(2 if is_fast() else 4):
+        check(block, program, on_cpu, seed)
 
 
 @pytest.mark.slow
@@ -126,11 +132,9 @@ def test_without_dependences_each_rtask_is_a_block(tmp_path: Path) -> None:
         check(net, program, run, seed)
 
 
-def test_one_kernel_serves_all_placements(
-    block: Network, made: FusedKernel, tmp_path: Path
-) -> None:
-    run = OnCpu(made.kernel.source, made, tmp_path)
-    for seed in range(1, 4):
+def test_one_kernel_serves_all_placements(block: Network, made: FusedKernel, on_cpu: OnCpu) -> None:
+    run = copy(on_cpu)
+    for seed in range(1, 3 if is_fast() else 4):
         program = lowered(block, seed=seed)
         other = fused(program, block.kernels, load_device("h200"))
         assert other.kernel.symbol == made.kernel.symbol

@@ -92,8 +92,17 @@ def outputs_of(model: Any, x: Array, room: Path, precision: GpuPrecision) -> lis
     return [values[t] for t in graph.outputs]
 
 
-@pytest.mark.parametrize("sketch", [called, scans, sorts, scatters])
-@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("sketch", "precision"),
+    [
+        *((sketch, "float32") for sketch in (called, scans, sorts, scatters)),
+        (scans, "float16"),
+        *(
+            pytest.param(sketch, "float16", marks=pytest.mark.slow)
+            for sketch in (called, sorts, scatters)
+        ),
+    ],
+)
 def test_they_compute_what_onnx_runtime_does(
     sketch: Callable[[Sketch], list[str]], precision: GpuPrecision, tmp_path: Path
 ) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.execution.session import Session
+from tests.fast_run import examples
 from tests.random_units import Case, cases, random_inputs
 from tests.refusals import refused
 from tvm_ios.graph.elements import Operator, Tensor
@@ -42,7 +43,7 @@ def results(session: Session, inputs: dict[str, Array]) -> list[bytes]:
     return outputs
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cases(), st.integers(1, 8), st.integers(0, 1000))
 def test_random_programs_in_poisoned_memory(case: Case, lanes: int, seed: int) -> None:
     program = lower(case.graph, case.schedule_on(lanes), case.code, case.merged, lanes=lanes)
@@ -52,7 +53,7 @@ def test_random_programs_in_poisoned_memory(case: Case, lanes: int, seed: int) -
     assert results(native, random_inputs(case.graph, 7)) == expected(case, program)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cases(), st.integers(1, 4), st.data())
 def test_whatever_the_check_allows_does_no_harm(
     case: Case, lanes: int, data: st.DataObject

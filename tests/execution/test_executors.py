@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.execution.executor import Executor
@@ -16,6 +16,7 @@ from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.execution.reference import ReferenceExecutor
 from runtime_ext.execution.session import Session
 from runtime_ext.native_errors import BusyError, KernelError
+from tests.fast_run import examples
 from tests.random_units import VECTOR, Case, cases, random_inputs
 from tests.refusals import refused
 from tvm_ios.program.lower import lower
@@ -52,7 +53,7 @@ def test_reference_computes_the_graph(case: Case, lanes: int, seed: int) -> None
         np.testing.assert_array_equal(outputs[name], value)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cases(), st.integers(1, 4), st.integers(0, 1000))
 def test_native_equals_reference(case: Case, lanes: int, seed: int) -> None:
     native = results(case, lanes, delays=random.Random(seed))

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.refusals import refused
 from tvm_ios.files.array_files import ArrayFileError, read_arrays, write_arrays
 
@@ -51,7 +52,7 @@ def _bytes() -> bytes:
 WHOLE = _bytes()
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255), st.integers(1, len(WHOLE)))
 def test_damaged_files_are_read_or_refused(
     tmp_path: Path, place: int, flip: int, length: int

@@ -50,8 +50,10 @@ print(json.dumps(made))
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Path:
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A prepared folder with packed bundles of one network."""
+    # Its checks need none of what is installed for these tests.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     folder = tmp_path / "suite"
     shutil.copytree(ROOT / "benchmarks" / "gpu_suite", folder / "gpu_suite")
     shutil.copyfile(ROOT / "benchmarks" / "gpu.py", folder / "gpu.py")

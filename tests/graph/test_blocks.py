@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graph_sketch import GraphSketch, graphs
 from tests.refusals import refused
 from tvm_ios import zoo
@@ -21,7 +22,7 @@ def sizes(graph: OpGraph, max_block: int = 40) -> list[int]:
     return [block.bit_count() for block in cut_blocks(graph, max_block)]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(graphs(40), st.integers(1, 12))
 def test_blocks_cover_everything_once_in_order(graph: OpGraph, max_block: int) -> None:
     done = 0
@@ -33,7 +34,7 @@ def test_blocks_cover_everything_once_in_order(graph: OpGraph, max_block: int) -
     assert done == graph.all_operators
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(graphs(14))  # at most 2**14 states, so nothing else asks for a cut
 def test_small_graphs_are_cut_just_where_it_costs_nothing(graph: OpGraph) -> None:
     """After a joint all depends on one unit; joints inside a block make it a chain."""

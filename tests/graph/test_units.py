@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graph_sketch import CHANNELS, GraphSketch, graphs
 from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError
@@ -237,7 +238,7 @@ def boundary_holds(graph: OpGraph, units: OpGraph) -> None:
     assert len({op.name for op in units.operators}) == len(units)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(graphs())
 def test_the_default_rule_always_gives_units(graph: OpGraph) -> None:
     units = form_units(graph)
@@ -248,7 +249,7 @@ def test_the_default_rule_always_gives_units(graph: OpGraph) -> None:
         assert len(read) <= 1
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(graphs(12), st.data())
 def test_any_partition_is_taken_if_and_only_if_it_has_no_circle(
     graph: OpGraph, data: st.DataObject

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, Sketch
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
@@ -121,14 +122,14 @@ def check_nothing_else_is_read(runner: Runner, draw: Any) -> tuple[Box, Box | No
 
 
 @pytest.mark.parametrize("name", others())
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(data=st.data())
 def test_nothing_outside_the_needed_box_is_read(name: str, data: st.DataObject) -> None:
     check_nothing_else_is_read(Runner(others()[name]), data.draw)
 
 
 @pytest.mark.parametrize("kind", ["Conv", "AveragePool", "ConvTranspose"])
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_windows_need_exactly_their_box(kind: str, data: st.DataObject) -> None:
     runner = Runner(window(kind, data.draw))

@@ -3,9 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tests.refusals import refused
 from tvm_ios import zoo
@@ -72,7 +73,7 @@ def test_up_sampling_keeps_the_factor_of_small_tensors() -> None:
     assert [s.factor for s in subgraphs] == [1, 8]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(model=networks(), capacity=st.sampled_from((300, 1000, 4000, 20_000)))
 def test_sub_graphs_are_a_partition_that_nothing_circles_in(model: Any, capacity: int) -> None:
     layers = form_layers(Runner(model).graph)
@@ -87,7 +88,7 @@ def test_sub_graphs_are_a_partition_that_nothing_circles_in(model: Any, capacity
     assert done == (1 << len(layers)) - 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(model=networks(), capacity=st.sampled_from((300, 1000, 4000)), seed=st.integers(0, 99))
 def test_equation_1_against_all_factors_of_all_axes(model: Any, capacity: int, seed: int) -> None:
     splitter = Splitter(form_layers(Runner(model).graph), capacity, 4, recomputation=0.3)
@@ -121,7 +122,7 @@ def test_equation_1_against_all_factors_of_all_axes(model: Any, capacity: int, s
             assert not (fits and work <= 1.3 * everything.flops)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(model=networks(), capacity=st.sampled_from((1, 300, 1000, 4000)))
 def test_where_no_parts_fit_the_smallest_of_the_batch_spill(model: Any, capacity: int) -> None:
     layers = form_layers(Runner(model).graph)

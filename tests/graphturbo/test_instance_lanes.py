@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, networks
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.grouping import group
@@ -19,7 +20,7 @@ def instances_of(model: Any, capacity: int) -> Instances:
     return split_into_instances(layers, group(Splitter(layers, capacity, 4, axes=(0,))))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(model=networks(), capacity=st.sampled_from((500, 2000, 8000)), lanes=st.integers(1, 3))
 def test_lanes_wait_only_between_phases(model: Any, capacity: int, lanes: int) -> None:
     instances = instances_of(model, capacity)

@@ -3,9 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, networks, slices
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.footprint import part_of
@@ -21,7 +22,7 @@ def instances_of(graph: Any, capacity: int, recomputation: float = 0.5) -> Insta
     return split_into_instances(splitter.layers, group(splitter))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(model=networks(), capacity=st.sampled_from((300, 1000, 2000, 4000, 10_000)))
 def test_instances_cover_every_element_once_and_read_only_what_they_say(
     model: Any, capacity: int
@@ -65,7 +66,7 @@ def check_cone(runner: Runner, instances: Instances, number: int) -> None:
         assert direct is None or any(part is not None for part in read)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(model=networks(), capacity=st.sampled_from((1000, 2000, 4000)))
 def test_parts_fit_the_local_buffer_and_repeat_little(model: Any, capacity: int) -> None:
     graph = Runner(model).graph
@@ -84,7 +85,7 @@ def test_parts_fit_the_local_buffer_and_repeat_little(model: Any, capacity: int)
         assert sum(part.flops for part in parts) <= 1.2 * alone + 1e-6
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(model=networks(), capacity=st.sampled_from((1000, 4000)))
 def test_orders_are_orders_and_the_best_comes_first(model: Any, capacity: int) -> None:
     instances = instances_of(Runner(model).graph, capacity)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, networks
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graph.units import form_units
@@ -17,7 +18,7 @@ from tvm_ios.policies.mixing import by_sub_graph, segments_of
 from tvm_ios.schedule.schedule import Schedule
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     model=networks(),
     capacity=st.sampled_from((500, 2000, 8000, 1 << 60)),

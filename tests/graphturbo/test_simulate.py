@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graphturbo.cluster.simulate import Optimisations, simulate
@@ -55,7 +56,7 @@ def test_fewer_cores_take_longer() -> None:
     assert one.compute_seconds == pytest.approx(32)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(model=networks(), local=st.sampled_from((100, 500, 2000)))
 def test_what_tasks_move_and_compute(model: Any, local: int) -> None:
     graph = Runner(model).graph

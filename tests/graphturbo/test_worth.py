@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
@@ -117,7 +118,7 @@ def skipping() -> Any:
     return sketch.model(sketch.op("Conv", x, weight, strides=[2, 2], kernel_shape=[1, 1]))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @example(model=skipping(), local=1024, peak=1e8)
 @given(
     model=networks(), local=st.sampled_from((1024, 4096, 16_384)), peak=st.sampled_from((1e8, 1e12))

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tvm_ios.ios.endings as endings_module
+from tests.fast_run import examples
 from tests.ios.brute_force import all_endings, all_states, groups_of
 from tests.random_dags import dags
 from tests.refusals import refused
@@ -41,7 +42,7 @@ def check(predecessors: tuple[int, ...], r: int | None, s: int | None) -> None:
 
 
 @given(dags(7), limits, limits)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_endings_equal_brute_force(
     predecessors: tuple[int, ...], r: int | None, s: int | None
 ) -> None:
@@ -49,7 +50,7 @@ def test_endings_equal_brute_force(
 
 
 @given(dags(6), st.integers(1, 4), limits)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_both_ways_of_enumerating_agree(
     predecessors: tuple[int, ...], r: int, s: int | None
 ) -> None:
@@ -59,7 +60,7 @@ def test_both_ways_of_enumerating_agree(
 
 
 @given(dags(7), st.integers(1, 3), limits)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_small_chunks_change_nothing(predecessors: tuple[int, ...], r: int, s: int | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(endings_module, "_CHUNK", 3)
@@ -68,7 +69,7 @@ def test_small_chunks_change_nothing(predecessors: tuple[int, ...], r: int, s: i
 
 
 @given(dags(8))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_states_are_the_down_sets_by_size(predecessors: tuple[int, ...]) -> None:
     states = down_sets(predecessors).tolist()
     assert states == sorted(all_states(predecessors), key=lambda m: (m.bit_count(), m))

@@ -4,9 +4,10 @@ import math
 import random
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.ios.brute_force import all_endings, all_schedules, best_cost, legal_stages
 from tests.random_dags import dags, graph_of
 from tests.refusals import refused
@@ -35,7 +36,7 @@ def check_stages(predecessors: tuple[int, ...], solution: Solution) -> None:
 
 
 @given(dags(8), prunings, st.integers(0, 2**32), st.booleans())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_equals_brute_force_over_all_schedules(
     predecessors: tuple[int, ...], pruning: Pruning, seed: int, ties: bool
 ) -> None:
@@ -72,7 +73,7 @@ class TableCost:
 
 
 @given(dags(7), prunings, st.integers(0, 2**32), st.sampled_from(sorted(IOS_POLICIES)), st.data())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_equals_brute_force_with_all_strategies(
     predecessors: tuple[int, ...], pruning: Pruning, seed: int, policy: str, data: st.DataObject
 ) -> None:
@@ -117,7 +118,7 @@ def test_equals_brute_force_with_all_strategies(
 
 
 @given(dags(8), prunings, st.integers(0, 2**32))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_with_nothing_to_gain_the_schedule_is_sequential(
     predecessors: tuple[int, ...], pruning: Pruning, seed: int
 ) -> None:
@@ -135,7 +136,7 @@ def test_with_nothing_to_gain_the_schedule_is_sequential(
 
 
 @given(dags(6), st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_of_equal_last_stages_the_smallest_is_kept(
     predecessors: tuple[int, ...], seed: int
 ) -> None:
@@ -199,7 +200,7 @@ def test_the_paper_s_merge_then_concurrent_example() -> None:
 
 
 @given(dags(6), st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_more_than_63_units(predecessors: tuple[int, ...], seed: int) -> None:
     chain = 62
     long = [1 << (u - 1) if u else 0 for u in range(chain)]

@@ -3,9 +3,10 @@ from __future__ import annotations
 import math
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.random_dags import all_on_one_lane, dags, graph_of
 from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
@@ -101,7 +102,7 @@ def run(
     st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3)),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_finds_the_full_search_s_optimum_from_lower_bounds(
     predecessors: tuple[int, ...], seed: int, policy: str, pruning: Pruning, alike: bool
 ) -> None:
@@ -118,7 +119,7 @@ def test_finds_the_full_search_s_optimum_from_lower_bounds(
     st.integers(0, 20),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_spent_budget_still_gives_a_measured_schedule(
     predecessors: tuple[int, ...], seed: int, most: int, alike: bool
 ) -> None:

@@ -7,9 +7,10 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.ios.brute_force import all_endings, all_schedules
 from tests.random_dags import dags, graph_of
 from tests.refusals import refused
@@ -108,7 +109,7 @@ def problems(draw: st.DrawFn) -> tuple[OpGraph, list[int], TableCost]:
 
 
 @given(problems())
-@settings(max_examples=120, deadline=None)
+@examples(120)
 def test_the_front_is_that_of_all_schedules(
     problem: tuple[OpGraph, list[int], TableCost],
 ) -> None:
@@ -127,7 +128,7 @@ def test_the_front_is_that_of_all_schedules(
 
 
 @given(problems(), st.integers(0, 150))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_searches_within_a_budget(
     problem: tuple[OpGraph, list[int], TableCost], budget: int
 ) -> None:

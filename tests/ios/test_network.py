@@ -4,9 +4,10 @@ import dataclasses
 import math
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.random_dags import all_on_one_lane, dags, graph_of
 from tests.refusals import refused
 from tvm_ios.errors import SearchError
@@ -53,7 +54,7 @@ def twins(predecessors: tuple[int, ...], copies: int) -> tuple[OpGraph, list[int
 
 
 @given(dags(5), st.integers(0, 2**32), st.sampled_from(sorted(IOS_POLICIES)))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_equal_blocks_are_searched_once_with_the_same_result(
     predecessors: tuple[int, ...], seed: int, policy: str
 ) -> None:

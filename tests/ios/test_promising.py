@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tvm_ios.devices.device import load_device
 from tvm_ios.ios.endings import Pruning
@@ -12,7 +13,7 @@ from tvm_ios.schedule.schedule import Strategy
 from tvm_ios.schedule.waves import waves
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(dags(6))
 def test_stages_are_in_the_order_of_append_and_none_twice(predecessors: tuple[int, ...]) -> None:
     graph = graph_of(predecessors)

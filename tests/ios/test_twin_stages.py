@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tvm_ios.costs.stage_key import stage_key
 from tvm_ios.ios.dynamic_program import Groups
@@ -12,7 +13,7 @@ from tvm_ios.schedule.schedule import Stage, Strategy
 
 
 @given(dags(6), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_keys_and_twins_are_those_of_all_keys_made_one_by_one(
     predecessors: tuple[int, ...], data: st.DataObject
 ) -> None:

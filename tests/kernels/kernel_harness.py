@@ -17,6 +17,7 @@ from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import Layout, SliceLayout
+from tests.fast_run import is_fast
 from tvm_ios.program.compiled_unit import CompiledUnit
 
 AVX512 = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
@@ -112,7 +113,9 @@ def _place(layout: SliceLayout, count: int) -> tuple[slice, ...]:
 @cache
 def compiler(folder: str, target: str = "host") -> KernelCompiler:
     chosen = {"host": host_target(), "avx2": AVX2, "sse": SSE}[target]
-    return KernelCompiler(chosen, 2, os.path.join(folder, target))
+    # Half of the time that a kernel takes to compile goes into optimising it.
+    level = {"opt-level": 0} if is_fast() else {}
+    return KernelCompiler({**chosen, **level}, 2, os.path.join(folder, target))
 
 
 def run_unit(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.fast_run import examples
 from tests.memory.all_orders import best_peak, orders
 from tests.memory.random_graphs import problems
 from tvm_ios.memory.exact.bisection import close_gap
@@ -33,7 +34,7 @@ def follows(graph: FusedGraph, order: tuple[int, ...]) -> bool:
     return True
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(problems(6))
 def test_relations_hold_in_every_order_within_the_threshold(problem: MemoryProblem) -> None:
     peaks = {order: problem.footprints(order).peak for order in orders(problem)}
@@ -48,7 +49,7 @@ def test_relations_hold_in_every_order_within_the_threshold(problem: MemoryProbl
             assert not kept
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problems(8))
 def test_an_order_within_a_threshold_is_found_or_refuted(problem: MemoryProblem) -> None:
     best = best_peak(problem)
@@ -76,14 +77,14 @@ def check_gap(problem: MemoryProblem) -> None:
     assert (order, bound) == (start, 0)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(problems(8))
 def test_it_closes_the_gap(problem: MemoryProblem) -> None:
     check_gap(problem)
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@examples(3000)
 @given(problems(10))
 def test_it_closes_the_gap_of_thousands(problem: MemoryProblem) -> None:
     check_gap(problem)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.memory.all_orders import best_peak
 from tests.memory.random_graphs import problems
 from tvm_ios.memory.exact.fusion import fuse
@@ -24,20 +25,20 @@ def check_fusion(problem: MemoryProblem) -> None:
     assert problem.footprints(order).peak == answer.peak == answer.bound == best_peak(problem)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(problems(9))
 def test_it_keeps_the_optimum(problem: MemoryProblem) -> None:
     check_fusion(problem)
 
 
 @pytest.mark.slow
-@settings(max_examples=5000, deadline=None)
+@examples(5000)
 @given(problems(12))
 def test_it_keeps_the_optimum_of_thousands(problem: MemoryProblem) -> None:
     check_fusion(problem)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(problems(12), st.randoms(use_true_random=False))
 def test_steps_add_up_to_footprints(problem: MemoryProblem, rng) -> None:
     graph = fuse(problem, time.perf_counter() + 60)

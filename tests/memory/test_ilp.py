@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.fast_run import examples
 from tests.memory.all_orders import best_peak
 from tests.memory.random_graphs import problems
 from tvm_ios.memory.exact.fusion import fuse
@@ -26,20 +27,20 @@ def check_solver(problem: MemoryProblem, graph: FusedGraph) -> None:
     assert problem.footprints(order).peak == best
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problems(6))
 def test_the_solver_agrees_with_brute_force(problem: MemoryProblem) -> None:
     check_solver(problem, unfused(problem))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problems(9))
 def test_fused_nodes_keep_what_they_need(problem: MemoryProblem) -> None:
     check_solver(problem, fuse(problem, time.perf_counter() + 60))
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(problems(9))
 def test_the_solver_agrees_on_many(problem: MemoryProblem) -> None:
     check_solver(problem, unfused(problem))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.fast_run import examples
 from tests.memory.all_orders import best_peak, orders, stable, states
 from tests.memory.random_graphs import problems
 from tvm_ios.graph.op_graph import bits
@@ -26,26 +27,26 @@ def check_optimum(problem: MemoryProblem) -> None:
     assert largest_need(problem) <= best
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(problems(9))
 def test_it_finds_the_optimum(problem: MemoryProblem) -> None:
     check_optimum(problem)
 
 
 @pytest.mark.slow
-@settings(max_examples=5000, deadline=None)
+@examples(5000)
 @given(problems(10))
 def test_it_finds_the_optimum_of_thousands(problem: MemoryProblem) -> None:
     check_optimum(problem)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problems(6))
 def test_brute_force_is_what_the_footprints_say(problem: MemoryProblem) -> None:
     assert best_peak(problem) == min(problem.footprints(o).peak for o in orders(problem))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problems(7))
 def test_steps_are_what_the_definitions_say(problem: MemoryProblem) -> None:
     graph = unfused(problem)
@@ -57,7 +58,7 @@ def test_steps_are_what_the_definitions_say(problem: MemoryProblem) -> None:
                 assert problem.live(state) + change == problem.live(state | 1 << op)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(problems(8))
 def test_minimum_cuts_are_the_smallest_states(problem: MemoryProblem) -> None:
     graph = unfused(problem)

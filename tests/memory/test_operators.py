@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.fast_run import examples
 from tests.memory.random_graphs import problems
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.arena import plan_order
@@ -38,7 +39,7 @@ def test_a_convolution_that_is_read_without_its_bias_stays_alone() -> None:
 
 
 @given(problems(10))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_an_arena_has_room_for_what_lives_at_once(problem: MemoryProblem) -> None:
     order = reverse_post_order(problem)
     planned = plan_order(problem, order)

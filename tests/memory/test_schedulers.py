@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.fast_run import examples
 from tests.memory.all_orders import best_peak
 from tests.memory.random_graphs import problems
 from tvm_ios.memory.buffers import Buffers
@@ -27,14 +28,14 @@ def check_schedulers(problem: MemoryProblem) -> None:
             assert result.proven, name
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problems(9))
 def test_none_beats_the_optimum(problem: MemoryProblem) -> None:
     check_schedulers(problem)
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(problems(10))
 def test_none_beats_the_optimum_of_a_thousand(problem: MemoryProblem) -> None:
     check_schedulers(problem)

@@ -90,7 +90,13 @@ def test_data_that_is_no_weight_is_kept() -> None:
     assert relative_error(run(random), run(model)) == 0.0
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "inception_v1", "resnet50", "shufflenet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("squeezenet", "shufflenet"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("inception_v1", "resnet50")),
+    ],
+)
 def test_outputs_of_light_networks_vary_with_input_and_class(name: str) -> None:
     model = light(name)
     (flat,) = run(simplify(model), 1)

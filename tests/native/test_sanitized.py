@@ -27,7 +27,9 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "test"
 
 
-@pytest.mark.parametrize("scale", [1, pytest.param(10, marks=pytest.mark.slow)])
+# Compiling takes most of it; fast tests run the executor itself.
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1, 10])
 def test_no_race_is_found(binary: Path, scale: int) -> None:
     done = subprocess.run(
         [str(binary), str(scale)],

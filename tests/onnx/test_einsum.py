@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.onnx_sketch import Sketch, kinds, relative_error, run
 from tvm_ios.onnx.simplify import simplify
 
@@ -80,7 +81,7 @@ def equations(draw: st.DrawFn) -> tuple[str, list[tuple[int, ...]], bool]:
     return ",".join(terms) + "->" + result, shapes, draw(st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(equations())
 def test_any_einsum_computes_the_same(drawn: tuple[str, list[tuple[int, ...]], bool]) -> None:
     equation, shapes, swapped = drawn

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from tests.fast_run import examples
 from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
 from tests.refusals import refused
 from tvm_ios import zoo
@@ -259,7 +260,7 @@ def test_zoo_networks_keep_their_result(name: str) -> None:
 STEPS = ("conv", "norm", "mul", "add", "div", "sub", "relu", "concat", "tap", "scalar")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=9), st.integers(0, 1000))
 def test_random_chains_keep_their_result(steps: list[str], seed: int) -> None:
     s = Sketch(1, 3, 5, 5, seed=seed)

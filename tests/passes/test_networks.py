@@ -113,10 +113,10 @@ def check(proto: onnx.ModelProto, name: str, merges: bool) -> None:
         ("transformer_small", False),
         ("two_inputs", False),
         ("several_outputs", True),
-        (light("shufflenet"), False),
         *(
             pytest.param(model, merges, marks=pytest.mark.slow)
             for model, merges in (
+                (light("shufflenet"), False),
                 (light("squeezenet"), True),
                 (light("inception_v1"), True),
                 (light("inception_v2"), True),
@@ -148,7 +148,9 @@ def test_outputs_equal_onnxruntime(model: str, merges: bool) -> None:
     check(logits(load_onnx(ModelSource(model, 0))), Path(model).stem, merges)
 
 
-@pytest.mark.parametrize("upsampling", ["transpose", "nearest", "linear"])
+@pytest.mark.parametrize(
+    "upsampling", ["transpose", pytest.param("nearest", marks=pytest.mark.slow), "linear"]
+)
 def test_a_small_unet(upsampling: str) -> None:
     check(simplify(build_unet(0, 32, upsampling)), f"unet_{upsampling}", False)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
@@ -15,6 +15,7 @@ from relay_passes.instances.unroll import unroll_instances
 from relay_passes.load import load_model
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
+from tests.fast_run import examples
 from tests.graphturbo_policy import graphturbo_policy, unroll_subgraphs
 from tests.region_check import check_regions
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
@@ -170,7 +171,7 @@ def networks(draw: st.DrawFn) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(module=networks(), capacity=st.sampled_from((600, 1500, 3000)))
 def test_any_windows(module: Any, capacity: int) -> None:
     prepared, instances = instances_of(module, capacity)

@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.happens_before import check_races, ordered_launches
@@ -109,7 +110,7 @@ def counts_of(program: RProgram) -> dict[tuple[int, int, int], int]:
     st.integers(0, 120),
     st.integers(1, 4).map(float) | st.floats(0.01, 5) | st.just(0.0),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_ranges_are_what_choosing_task_by_task_gives(
     clocks: list[float], ready: float, tasks: int, seconds: float
 ) -> None:
@@ -169,7 +170,7 @@ def naive_schedule(graph: OpGraph, kernels: Kernels, lanes: int) -> list[NaivePr
 
 
 @given(dags(8), st.integers(1, 4), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_equals_algorithm_1_task_by_task(
     predecessors: tuple[int, ...], lanes: int, data: st.DataObject
 ) -> None:
@@ -217,7 +218,7 @@ def code_of(graph: OpGraph, chosen: dict[int, RKernel]) -> dict[int, UnitCode]:
 
 
 @given(dags(8), st.integers(1, 4), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_simulation_is_what_a_device_of_exact_times_does(
     predecessors: tuple[int, ...], lanes: int, data: st.DataObject
 ) -> None:
@@ -249,7 +250,7 @@ def test_the_simulation_is_what_a_device_of_exact_times_does(
 
 
 @given(dags(8), st.integers(1, 4), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_part_of_a_graph_is_placed_as_it_is_alone(
     predecessors: tuple[int, ...], lanes: int, data: st.DataObject
 ) -> None:

@@ -170,7 +170,7 @@ def test_lanes_go_by_measured_latencies_beside_a_merged_stage_too() -> None:
 def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
     _, module = built
     options = SearchOptions(
-        lanes=2, cache=tmp_path, limits=Limits(budget=Budget(max_measurements=20))
+        lanes=2, cache=tmp_path, limits=Limits(budget=Budget(max_measurements=6))
     )
     made = IOSSchedule("ios-both", options=options)(module)
     schedule = schedule_of(made)

@@ -7,6 +7,7 @@ import numpy as np
 from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.relay.build import build
+from tests.fast_run import is_fast
 from tests.fuzz.networks import feeds_of, random_network
 from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import run
@@ -39,4 +40,5 @@ def computes_the_same(seed: int) -> bool:
 
 
 def test_random_networks() -> None:
-    assert sum(map(computes_the_same, range(6))) >= 5
+    count = 3 if is_fast() else 6
+    assert sum(map(computes_the_same, range(count))) >= count - 1

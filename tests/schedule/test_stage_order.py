@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
@@ -31,7 +32,7 @@ def test_inputs_come_first() -> None:
 
 
 @given(dags(9), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_order_becomes_one_that_can_run(predecessors: tuple[int, ...], seed: int) -> None:
     graph = graph_of(predecessors)
     rng = random.Random(seed)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
@@ -22,6 +22,7 @@ from runtime_ext.tuning_log.space import noted, recut
 from runtime_ext.tuning_log.workload import contraction_workload
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
+from tests.fast_run import examples
 from tests.kernels.kernel_harness import Array, host_target, make_unit, random_tensors
 from tvm_ios.program.constant_transform import packing
 
@@ -81,7 +82,7 @@ def expected(name: str) -> Array:
     return run(contraction(name), *inputs(name))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(name=st.sampled_from(sorted(SHAPES)), data=st.data())
 def test_every_point_computes_the_same(name: str, data: st.DataObject) -> None:
     spec = contraction(name)

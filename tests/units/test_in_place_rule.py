@@ -7,11 +7,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
 from runtime_ext.units.in_place import Arrangement, arrange
+from tests.fast_run import examples
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 
@@ -109,7 +110,7 @@ class Memory:
         return self._wholes[part.of][part.begin : part.end]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(0, 10**9))
 def test_everyone_reads_what_was_written(seed: int) -> None:
     case, rng = Case(seed), random.Random(seed)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.cuda.executor import CudaExecutor
@@ -32,6 +32,7 @@ from tests.cuda.convolutions import (
 )
 from tests.cuda.on_stand_in.stand_in import calls, live, seed
 from tests.cuda.random_convolutions import convolutions
+from tests.fast_run import examples
 from tests.refusals import refused
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 
@@ -91,7 +92,7 @@ class Running:
         np.testing.assert_array_equal(result[~inside], before[~inside])
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(convolutions(), min_size=1, max_size=4), st.booleans(), st.integers(0, 9999))
 def test_convolutions_side_by_side(
     kernels: list[LibraryConvolution], captured: bool, number: int

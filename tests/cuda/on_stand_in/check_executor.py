@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.cuda.executor import CudaExecutor, run_on_device
@@ -18,6 +18,7 @@ from runtime_ext.cuda.nvidia.driver import call, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.native_errors import BusyError, CudaError, ForkError
 from tests.cuda.on_stand_in.stand_in import calls, kernel, kernels_of, live, recover, seed
+from tests.fast_run import examples
 from tests.random_units import VECTOR, Case, cases, random_inputs
 from tests.refusals import refused
 from tvm_ios.program.arena.planner import plan_memory
@@ -56,7 +57,7 @@ class Running:
         return int(self.memory.read("y")[0])
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(cases(whole=True), st.integers(1, 4), st.booleans(), st.booleans(), st.integers(0, 9999))
 def test_random_programs_compute_the_graph(
     case: Case, lanes: int, planned: bool, captured: bool, number: int

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.cuda import measure
@@ -14,12 +14,13 @@ from runtime_ext.cuda.measure import GpuDevice, time_program
 from runtime_ext.cuda.nvidia.clocks import clocks
 from runtime_ext.cuda.nvidia.driver import open_device
 from tests.cuda.on_stand_in.stand_in import calls, kernel, kernels_of
+from tests.fast_run import examples
 from tests.random_units import VECTOR, Case, cases
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(cases(whole=True), st.integers(1, 4), st.booleans())
 def test_programs_are_timed(case: Case, lanes: int, flush: bool) -> None:
     program = lower(case.graph, case.schedule_on(lanes), case.code, lanes=lanes)

@@ -8,20 +8,21 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import safetensors.numpy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.execution.runtime_module import load_module
 from runtime_ext.native_errors import BusyError, ExecutableError, KernelError
 from tests.cuda.cuda_executables import add_two, executable
 from tests.cuda.on_stand_in.stand_in import KERNELS, calls, kernel, kernels_of, live, seed
+from tests.fast_run import examples
 from tests.random_units import VECTOR, Case, cases, random_inputs
 from tests.refusals import refused
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cases(whole=True), st.integers(1, 4), st.integers(0, 9999))
 def test_random_programs_compute_the_graph(case: Case, lanes: int, number: int) -> None:
     seed(number)

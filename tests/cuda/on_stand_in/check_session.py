@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.execution.executable import load
@@ -13,6 +13,7 @@ from runtime_ext.execution.session import Session
 from runtime_ext.native_errors import CudaError, ExecutableError, SessionError
 from tests.cuda.cuda_executables import add_two
 from tests.cuda.on_stand_in.stand_in import KERNELS, kernels_of, seed
+from tests.fast_run import examples
 from tests.random_units import Case, cases, random_inputs
 from tests.refusals import refused
 from tvm_ios.program.arena.planner import plan_memory
@@ -25,7 +26,7 @@ def results(session: Session, runs: int = 3) -> list[bytes]:
     return [session.get_output(place).tobytes() for place in range(len(session.outputs))]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cases(whole=True), st.integers(1, 4), st.booleans(), st.integers(0, 9999))
 def test_a_gpu_computes_what_the_reference_does(
     case: Case, lanes: int, planned: bool, number: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.fast_run import examples
 from tests.program.arena.small_programs import programs, rounded
 from tests.refusals import refused
 from tests.region_check import check_regions
@@ -13,7 +14,7 @@ from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, ProgramError, Role
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(programs())
 def test_plans_are_safe_and_regions_kept(program: Program) -> None:
     memory = plan_lane_memory(program)

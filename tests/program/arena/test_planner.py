@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fast_run import examples
 from tests.program.arena.small_programs import (
     conflicting,
     heaviest,
@@ -26,7 +27,7 @@ from tvm_ios.program.lower import lower
 from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, ProgramError, Role
 
-few = settings(deadline=None, max_examples=60)
+few = examples(60)
 
 
 @few
