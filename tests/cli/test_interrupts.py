@@ -127,7 +127,7 @@ module.{name} = killed
 @pytest.mark.parametrize(
     "accident",
     [
-        ("runtime_ext.execution.package", "_seal", "before(*arguments, **options)"),
+        ("runtime_ext.execution.package", "seal", "before(*arguments, **options)"),
         ("runtime_ext.execution.package", "_sync", ""),
         ("runtime_ext.cpu.compiler", "object_code", ""),
         ("runtime_ext.cpu.compiler", "link", "before(*arguments, **options)"),

@@ -61,6 +61,7 @@ def run(suite: Path, driver: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.skipif(find_nvcc() is None, reason="TVM's own build needs CUDA's nvcc")
 def test_a_bundle_for_a_gpu_goes_all_its_way(module: Any, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="computes what is expected: pip install .[torch]")
     from gpu_suite.slices import POLICIES, chosen_slices
 
     suite, driver = tmp_path / "suite", tmp_path / "driver"

@@ -255,7 +255,9 @@ class _Writer:
             if self._freed(u, b, sequence[:k]):
                 yield _Saving(buffer.nbytes, tuple(1 << n for n in bits(users & context)), -1 - b)
         operator = sequence[k]
-        for b in problem.memory.takes[operator]:
+        takes = problem.memory.takes[operator]
+        # What can always take one of them saves these bytes already.
+        for b in () if any(self._always_freed(u, b, ran) for b in takes) else takes:
             if self._freed(u, b, ran):
                 buffer = problem.memory.buffers[b]
                 users = graph.nodes_of((buffer.users,)) & context
@@ -263,11 +265,19 @@ class _Writer:
 
     def _freed(self, u: int, b: int, ran: tuple[int, ...]) -> bool:
         """Whether some operators of a node free a buffer if, and only if, parallel nodes ran."""
+        others = self._other_users(u, b, ran)
+        return bool(others) and not others & ~self.graph.contexts[u]
+
+    def _always_freed(self, u: int, b: int, ran: tuple[int, ...]) -> bool:
+        """Whether some operators of a node free a buffer whatever ran."""
+        return self._other_users(u, b, ran) == 0
+
+    def _other_users(self, u: int, b: int, ran: tuple[int, ...]) -> int | None:
+        """The nodes beside a node's ancestors that use a buffer; None if it is not freed here."""
         graph, buffer = self.graph, self.graph.problem.memory.buffers[b]
         if buffer.at_end or not any(buffer.users >> op & 1 for op in ran):
-            return False
+            return None
         other_users = buffer.users
         for op in ran:
             other_users &= ~(1 << op)
-        nodes = graph.nodes_of((other_users,)) & ~graph.ancestors[u]
-        return bool(nodes) and not nodes & ~graph.contexts[u]
+        return graph.nodes_of((other_users,)) & ~graph.ancestors[u]
