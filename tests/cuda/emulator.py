@@ -51,7 +51,7 @@ class Emulator:
             assert str(buffer.dtype) == wanted.dtype
         runs: list[list[Array]] = []
         for order in (0, 1):
-            guarded = [_Guarded(buffer) for buffer in buffers]
+            guarded = [_Guarded(buffer, number) for number, buffer in enumerate(buffers)]
             addresses = (ctypes.c_void_p * len(buffers))(*(g.address for g in guarded))
             extents = [(ctypes.c_int * 3)(*extent) for extent in (kernel.grid, kernel.block)]
             go = getattr(self._library, f"run_{kernel.entry}")
@@ -96,8 +96,8 @@ extern "C" int {kernel.entry}_emulated(void** buffers, const unsigned* grid) {{
 
 
 class _Guarded:
-    def __init__(self, buffer: Array) -> None:
-        fill = np.nan if buffer.dtype.kind == "f" else 77
+    def __init__(self, buffer: Array, number: int) -> None:
+        fill = _fill(buffer.dtype, number)
         size = buffer.size + 2 * _GUARD
         room = np.empty(size * buffer.itemsize + 64, np.uint8)
         begin = -room.ctypes.data % 64
@@ -111,6 +111,14 @@ class _Guarded:
     def is_whole(self) -> bool:
         ends = (self._whole[:_GUARD], self._whole[-_GUARD:])
         return all(end.tobytes() == self._fill for end in ends)
+
+
+def _fill(dtype: np.dtype[Any], number: int) -> Any:
+    """A value for each buffer: what is read beyond one and stored beyond another is seen."""
+    if dtype.kind != "f":
+        return 77 - number
+    bits = np.dtype(f"u{dtype.itemsize}")
+    return (np.array(np.nan, dtype).view(bits) + bits.type(1 + number)).view(dtype)
 
 
 def _for_cpu(kernel: CudaKernel) -> str:

@@ -17,6 +17,7 @@
 #define __launch_bounds__(...)
 #define __shared__
 #define __align__(n) __attribute__((aligned(n)))
+#define CUDART_INF_F INFINITY
 typedef unsigned int uint;
 typedef unsigned char uchar;
 typedef unsigned short ushort;
