@@ -9,7 +9,7 @@ import tvm
 
 from relay_passes.dialect import Dialect, named_dialect
 from tvm_ios.errors import ModelError
-from tvm_ios.models.load import load_onnx
+from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
 
 
@@ -27,12 +27,15 @@ class LoadedModel:
         Canonical, weights as constants.
     onnx
         The simplified ONNX model, where it was read from one.
+    original
+        That as it is written.
     """
 
     dialect: Dialect
     name: str
     module: tvm.IRModule
     onnx: onnx.ModelProto | None
+    original: onnx.ModelProto | None = None
 
 
 def load_model(model: AnyModel) -> LoadedModel:
@@ -46,8 +49,9 @@ def load_model(model: AnyModel) -> LoadedModel:
     source = ModelSource.of(model)
     form, dialect = source.form, named_dialect(source.dialect)
     if form in (Form.ZOO, Form.ONNX):
-        proto = load_onnx(source)
-        return LoadedModel(dialect, source.name, dialect.import_onnx(proto), proto)
+        original = read_model(source)
+        simple = simplified(source, original)
+        return LoadedModel(dialect, source.name, dialect.import_onnx(simple), simple, original)
     if form not in (Form.TORCH, Form.MODULE):
         raise ModelError(
             f"{source.model} is {form.value}, of which nothing can be run or measured: give a "

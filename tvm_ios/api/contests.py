@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import hold_contest
-from tvm_ios.contest.outputs import Reference
+from tvm_ios.contest.outputs import LARGEST_ERRORS, Reference, output_errors
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.contest.verdict import TVM, Verdict
 from tvm_ios.errors import UserError
@@ -18,6 +19,8 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from relay_passes.search_options import SearchOptions
 
 
@@ -30,6 +33,7 @@ def compare_policies(
     lap: Callable[[str], None],
     *,
     beside_tvm: bool,
+    model: ModelProto | None = None,
 ) -> Verdict:
     """Verify and time the policies' programs, and say which to keep.
 
@@ -47,12 +51,16 @@ def compare_policies(
         As of :func:`tvm_ios.contest.contest.hold_contest`.
     beside_tvm
         Whether TVM's own build is timed too, not only compared with.
+    model
+        The ONNX model as it is written: what ONNX Runtime makes of it is what is right, and else
+        what TVM does.
 
     Raises
     ------
     VerificationError
         If a program computes something else.
     """
+    from runtime_ext.peers.onnx_outputs import onnx_outputs
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
     from runtime_ext.peers.tvm_peer import start_library
 
@@ -64,6 +72,13 @@ def compare_policies(
     tvm_inputs = {n: v.astype(widened.get(str(v.dtype), v.dtype)) for n, v in inputs.items()}
     tvm = start_library(tvm_build, tvm_inputs)
     reference = Reference(inputs, tvm.outputs(tvm.run()), precision)
+    if model is not None and (result := onnx_outputs(model, [*tvm_inputs.values()])) is not None:
+        outputs, source = result
+        errors = output_errors(reference.outputs, outputs)
+        reference = Reference(inputs, outputs, precision, source, errors)
+    wrong = reference.tvm_errors[1]
+    # What computes something else is not compared with.
+    beside_tvm = beside_tvm and wrong <= LARGEST_ERRORS[precision]
     with temporary_folder() as folder:
 
         def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
@@ -86,7 +101,7 @@ def compare_policies(
                 raise UserError(f"TVM's own build failed: {outcome.failed[TVM]}")
             return outcome.samples
 
-        return hold_contest(
+        verdict = hold_contest(
             candidates.schedules,
             lambda policy: candidates.built[policy].session(),
             reference,
@@ -96,3 +111,10 @@ def compare_policies(
             allowed=allowed,
             lap=lap,
         )
+    if wrong <= LARGEST_ERRORS[precision]:
+        return verdict
+    sentence = (
+        f"TVM's own build differs from the result of {reference.source} by {wrong:.1e} of the "
+        "largest output, so it was not compared with"
+    )
+    return replace(verdict, skipped={**verdict.skipped, TVM: sentence})

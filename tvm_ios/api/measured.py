@@ -111,7 +111,14 @@ def optimize(
         report("building TVM's own", 1, 1)
         watch.lap("tvm")
         verdict = compare_policies(
-            candidates, tvm_build, options, allowed, report, watch.lap, beside_tvm=on_cpu
+            candidates,
+            tvm_build,
+            options,
+            allowed,
+            report,
+            watch.lap,
+            beside_tvm=on_cpu,
+            model=loaded.original,
         )
     results, kept = verdict.results, verdict.kept
     notes = {
@@ -130,6 +137,7 @@ def optimize(
         model=loaded.name,
         policies=results,
         kept=kept,
+        reference=verdict.reference,
         confirmed=verdict.confirmed,
         memory=candidates.built[kept].memory,
         executable=output,
@@ -143,7 +151,7 @@ def optimize(
         stages_measured=module.timer.stages_measured,
         complete=all(s.complete for s in statistics),
         left_out=tuple(dict.fromkeys(reason for f in searches.values() for reason in f.left_out)),
-        notes=(*filter(None, unfit), *broken),
+        notes=(*filter(None, unfit), *broken, *verdict.skipped.values()),
         tuned=module.units.log_use(),
         seconds=watch.laps,
     )

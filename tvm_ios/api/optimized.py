@@ -27,6 +27,8 @@ class Optimized:
         All that were built, measured side by side.
     kept
         The policy of the executable.
+    reference
+        Whose outputs those of the policies' programs were compared with.
     confirmed
         The kept one against ``sequential`` and ``tvm``, in pairs in fresh processes.
     memory
@@ -42,7 +44,8 @@ class Optimized:
     left_out
         Why programs were not tried that cannot be built, a sentence each.
     notes
-        What does not apply of a schedule that was given, a sentence each.
+        What does not apply of a schedule that was given, and what could not be compared, a sentence
+        each.
     tuned
         Kernels that the tuning log has, that are used, and that it has not; None without a log.
     seconds
@@ -52,6 +55,7 @@ class Optimized:
     model: str
     policies: tuple[PolicyResult, ...]
     kept: str
+    reference: str
     confirmed: Mapping[str, PairedRatio]
     memory: PlannedMemory
     executable: Path

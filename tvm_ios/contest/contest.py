@@ -90,7 +90,7 @@ def hold_contest(
     measured_as = first_with_equal_schedule(schedules)
     with ExitStack() as opened:
         sessions: dict[str, AnySession] = {}
-        errors = {TVM: (0.0, 0.0)}
+        errors = {TVM: reference.tvm_errors}
         skipped: dict[str, str] = {}
         different = list(dict.fromkeys(measured_as.values()))
         for done, policy in enumerate(different):
@@ -115,7 +115,7 @@ def hold_contest(
     rows = [row for row in results if allowed is None or row.policy in allowed]
     kept, confirmed = _confirmed(rows, time_elsewhere, progress)
     lap("confirm")
-    return Verdict(results, kept, confirmed, skipped)
+    return Verdict(results, kept, confirmed, skipped, reference.source)
 
 
 def verified(policy: str, session: AnySession, reference: Reference) -> tuple[float, float]:

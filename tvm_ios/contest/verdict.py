@@ -61,12 +61,15 @@ class Verdict:
         Its ratios to ``sequential`` and, where that ran, to ``tvm``, in fresh processes.
     skipped
         Policies without a program here, with a sentence each.
+    reference
+        Whose outputs all were compared with.
     """
 
     results: tuple[PolicyResult, ...]
     kept: str
     confirmed: Mapping[str, PairedRatio]
     skipped: Mapping[str, str]
+    reference: str
 
 
 def first_with_equal_schedule(schedules: Mapping[str, Schedule]) -> dict[str, str]:

@@ -28,6 +28,30 @@ def load_onnx(model: AnyModel) -> onnx.ModelProto:
         If there is no such model, it is malformed, or it cannot be scheduled.
     """
     source = ModelSource.of(model)
+    return simplified(source, read_model(source))
+
+
+def simplified(source: ModelSource, model: onnx.ModelProto) -> onnx.ModelProto:
+    """What a model that was read becomes before it is scheduled.
+
+    Raises
+    ------
+    InputShapeError, GraphError
+        If shapes are missing, or it cannot be scheduled.
+    """
+    simple = simplify(model, source.shapes)
+    require_supported(source.model, simple)
+    return simple
+
+
+def read_model(source: ModelSource) -> onnx.ModelProto:
+    """An ONNX model as it is written, but for its batch and random weights.
+
+    Raises
+    ------
+    ModelError, BatchError
+        If there is no such model, or it is malformed.
+    """
     if source.form not in (Form.ZOO, Form.ONNX):
         raise ModelError(f"{source.model} is {source.form.value}, which holds no ONNX model")
     if source.form is Form.ZOO:
@@ -39,9 +63,7 @@ def load_onnx(model: AnyModel) -> onnx.ModelProto:
             proto = randomize_constant_weights(proto, source.random_weights)
     if source.batch is not None:
         proto = with_batch(proto, source.batch)
-    simple = simplify(proto, source.shapes)
-    require_supported(source.model, simple)
-    return simple
+    return proto
 
 
 def load_operators(model: AnyModel) -> OpGraph:
