@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Iterator
+from itertools import product
 
 from runtime_ext.kernels.expression import Access, map_accesses, windows
 from runtime_ext.kernels.generic import Generic
@@ -21,7 +22,6 @@ from runtime_ext.units.values import (
     Widened,
     as_expression,
     four,
-    is_row_major,
 )
 
 #: Vectors of so many groups can be interleaved in registers.
@@ -80,10 +80,9 @@ def copy(unit: UnitDraft, value: Stored, target: Stored) -> None:
     if value.dtype != "float32":
         _copy_whole(unit, value, target)
         return
-    if len(value.shape) > 4:
-        whole = is_row_major(value) and is_row_major(target)
-        value, target = (_in_few_axes(stored, whole) for stored in (value, target))
-    write(unit, value, target)
+    pairs = in_few_axes(value, target) if len(value.shape) > 4 else [(value, target)]
+    for part, place in pairs:
+        write(unit, part, place)
 
 
 def _padded(unit: UnitDraft, value: Padded | Widened) -> Stored:
@@ -148,15 +147,27 @@ def _copy_whole(unit: UnitDraft, value: Stored, target: Stored) -> None:
     place.producer = unit.add(KernelDraft(None, (1, 1, 1, 1), PLAIN, generic=(spec, storages)))
 
 
-def _in_few_axes(value: Stored, whole: bool) -> Stored:
-    """The same elements in the same order, with no more than four axes; with one if it is whole."""
-    if whole:
-        return Stored(value.storage, (1, 1, 1, prod(value.shape)), (0, 0, 0, 1), value.offset)
-    # Views of more than four axes are images with extents of 1 between.
-    axes = [(e, s) for e, s in zip(value.shape, value.strides, strict=True) if e != 1]
-    assert len(axes) <= 4
-    shape, strides = (tuple(numbers) for numbers in zip(*axes, strict=True))
-    return Stored(value.storage, shape, strides, value.offset)
+def in_few_axes(value: Stored, target: Stored) -> Iterator[tuple[Stored, Stored]]:
+    """Pairs with the same elements in the same order, of no more than four axes."""
+    axes: list[tuple[int, int, int]] = []
+    for extent, *strides in zip(value.shape, value.strides, target.strides, strict=True):
+        if extent == 1:
+            continue
+        if axes and axes[-1][1:] == tuple(extent * stride for stride in strides):
+            # It goes on where the axis before it left off, in both.
+            extent *= axes.pop()[0]
+        axes.append((extent, *strides))
+    while len(axes) < 4:
+        axes.insert(0, (1, 0, 0))
+    shape, *strides = zip(*axes[-4:], strict=True)
+    for index in product(*(range(extent) for extent, _, _ in axes[:-4])):
+        first, second = (
+            sum(i * axis[place] for i, axis in zip(index, axes, strict=False)) for place in (1, 2)
+        )
+        yield (
+            Stored(value.storage, shape, strides[0], value.offset + first),
+            Stored(target.storage, shape, strides[1], target.offset + second),
+        )
 
 
 def _image(value: Lazy | Pending, target: Stored) -> tuple[Lazy, Stored]:
