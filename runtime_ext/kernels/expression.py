@@ -14,6 +14,7 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.kernels.float_edges import extreme
 from runtime_ext.kernels.transcendental import VECTORISED
 
 #: ``(operation, *operands)``; see the module's text.
@@ -98,10 +99,10 @@ def emit(
                 case (operation, operand) if operation in functions:
                     values[part] = keep(functions[operation](value(operand), constant, keep))
                 case ("max" | "min" as operation, a, b):
-                    # NaN passes: no comparison with it holds, so that the right operand is taken.
                     if b[0] == "const":
                         a, b = b, a
-                    values[part] = keep(_extreme(operation, value(a), value(b), a[0] != "const"))
+                    number = a[0] == "const"
+                    values[part] = keep(extreme(operation, value(a), value(b), number=number))
                 case (operation, *operands):
                     values[part] = keep(_EMIT[operation](*map(value, operands)))
                 case _:
@@ -109,11 +110,6 @@ def emit(
         return values[part]
 
     return value(expr)
-
-
-def _extreme(operation: str, a: Any, b: Any, may_be_nan: bool) -> Any:
-    extreme = tirx.Select(a > b if operation == "max" else a < b, a, b)
-    return tirx.Select(tirx.isnan(a), a, extreme) if may_be_nan else extreme
 
 
 def loads(expr: Expr) -> Iterator[Any]:

@@ -23,6 +23,20 @@ def with_float_edges(function: Any) -> Any:
     )
 
 
+def extreme(operation: str, a: Any, b: Any, *, number: bool) -> Any:
+    """The ``max`` or ``min`` of two values; NaN where one of them is.
+
+    Parameters
+    ----------
+    number
+        Whether ``a`` is a number that is known, and so not NaN.
+    """
+    # No comparison with NaN holds, so that the right operand is taken.
+    chosen = tirx.Select(a > b if operation == "max" else a < b, a, b)
+    # TVM takes ``a != a`` for false, so that a comparison cannot tell.
+    return chosen if number else tirx.Select(tirx.isnan(a), a, chosen)
+
+
 def _statement(stmt: Any) -> Any:
     match stmt:
         case tirx.SeqStmt():
@@ -66,15 +80,12 @@ def _passing_nan(stmt: Any) -> Any:
     if not isinstance(stmt, tirx.BufferStore) or not isinstance(stmt.value, tirx.Max | tirx.Min):
         return stmt
     a, b = stmt.value.a, stmt.value.b
-    if "float" not in str(a.ty.dtype) or isinstance(a, tirx.FloatImm):
+    if "float" not in str(a.ty.dtype):
         return stmt
-    function = tirx.max if isinstance(stmt.value, tirx.Max) else tirx.min
-    # With a number on the left, the right operand is taken where it is NaN.
-    value = (
-        function(b, a)
-        if isinstance(b, tirx.FloatImm)
-        else tirx.Select(tirx.isnan(a), a, stmt.value)
-    )
+    if isinstance(b, tirx.FloatImm):
+        a, b = b, a
+    operation = "max" if isinstance(stmt.value, tirx.Max) else "min"
+    value = extreme(operation, a, b, number=isinstance(a, tirx.FloatImm))
     return tirx.BufferStore(stmt.buffer, value, stmt.indices)
 
 

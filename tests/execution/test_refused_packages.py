@@ -13,19 +13,8 @@ import pytest
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.runtime_module import load_module
 from runtime_ext.native_errors import ExecutableError
-from tests.execution.small_executable import FILES, OUTSIDE, change, plan, small_executable
+from tests.execution.small_executable import FILES, OUTSIDE, change, plan
 from tests.refusals import refused
-
-
-@pytest.fixture(scope="module")
-def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
-    return small_executable(tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.fixture
-def saved(executable: Executable, tmp_path: Path) -> Path:
-    executable.save(tmp_path / "out")
-    return tmp_path / "out"
 
 
 def refuses(path: Path, *named: object) -> None:

@@ -30,7 +30,6 @@ from tests.execution.small_executable import (
     STEPS,
     WEIGHTS,
     change,
-    small_executable,
 )
 from tests.refusals import refused
 from tvm_ios.program.memory_plan import MemoryPlan
@@ -39,17 +38,6 @@ from tvm_ios.program.program import (
     BufferType,
     Role,
 )
-
-
-@pytest.fixture(scope="module")
-def executable(tmp_path_factory: pytest.TempPathFactory) -> Executable:
-    return small_executable(tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.fixture
-def saved(executable: Executable, tmp_path: Path) -> Path:
-    executable.save(tmp_path / "out")
-    return tmp_path / "out"
 
 
 def expected() -> dict[str, np.ndarray[Any, Any]]:

@@ -93,8 +93,7 @@ class Case:
         """The model in this case's form, and its inputs by name."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
-        weights = {tensor.name for tensor in model.graph.initializer}
-        free = [value for value in model.graph.input if value.name not in weights]
+        free = _free_inputs(model)
         feeds = {value.name: as_array(x) for value, x in zip(free, inputs, strict=False)}
         if self.form == "inputs":
             return model, feeds
@@ -119,13 +118,11 @@ class Case:
 
     def _light_data(self) -> tuple[Sequence[Any], Sequence[Any]]:
         """As ``onnx.backend.test.runner`` makes it."""
-        weights = {tensor.name for tensor in self.model.graph.initializer}
         inputs: list[Array] = []
-        for value in self.model.graph.input:
-            if value.name not in weights:
-                shape = [d.dim_value or 1 for d in value.type.tensor_type.shape.dim]
-                count = int(np.prod(shape))
-                inputs.append((np.arange(count).reshape(shape) / count).astype(np.float32))
+        for value in _free_inputs(self.model):
+            shape = [d.dim_value or 1 for d in value.type.tensor_type.shape.dim]
+            count = int(np.prod(shape))
+            inputs.append((np.arange(count).reshape(shape) / count).astype(np.float32))
         expected = self._light.with_name(f"{self._light.stem}_output_0.pb")
         return inputs, [onnx.load_tensor(str(expected))]
 
@@ -142,7 +139,7 @@ def all_cases(form: str) -> Mapping[str, Case]:
     for kind in KINDS:
         for test in _tests(kind):
             case = Case(test, kind, form)
-            if form == "inputs" or _free_inputs(case.model) > 1:
+            if form == "inputs" or len(_free_inputs(case.model)) > 1:
                 cases[case.name] = case
     return cases
 
@@ -160,6 +157,6 @@ def _tensors(folder: Path, what: str) -> list[TensorProto]:
     return [onnx.load_tensor(str(folder / f"{what}_{i}.pb")) for i in range(count)]
 
 
-def _free_inputs(model: onnx.ModelProto) -> int:
+def _free_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     weights = {tensor.name for tensor in model.graph.initializer}
-    return sum(value.name not in weights for value in model.graph.input)
+    return [value for value in model.graph.input if value.name not in weights]

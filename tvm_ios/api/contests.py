@@ -76,9 +76,10 @@ def compare_policies(
         outputs, source = result
         errors = output_errors(reference.outputs, outputs)
         reference = Reference(inputs, outputs, precision, source, errors)
-    wrong = reference.tvm_errors[1]
+    tvm_error = reference.tvm_errors[1]
+    tvm_agrees = tvm_error <= LARGEST_ERRORS[precision]
     # What computes something else is not compared with.
-    beside_tvm = beside_tvm and wrong <= LARGEST_ERRORS[precision]
+    beside_tvm = beside_tvm and tvm_agrees
     with temporary_folder() as folder:
 
         def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
@@ -111,10 +112,10 @@ def compare_policies(
             allowed=allowed,
             lap=lap,
         )
-    if wrong <= LARGEST_ERRORS[precision]:
+    if tvm_agrees:
         return verdict
     sentence = (
-        f"TVM's own build differs from the result of {reference.source} by {wrong:.1e} of the "
+        f"TVM's own build differs from the result of {reference.source} by {tvm_error:.1e} of the "
         "largest output, so it was not compared with"
     )
     return replace(verdict, skipped={**verdict.skipped, TVM: sentence})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from tvm import tirx
@@ -88,7 +87,7 @@ class _Writer:
         count = self.pixels * self.width
         acc = code.registers("acc", count)
         with code.unrolled("i", count) as i:
-            start = -math.inf if spec.kind == "max" else 0.0
+            start = -inf if spec.kind == "max" else 0.0
             code.store(acc, i, constant(start, 1), 1)
         seen = code.registers("seen", self.pixels) if spec.kind == "mean" else None
         if seen is not None:

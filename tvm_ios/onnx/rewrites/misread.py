@@ -90,8 +90,8 @@ def _space_to_depth(steps: Steps) -> None:
         raise _refusal(node, "its input's shape is not known")
     n, c, h, w = source.shape
     b = node.attributes["blocksize"].value
-    blocks = steps.reshaped(source, (n, c, h, w), (n, c, h // b, b, w // b, b))
-    turned = steps.transposed(blocks, (0, 1, 3, 5, 2, 4))
+    blocks = steps.op("Reshape", source, steps.number([n, c, h // b, b, w // b, b]))
+    turned = steps.op("Transpose", blocks, perm=[0, 1, 3, 5, 2, 4])
     steps.stand_for(steps.op("Reshape", turned, steps.number([n, c * b * b, h // b, w // b])))
 
 
