@@ -19,6 +19,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import drop_unused_initializers, free_weights_from_inputs
 from tvm_ios.onnx.rewrites.affine import fold_affine
+from tvm_ios.onnx.rewrites.control_flow import write_control_flow_out
 from tvm_ios.onnx.rewrites.einsum import expand_einsum
 from tvm_ios.onnx.rewrites.expand import (
     binary_sums,
@@ -37,6 +38,16 @@ from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
+from tvm_ios.onnx.rewrites.sequences import write_sequences_out
+
+#: Operators of graphs and of sequences.
+_HOLD_OTHERS = frozenset(
+    {
+        *("If", "Loop", "Scan", "SequenceMap"),
+        *("ConcatFromSequence", "SequenceAt", "SequenceLength"),
+        *("OptionalGetElement", "OptionalHasElement"),
+    }
+)
 
 #: Changes a model in place.
 ModelStep = Callable[[Any], object]
@@ -82,6 +93,9 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         free_weights_from_inputs(work.graph)
         fix_inputs(work.graph, shapes or {})
         work = passes.InlinePass()(work).model
+        if _unroll(work):
+            # Operators that ONNX defines by others were in the bodies, too.
+            work = ir.serde.deserialize_model(write_functions_out(ir.serde.serialize_model(work)))
         for step in steps():
             step(work)
         return ir.serde.serialize_model(work)
@@ -93,6 +107,30 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
             cause = cause.__cause__
         text = str(cause).strip().partition("\n")[0] or repr(cause)
         raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
+
+
+def _unroll(model: Any) -> bool:
+    """Write control flow and sequences out, as far as constants and shapes say what is in them.
+
+    Returns whether there were any. What is inside them can be known when what is around is
+    written out and folded.
+    """
+    lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
+    infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
+    unrolled = False
+    while {node.op_type for node in model.graph} & _HOLD_OTHERS:
+        # Folding comes last: of some sequences it makes operators that no opset has.
+        for step in (_name_all, infer_shapes, lift_constants):
+            step(model)
+        written = write_sequences_out(model.graph, _opset(model))
+        written |= write_control_flow_out(model.graph, _opset(model))
+        unrolled |= written
+        before = len(model.graph)
+        for step in (passes.RemoveUnusedNodesPass(), _name_all, lift_constants, _fold_constants):
+            step(model)
+        if not written and len(model.graph) == before:
+            break
+    return unrolled
 
 
 def steps() -> tuple[ModelStep, ...]:
