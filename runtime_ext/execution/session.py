@@ -192,15 +192,7 @@ class Session:
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Random inputs: normal numbers, or zeros and ones for integers."""
-        generator = np.random.default_rng(seed)
-        values: dict[str, Array] = {}
-        for port in self.inputs:
-            if np.issubdtype(np.dtype(port.dtype), np.floating):
-                value = generator.standard_normal(port.shape)
-            else:
-                value = generator.integers(0, 2, port.shape)
-            values[port.name] = np.asarray(value).astype(port.dtype)
-        return values
+        return random_values(self.inputs, seed)
 
     def close(self) -> None:
         """End the executor's threads; the last outputs can still be read."""
@@ -216,6 +208,19 @@ class Session:
         if self._unset:
             raise SessionError(f"input {min(self._unset)!r} was never set")
         self._ran = False
+
+
+def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:
+    """Random values of ports: normal numbers, or zeros and ones for integers."""
+    generator = np.random.default_rng(seed)
+    values: dict[str, Array] = {}
+    for port in ports:
+        if np.issubdtype(np.dtype(port.dtype), np.floating):
+            value = generator.standard_normal(port.shape)
+        else:
+            value = generator.integers(0, 2, port.shape)
+        values[port.name] = np.asarray(value).astype(port.dtype)
+    return values
 
 
 class _OneThread:

@@ -32,7 +32,7 @@ KNOWN = {
         m = ReduceMin <keepdims = 0> (i)
         c = Cast <to = 9> (m)
         y = If (c) <then_branch = a () => (float[3, 4] t) {t = Relu (x)},
-                    else_branch = b () => (float[2] t) {t = Constant <value_floats = [1.0, 2.0]> ()}>
+                    else_branch = b () => (float[2] t) {t = Constant <value_floats = [1.0]> ()}>
     """,
     "a condition that is computed": """
         m = ReduceMax <keepdims = 1> (x)
@@ -206,8 +206,8 @@ UNKNOWN = {
     "steps until the data say so": """
         true = Constant <value = bool {1}> ()
         two = Constant <value = float {2}> ()
-        y = Loop ("", true, x) <body = step (int64 i, bool c, float[3, 4] b) => (bool s, float[3, 4] a)
-            {a = Mul (b, two) m = ReduceMax <keepdims = 0> (a) s = Less (m, two)}>
+        y = Loop ("", true, x) <body = step (int64 i, bool c, float[3, 4] b)
+            => (bool s, float[3, 4] a) {a = Mul (b, two) m = ReduceMax <keepdims = 0> (a) s = Less (m, two)}>
     """,
     "a quotient of integers that may be by zero": """
         i = Cast <to = 7> (x)

@@ -97,7 +97,7 @@ def compile_unmeasured(
     built = {policy: module.build(schedules[policy], compiling) for policy in compiled}
     allowed = fitting(built, memory_budget)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
-    built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost})
+    built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost}, loaded.tail)
     return Compiled(
         model=loaded.name,
         expected=expected,
@@ -107,5 +107,9 @@ def compile_unmeasured(
         target=cuda_arch(target) or str(target.attrs["mcpu"]),
         memory=built[kept].memory,
         executable=output,
-        notes=(*filter(None, [left_out_of(schedules[kept], loaded.dialect)]), *broken),
+        notes=(
+            *([] if loaded.tail is None else [loaded.tail.sentence]),
+            *filter(None, [left_out_of(schedules[kept], loaded.dialect)]),
+            *broken,
+        ),
     )

@@ -6,7 +6,8 @@ Before these steps a model was read (:mod:`tvm_ios.onnx.file`) and given its bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir as ir
@@ -19,6 +20,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import drop_unused_initializers, free_weights_from_inputs
 from tvm_ios.onnx.rewrites.affine import fold_affine
+from tvm_ios.onnx.rewrites.compress import gather_what_is_kept
 from tvm_ios.onnx.rewrites.control_flow import write_control_flow_out
 from tvm_ios.onnx.rewrites.einsum import expand_einsum
 from tvm_ios.onnx.rewrites.expand import (
@@ -39,8 +41,9 @@ from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
 from tvm_ios.onnx.rewrites.sequences import write_sequences_out
+from tvm_ios.onnx.tail import Tail, cut_tail
 
-#: Operators of graphs and of sequences.
+#: Operators that hold graphs, and that read what holds tensors.
 _HOLD_OTHERS = frozenset(
     {
         *("If", "Loop", "Scan", "SequenceMap"),
@@ -85,28 +88,74 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         If a ``Resize`` is one that would be read wrongly, a recurrent layer cannot be unrolled, or
         the model is damaged.
     """
-    try:
-        # Resizes as newer opsets have them, and operators that ONNX defines by others written out.
-        work: Any = ir.serde.deserialize_model(write_functions_out(modernise_resizes(model)))
-        # Before version 4 every initializer had to be an input.
-        work.ir_version = max(work.ir_version, 4)
-        free_weights_from_inputs(work.graph)
-        fix_inputs(work.graph, shapes or {})
-        work = passes.InlinePass()(work).model
-        if _unroll(work):
-            # Operators that ONNX defines by others were in the bodies, too.
-            work = ir.serde.deserialize_model(write_functions_out(ir.serde.serialize_model(work)))
+    with _own_errors():
+        work = _folded(model, shapes or {})
         for step in steps():
             step(work)
         return ir.serde.serialize_model(work)
+
+
+def before_tail(
+    model: Any, shapes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[Any, Tail] | None:
+    """Cut off the end of a model whose shapes depend on the data.
+
+    Parameters are those of :func:`simplify`, errors too.
+
+    Returns
+    -------
+    onnx.ModelProto, Tail, or None
+        What is before the end, static and with constants folded, but not simplified yet, and the
+        end; None if there is no such end.
+
+    Raises
+    ------
+    GraphError
+        Also if there would be nothing, or less than half of the work, before it.
+    """
+    with _own_errors():
+        work = _folded(model, shapes or {})
+        passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
+        tail = cut_tail(work)
+        if tail is None:
+            return None
+        passes.RemoveUnusedNodesPass()(work)
+        drop_unused_initializers(work.graph)
+        return ir.serde.serialize_model(work), tail
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Say in our words what the libraries raise about a damaged model, whatever that is."""
+    try:
+        yield
     except UserError:
         raise
-    except Exception as error:  # whatever the libraries raise about a damaged model
+    except Exception as error:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
         text = str(cause).strip().partition("\n")[0] or repr(cause)
         raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
+
+
+def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
+    """A model of ``onnx_ir`` with static inputs, without functions and known control flow."""
+    # Resizes as newer opsets have them, and operators that ONNX defines by others written out.
+    work: Any = ir.serde.deserialize_model(write_functions_out(modernise_resizes(model)))
+    # Before version 4 every initializer had to be an input.
+    work.ir_version = max(work.ir_version, 4)
+    free_weights_from_inputs(work.graph)
+    fix_inputs(work.graph, shapes)
+    work = passes.InlinePass()(work).model
+    if _unroll(work):
+        # Operators that ONNX defines by others were in the bodies, too.
+        work = ir.serde.deserialize_model(write_functions_out(ir.serde.serialize_model(work)))
+    lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
+    for step in (lift_constants, _fold_constants, lift_constants, _name_all):
+        step(work)
+    _each(gather_what_is_kept)(work)
+    return work
 
 
 def _unroll(model: Any) -> bool:
@@ -134,15 +183,9 @@ def _unroll(model: Any) -> bool:
 
 
 def steps() -> tuple[ModelStep, ...]:
-    """What is done to a model whose inputs are static, in order."""
+    """What is done to a model whose constants are folded, in order."""
     infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
-    lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
     return (
-        # Constants and shapes.
-        lift_constants,
-        _fold_constants,
-        lift_constants,
-        _name_all,
         # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
         _each(write_plainly, unroll_recurrent, expand_einsum),
         _name_all,

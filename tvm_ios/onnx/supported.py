@@ -8,11 +8,10 @@ from onnx import TensorProto
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.file import node_text
+from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, SIZED
 
 #: Types to and from which TVM's code generator, or DLPack, does not convert.
 _UNCONVERTIBLE = (TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1)
-
-_CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
 
 def require_supported(name: str, model: Any) -> None:
@@ -32,6 +31,7 @@ def require_supported(name: str, model: Any) -> None:
     """
     graph = model.graph
     values = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
+    weights = {tensor.name for tensor in graph.initializer}
     for value in values.values():
         if value.type.tensor_type.elem_type in _UNCONVERTIBLE:
             raise GraphError(
@@ -41,13 +41,15 @@ def require_supported(name: str, model: Any) -> None:
             )
     for node in graph.node:
         what = f"{node_text(node)} of {name}"
-        if node.op_type in _CONTROL_FLOW:
+        if node.op_type in CONTROL_FLOW:
             raise GraphError(
                 f"{what} is control flow, which cannot be scheduled: export the model without it, "
                 "with the branch taken or the loop unrolled"
             )
+        sized_by = SIZED.get(node.op_type, ())[: len(node.input)]
+        by_data = node.op_type in SELECT or any(node.input[i] not in weights for i in sized_by)
         for output in node.output:
-            if output and not _is_static(values.get(output)):
+            if output and (by_data or not _is_static(values.get(output))):
                 raise GraphError(
                     f"{what} makes {output!r}, whose shape depends on the data or is unknown: "
                     "export the model with fixed shapes and without this operator"

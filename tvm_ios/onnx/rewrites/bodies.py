@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import onnx_ir as ir
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant, redirect
 
-#: A model of so many operators is refused: every search and every compiler takes minutes for it.
+#: A larger model is refused: every search and every compiler would take minutes for it.
 LARGEST = 20_000
 
 
@@ -85,6 +85,19 @@ def stand_for(graph: Any, node: Any, results: Sequence[Any]) -> None:
         graph.insert_before(node, passed)
         redirect(graph, old, result)
     graph.remove(node, safe=True)
+
+
+def values_read(node: Any) -> Iterator[Any]:
+    """The values that a node reads, also in the graphs that it holds."""
+    yield from (value for value in node.inputs if value is not None)
+    for attribute in node.attributes.values():
+        if attribute.type != ir.AttributeType.GRAPH:
+            continue
+        graph = attribute.as_graph()
+        made = {*graph.inputs, *graph.initializers.values()}
+        made |= {value for inner in graph for value in inner.outputs}
+        read = [*graph.outputs, *(value for inner in graph for value in values_read(inner))]
+        yield from (value for value in read if value not in made)
 
 
 def _copied(node: Any, values: dict[Any, Any], prefix: str) -> Any:

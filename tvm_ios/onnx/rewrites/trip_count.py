@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.bodies import LARGEST
+from tvm_ios.onnx.rewrites.bodies import LARGEST, values_read
 
 #: The library's own types are incomplete.
 _helper: Any = onnx.helper
@@ -89,7 +88,7 @@ class _Condition:
                 node = value.producer()
                 if node not in needed:
                     needed.add(node)
-                    wanted.extend(_read(node))
+                    wanted.extend(values_read(node))
             elif value in inputs:
                 place = inputs.index(value) - 2
                 if place >= 0 and place not in self.places:
@@ -101,16 +100,3 @@ class _Condition:
                 self.is_known &= array is not None
                 self.constants[value.name] = array
         return [node for node in self.body if node in needed]
-
-
-def _read(node: Any) -> Iterator[Any]:
-    """The values that a node reads, also in the graphs that it holds."""
-    yield from (value for value in node.inputs if value is not None)
-    for attribute in node.attributes.values():
-        if attribute.type != ir.AttributeType.GRAPH:
-            continue
-        graph = attribute.as_graph()
-        made = {*graph.inputs, *graph.initializers.values()}
-        made |= {value for inner in graph for value in inner.outputs}
-        read = [*graph.outputs, *(value for inner in graph for value in _read(inner))]
-        yield from (value for value in read if value not in made)
