@@ -207,7 +207,11 @@ UNKNOWN = {
         true = Constant <value = bool {1}> ()
         two = Constant <value = float {2}> ()
         y = Loop ("", true, x) <body = step (int64 i, bool c, float[3, 4] b)
-            => (bool s, float[3, 4] a) {a = Mul (b, two) m = ReduceMax <keepdims = 0> (a) s = Less (m, two)}>
+            => (bool s, float[3, 4] a) {
+                a = Mul (b, two)
+                m = ReduceMax <keepdims = 0> (a)
+                s = Less (m, two)
+            }>
     """,
     "a quotient of integers that may be by zero": """
         i = Cast <to = 7> (x)
