@@ -47,9 +47,8 @@ def _kept(d: Drawing, boxes: str, scores: str) -> dict[str, str]:
     boxes, scores
         Of (1, boxes, 4) and (1, classes, boxes).
     """
-    most, overlap, least = d.one(4), d.const(np.float32(0.4)), d.const(np.float32(0.5))
-    chosen = d.op("NonMaxSuppression", boxes, scores, d.op("Unsqueeze", most, d.ints(0)),
-                  d.op("Unsqueeze", overlap, d.ints(0)), d.op("Unsqueeze", least, d.ints(0)))  # fmt: skip
+    limits = [np.array([4]), np.float32([0.4]), np.float32([0.5])]
+    chosen = d.op("NonMaxSuppression", boxes, scores, *map(d.const, limits))
     classes = d.op("Gather", chosen, d.one(1), axis=1)
     places = d.op("Gather", chosen, d.one(2), axis=1)
     return {
@@ -95,7 +94,9 @@ def _yolo(d: Drawing) -> tuple[str, str]:
     grid = np.stack(np.meshgrid(np.arange(8), np.arange(8)), -1).reshape(-1, 1, 2)
     grid = np.repeat(grid, ANCHORS, 1).reshape(1, -1, 2) - 0.5
     two = d.const(np.float32(2))
-    centre = d.op("Mul", d.op("Add", d.op("Mul", place, two), d.const(grid)), d.const(np.float32(4)))
+    centre = d.op(
+        "Mul", d.op("Add", d.op("Mul", place, two), d.const(grid)), d.const(np.float32(4))
+    )
     doubled = d.op("Pow", d.op("Mul", size, two), two)
     half = d.op("Mul", doubled, d.const(d.rng.uniform(2, 5, (1, 128, 2))))
     boxes = d.op("Concat", d.op("Sub", centre, half), d.op("Add", centre, half), axis=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ def _heads(d: Drawing, x: str, batch: str, length: str) -> str:
 
 
 def _attention(d: Drawing, query: str, key: str, value: str, mask: str, x: str) -> str:
-    """Attention of (batch, heads, length, width) with a mask that is added; ``x`` says the shape."""
+    """Attention of (batch, heads, length, width) with an added mask; ``x`` has the shape."""
     turned = d.op("Transpose", key, perm=[0, 1, 3, 2])
     scale = d.const(np.float32(np.sqrt(WIDTH // HEADS)))
     scores = d.op("Add", d.op("Div", d.op("MatMul", query, turned), scale), mask)
@@ -92,7 +93,7 @@ def unet() -> Any:
     x = d.input("image", 1, 3, "height", "width")
     skips: list[str] = []
     channels = [3, 8, 12, 16]
-    for before, after in zip(channels, channels[1:], strict=False):
+    for before, after in pairwise(channels):
         x = d.conv_relu(x, before, after)
         skips.append(x)
         x = d.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
