@@ -47,7 +47,7 @@ def _kept(d: Drawing, boxes: str, scores: str) -> dict[str, str]:
     boxes, scores
         Of (1, boxes, 4) and (1, classes, boxes).
     """
-    limits = [np.array([4]), np.float32([0.4]), np.float32([0.5])]
+    limits = [np.array([4]), np.array([0.4]), np.array([0.5])]
     chosen = d.op("NonMaxSuppression", boxes, scores, *map(d.const, limits))
     classes = d.op("Gather", chosen, d.one(1), axis=1)
     places = d.op("Gather", chosen, d.one(2), axis=1)

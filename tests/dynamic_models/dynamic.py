@@ -137,7 +137,7 @@ def speech() -> Any:
     window = np.hanning(frame)
     x = d.op("Unsqueeze", samples, d.ints(1))
     x = d.op("Pad", x, d.ints(0, 0, frame // 2, 0, 0, frame // 2), mode="reflect")
-    parts = [d.const((part * window)[:, None]) for part in (waves.real, waves.imag)]
+    parts = [d.const((part(waves) * window)[:, None]) for part in (np.real, np.imag)]
     squares = [
         d.op("Pow", d.op("Conv", x, part, strides=[8]), d.const(np.float32(2))) for part in parts
     ]

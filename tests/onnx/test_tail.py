@@ -92,8 +92,8 @@ def test_both_parts_together_are_the_model(name: str, tmp_path: Path) -> None:
         # Only what the program does not make is left to the tail.
         assert {*parts.tail.reads} <= made.keys() | FEEDS.keys()
         feeds = {name: {**FEEDS, **made}[name] for name in parts.tail.reads}
-        for run in (run_on, lambda m, f: ReferenceEvaluator(m).run(None, f)):
-            results = run(parts.tail.model, feeds)
+        reference: Any = ReferenceEvaluator(parts.tail.model)
+        for results in (run_on(parts.tail.model, feeds), reference.run(None, feeds)):
             for result, expected in zip(results, run_on(original, FEEDS), strict=True):
                 assert result.dtype == expected.dtype
                 np.testing.assert_allclose(result, expected, rtol=1e-6)

@@ -6,7 +6,7 @@ Before these steps a model was read (:mod:`tvm_ios.onnx.file`) and given its bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -125,7 +125,7 @@ def before_tail(
 
 
 @contextmanager
-def _own_errors() -> Iterator[None]:
+def _own_errors() -> Generator[None, None, None]:
     """Say in our words what the libraries raise about a damaged model, whatever that is."""
     try:
         yield

@@ -119,7 +119,9 @@ def cut_tail(model: Any) -> Tail | None:
     proto.graph.node.extend(serde.serialize_node(node) for node in nodes)
     proto.graph.input.extend(serde.serialize_value(value) for value in feeds)
     proto.graph.output.extend(serde.serialize_value(value) for value in outputs)
-    proto.graph.initializer.extend(numpy_helper.from_array(constant(v), v.name) for v in weights)
+    for value in weights:
+        array: Any = constant(value)
+        proto.graph.initializer.append(numpy_helper.from_array(array, value.name))
     graph.outputs[:] = made
     graph.remove(nodes, safe=True)
     return Tail(proto)

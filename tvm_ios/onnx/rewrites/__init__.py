@@ -7,6 +7,9 @@
 - misread: what TVM's importer reads wrongly, written another way
 - recurrent: recurrent layers as cells, with the activations that they name
 - einsum: ``Einsum`` as matrix products
+- control_flow: ``If``, ``Loop`` and ``Scan`` that are known beforehand, with bodies and trip_count
+- sequences: sequences and optional values whose content is known
+- compress: ``Compress`` by a known condition as a gather
 - pads: paddings as numbers, and pads that copy elements as gathers
 - pass_through: operators that only pass their input on
 - expand: hard activations, sums of many, slices and softmaxes in simpler operators

@@ -61,7 +61,7 @@ class Body:
     def _shared(self) -> Mapping[Any, Any]:
         if not self._constants:
             for value in self.body.initializers.values():
-                array = constant(value)
+                array: Any = constant(value)
                 self._constants[value] = new_constant(self.graph, value.name, array)
         return self._constants
 

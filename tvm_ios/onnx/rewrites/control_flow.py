@@ -128,10 +128,9 @@ def _scanned(
 ) -> list[Any] | None:
     """The last states and the stacked results of all steps; None if their number is unknown."""
     node = steps.node
-    lengths = {_extent(source, axis) for source, axis in zip(sources, axes, strict=True)}
-    if len(lengths) != 1 or None in lengths:
+    length, *others = {_extent(source, axis) for source, axis in zip(sources, axes, strict=True)}
+    if length is None or others:
         return None
-    (length,) = lengths
     states, count = list(states), len(states)
     rows: list[list[Any]] = [[] for _ in body.body.outputs[count:]]
     for step in range(length):

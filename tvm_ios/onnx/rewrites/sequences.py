@@ -88,7 +88,8 @@ def _erase(steps: Steps, items: dict[Any, _Items]) -> None:
 def _split(steps: Steps, items: dict[Any, _Items]) -> None:
     """``SplitToSequence``: parts of an axis."""
     node = steps.node
-    source, sizes = (*node.inputs, None)[:2]
+    source: Any = node.inputs[0]
+    sizes = node.inputs[1] if len(node.inputs) > 1 else None
     axis = node.attributes.get_int("axis", 0)
     extent = None if source.shape is None else source.shape[axis]
     size = np.array(1) if sizes is None else constant(sizes)
