@@ -54,7 +54,8 @@ class TailedSession:
         self._program = program
         self.inputs = (*program.inputs, *self._alone)
         self.outputs = tuple(_port(value) for value in tail.model.graph.output)
-        self._tail = open_tail(tail.model)
+        self._types = {port.name: port.dtype for port in ports}
+        self._tail = open_tail(tail, len(program.program.lanes))
         self._feeds: dict[str, Array] = {}
         self._results: Sequence[Array] = ()
 
@@ -71,7 +72,7 @@ class TailedSession:
             port = find_port(self.inputs, key, "input")
             if port not in self._alone:
                 self._program.set_input(key, content)
-            if any(port.name == read.name for read in self._reads):
+            if key in self._types:
                 self._feeds[key] = np.array(port_value(port, content))
 
     def run(self, /, **inputs: Any) -> None:
@@ -123,11 +124,18 @@ class TailedSession:
     def _run_tail(self) -> None:
         self._results = ()
         made = {port.name: self._program.get_output(port.name) for port in self._program.outputs}
-        self._results = self._tail({**made, **self._feeds})
+        # A GPU may compute in another precision than the model.
+        feeds = {name: a.astype(self._types[name]) for name, a in (made | self._feeds).items()}
+        self._results = self._tail(feeds)
 
 
-def open_tail(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Sequence[Array]]:
+def open_tail(tail: Tail, threads: int) -> Callable[[Mapping[str, Array]], Sequence[Array]]:
     """A function from a tail's inputs by name to its outputs.
+
+    Parameters
+    ----------
+    threads
+        How many ONNX Runtime may use.
 
     Raises
     ------
@@ -135,7 +143,8 @@ def open_tail(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Sequenc
         If the runtime refuses the model; the function, if it refuses these inputs.
     """
     try:
-        run = _onnxruntime(model) if find_spec("onnxruntime") else _reference(model)
+        installed = find_spec("onnxruntime") is not None
+        run = _onnxruntime(tail.model, threads) if installed else _reference(tail.model)
     except Exception as error:  # each runtime raises what it likes
         raise _refusal(error) from error
 
@@ -148,10 +157,13 @@ def open_tail(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Sequenc
     return run_tail
 
 
-def _onnxruntime(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Sequence[Array]]:
+def _onnxruntime(
+    model: onnx.ModelProto, threads: int
+) -> Callable[[Mapping[str, Array]], Sequence[Array]]:
     import onnxruntime
 
     options: Any = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
     options.log_severity_level = 4
     session: Any = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]

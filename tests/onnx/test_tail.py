@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,28 @@ def test_sentences_name_no_path(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         cut(original, tmp_path)
     assert str(tmp_path) not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "text", "words"),
+    [
+        (
+            "float[3, 4] x",
+            "seq(float[3, 4]) y",
+            "y = SequenceConstruct (x)",
+            ("output", "sequence"),
+        ),
+        ("seq(float[4]) x", "float[4] y", "y = SequenceAt (x, zero)", ("input", "sequence")),
+        ("float[4] x", "optional(float[4]) y", "y = Optional (x)", ("output", "optional")),
+        ("float[4] x", "string[4] y", "y = Cast <to = 8> (x)", ("output", "strings")),
+    ],
+)
+def test_only_tensors_of_numbers_go_in_and_out(
+    inputs: str, outputs: str, text: str, words: Sequence[str], tmp_path: Path
+) -> None:
+    drawn = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        drawn ({inputs}) => ({outputs}) <int64 zero = {{0}}> {{ {text} }}
+    """)
+    with refused(GraphError, "drawn", *words):
+        cut(drawn, tmp_path)

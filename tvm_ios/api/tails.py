@@ -22,6 +22,8 @@ def require_same_tail(loaded: LoadedModel) -> None:
     ------
     VerificationError
         If the outputs differ.
+    UserError
+        If what will run the tail refuses it.
     """
     from onnx import helper
 
@@ -34,6 +36,7 @@ def require_same_tail(loaded: LoadedModel) -> None:
     assert head is not None
     assert whole is not None
     assert tail is not None
+    run_tail = open_tail(tail, 1)
     ports: list[Port] = []
     for value in head.graph.input:
         tensor: Any = value.type.tensor_type
@@ -47,7 +50,7 @@ def require_same_tail(loaded: LoadedModel) -> None:
         return
     names = [value.name for value in head.graph.output]
     values = {**inputs, **dict(zip(names, made[0], strict=True))}
-    outputs = open_tail(tail.model)({name: values[name] for name in tail.reads})
+    outputs = run_tail({name: values[name] for name in tail.reads})
     error = output_errors([np.asarray(o) for o in outputs], expected[0])[1]
     if not error <= LARGEST_ERRORS["float32"]:
         raise VerificationError(

@@ -19,7 +19,7 @@ from tvm_ios.onnx.batch import with_batch
 from tvm_ios.onnx.file import read_onnx
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import before_tail, simplify
-from tvm_ios.onnx.supported import require_supported
+from tvm_ios.onnx.supported import require_supported, require_tensors
 from tvm_ios.onnx.tail import Tail
 
 
@@ -63,6 +63,7 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
     InputShapeError, GraphError
         If shapes are missing, or it cannot be scheduled.
     """
+    require_tensors(source.name, model)
     try:
         simple = simplify(model, source.shapes)
         require_supported(source.name, simple)

@@ -14,6 +14,33 @@ from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, SIZED
 _UNCONVERTIBLE = (TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1)
 
 
+def require_tensors(name: str, model: Any) -> None:
+    """Refuse inputs and outputs that are no tensors of numbers.
+
+    Parameters
+    ----------
+    name
+        The model's name, for the message.
+    model
+        An ``onnx.ModelProto`` as it is written.
+
+    Raises
+    ------
+    GraphError
+        Naming the first of them.
+    """
+    for what, values in (("input", model.graph.input), ("output", model.graph.output)):
+        for value in values:
+            kind = value.type.WhichOneof("value")
+            strings = value.type.tensor_type.elem_type == TensorProto.STRING
+            if kind != "tensor_type" or strings:
+                held = "a tensor of strings" if strings else str(kind).replace("_type", "")
+                raise GraphError(
+                    f"{what} {value.name!r} of {name} is no tensor of numbers but {held}: export "
+                    "the model with tensors of numbers"
+                )
+
+
 def require_supported(name: str, model: Any) -> None:
     """Refuse control flow, shapes that only the data tell, and types that TVM cannot convert.
 

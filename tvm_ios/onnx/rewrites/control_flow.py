@@ -14,8 +14,18 @@ from tvm_ios.onnx.rewrites.bodies import Body, stand_for, text_of
 from tvm_ios.onnx.rewrites.steps import Steps
 from tvm_ios.onnx.rewrites.trip_count import trip_count
 
-#: Integers divided by zero end the process, also where the quotient is not taken.
-_MAY_FAIL = ("Div", "Mod")
+#: Quotients, which end the process where integers are divided by zero.
+_QUOTIENTS = ("Div", "Mod")
+#: Operators that read or write places which may not be there, by the place of the input that says
+#: which.
+_INDEXED = {
+    "Gather": 1,
+    "GatherElements": 1,
+    "GatherND": 1,
+    "ScatterElements": 1,
+    "ScatterND": 1,
+    "SequenceAt": 1,
+}
 
 
 def write_control_flow_out(graph: Any, opset: int) -> bool:
@@ -75,12 +85,17 @@ def _is_same_and_static(one: Any, other: Any) -> bool:
 
 
 def _holds_what_may_fail(graph: Any) -> bool:
-    nodes = list(ir.traversal.RecursiveGraphIterator(graph))
-    return any(
-        node.op_type in _MAY_FAIL
-        and not (node.outputs[0].dtype is not None and node.outputs[0].dtype.is_floating_point())
-        for node in nodes
-    )
+    """Whether a branch that is not taken may not be computed: it could fail, or never end."""
+    return any(map(_may_fail, ir.traversal.RecursiveGraphIterator(graph)))
+
+
+def _may_fail(node: Any) -> bool:
+    if node.op_type in _QUOTIENTS:
+        dtype = node.outputs[0].dtype
+        return dtype is None or not dtype.is_floating_point()
+    if node.op_type in _INDEXED:
+        return constant(node.inputs[_INDEXED[node.op_type]]) is None
+    return node.op_type == "Loop"
 
 
 def _loop(graph: Any, node: Any, opset: int) -> Sequence[Any] | None:
