@@ -86,7 +86,7 @@ class Session:
         _check_constants(program, constants)
         self._unset = {port.name for port in self.inputs}
         self._ran = False
-        self._one_thread = _OneThread()
+        self._one_thread = OneThread()
         self._memory: Memory
         self._executor: Executor
         if executor in ("cuda", "cuda-streams"):
@@ -223,7 +223,7 @@ def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:
     return values
 
 
-class _OneThread:
+class OneThread:
     """Refuses a second thread while one is inside; a generator would cost a microsecond."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from onnx import helper
 
 from runtime_ext.execution.executor import Span
 from runtime_ext.execution.ports import Port, find_port, port_value
-from runtime_ext.execution.session import Session, random_values
+from runtime_ext.execution.session import OneThread, Session, random_values
 from runtime_ext.native_errors import SessionError
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
@@ -58,6 +58,7 @@ class TailedSession:
         self._tail = open_tail(tail, len(program.program.lanes))
         self._feeds: dict[str, Array] = {}
         self._results: Sequence[Array] = ()
+        self._one_thread = OneThread()
 
     def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
         """Copy inputs in; as :meth:`Session.set_input`."""
@@ -68,19 +69,22 @@ class TailedSession:
             values[self.inputs[0].name if name is None else name] = value
         elif name is not None:
             raise SessionError(f"input {name!r} was given no value")
-        for key, content in values.items():
-            port = find_port(self.inputs, key, "input")
-            if port not in self._alone:
-                self._program.set_input(key, content)
-            if key in self._types:
-                self._feeds[key] = np.array(port_value(port, content))
+        with self._one_thread:
+            for key, content in values.items():
+                port = find_port(self.inputs, key, "input")
+                if port not in self._alone:
+                    self._program.set_input(key, content)
+                if key in self._types:
+                    self._feeds[key] = np.array(port_value(port, content))
 
     def run(self, /, **inputs: Any) -> None:
         """Run once, after setting the inputs given; as :meth:`Session.run`."""
         self.set_input(**inputs)
-        self._require_inputs()
-        self._program.run()
-        self._run_tail()
+        with self._one_thread:
+            self._require_inputs()
+            self._results = ()
+            self._program.run()
+            self._run_tail()
 
     def get_output(self, which: int | str = 0) -> Array:
         """A copy of an output of the last run, by place or name; as :meth:`Session.get_output`."""
@@ -95,13 +99,14 @@ class TailedSession:
 
     def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
         """Seconds a run, of program and tail together; as :meth:`Session.benchmark`."""
-        self._require_inputs()
         seconds: list[float] = []
-        for program in self._program.benchmark(number, repeat):
-            begin = time.perf_counter()
-            for _ in range(number):
-                self._run_tail()
-            seconds.append(program + (time.perf_counter() - begin) / number)
+        with self._one_thread:
+            self._require_inputs()
+            for program in self._program.benchmark(number, repeat):
+                begin = time.perf_counter()
+                for _ in range(number):
+                    self._run_tail()
+                seconds.append(program + (time.perf_counter() - begin) / number)
         return seconds
 
     def profile(self) -> tuple[Span, ...]:
@@ -122,7 +127,6 @@ class TailedSession:
             raise SessionError(f"input {min(unset)!r} was never set")
 
     def _run_tail(self) -> None:
-        self._results = ()
         made = {port.name: self._program.get_output(port.name) for port in self._program.outputs}
         # A GPU may compute in another precision than the model.
         feeds = {name: a.astype(self._types[name]) for name, a in (made | self._feeds).items()}

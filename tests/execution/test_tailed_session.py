@@ -96,6 +96,26 @@ def test_what_is_refused(executable: Executable) -> None:
     session.close()
 
 
+def test_a_second_thread_is_refused(
+    executable: Executable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = executable.session()
+    assert isinstance(session, TailedSession)
+    run_tail, refusals = session._tail, list[SessionError]()
+
+    def meanwhile(feeds: Any) -> Any:
+        for again in (lambda: session.run(**FEEDS), session.benchmark):
+            with pytest.raises(SessionError) as error:
+                again()
+            refusals.append(error.value)
+        return run_tail(feeds)
+
+    monkeypatch.setattr(session, "_tail", meanwhile)
+    session.run(**FEEDS)
+    assert len(refusals) == 2
+    session.close()
+
+
 def test_other_loaders_give_what_the_tail_reads(saved: Path, executable: Executable) -> None:
     module = load_module(saved)
     assert module.get_input_names() == ["x", "k"]

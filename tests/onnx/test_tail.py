@@ -112,6 +112,15 @@ def test_the_sentence_says_what_runs_where(
     require_names(tail.sentence, "3", "NonZero", runtime)
 
 
+def test_a_count_that_is_an_attribute_is_known(tmp_path: Path) -> None:
+    """Before opset 10 ``TopK`` has no second input."""
+    drawn = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 9]>
+        drawn (float[3, 4] x) => (float[3, 2] y, int64[3, 2] i) { y, i = TopK <k = 2> (x) }
+    """)
+    assert cut(drawn, tmp_path).tail is None
+
+
 def test_the_graph_is_that_of_what_is_before(tmp_path: Path) -> None:
     path = tmp_path / "drawn.onnx"
     onnx.save(model(*TAILS["places"][:2]), str(path))

@@ -41,12 +41,12 @@ from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
 from tvm_ios.onnx.rewrites.sequences import write_sequences_out
-from tvm_ios.onnx.tail import Tail, cut_tail
+from tvm_ios.onnx.tail import CONTROL_FLOW, Tail, cut_tail
 
 #: Operators that hold graphs, and that read what holds tensors.
 _HOLD_OTHERS = frozenset(
     {
-        *("If", "Loop", "Scan", "SequenceMap"),
+        *CONTROL_FLOW,
         *("ConcatFromSequence", "SequenceAt", "SequenceLength"),
         *("OptionalGetElement", "OptionalHasElement"),
     }
@@ -254,6 +254,9 @@ def _name_all(work: Any) -> None:
 
 
 def _is_worth_folding(node: Any) -> bool | None:
+    # A sequence is no constant.
+    if node.op_type.startswith(("Sequence", "SplitToSequence", "Optional")):
+        return False
     # Random values are not constants; everything else that reads only constants is one.
     return None if node.op_type.startswith("Random") or node.op_type == "Multinomial" else True
 

@@ -8,7 +8,7 @@ from onnx import TensorProto
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.file import node_text
-from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, SIZED
+from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, sizes_of
 
 #: Types to and from which TVM's code generator, or DLPack, does not convert.
 _UNCONVERTIBLE = (TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1)
@@ -73,8 +73,8 @@ def require_supported(name: str, model: Any) -> None:
                 f"{what} is control flow, which cannot be scheduled: export the model without it, "
                 "with the branch taken or the loop unrolled"
             )
-        sized_by = SIZED.get(node.op_type, ())[: len(node.input)]
-        by_data = node.op_type in SELECT or any(node.input[i] not in weights for i in sized_by)
+        sizes = sizes_of(node.op_type, list(node.input))
+        by_data = node.op_type in SELECT or not weights.issuperset(sizes)
         for output in node.output:
             if output and (by_data or not _is_static(values.get(output))):
                 raise GraphError(

@@ -22,8 +22,8 @@ _helper: Any = helper
 SELECT = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
 #: Operators that hold graphs, where nothing said beforehand what they run.
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-#: Operators that an input makes as large as it says, by the place of this input.
-SIZED = {"Range": (0, 1, 2), "TopK": (1,)}
+#: Operators that inputs make as large as they say, and the places of these inputs.
+_SIZED = {"Range": slice(0, 3), "TopK": slice(1, 2)}
 
 #: Operators that do a model's work.
 _WORK = frozenset(
@@ -68,6 +68,11 @@ class Tail:
             else "onnx.reference, since ONNX Runtime is not installed,"
         )
         return f"{which} on {runtime} after the program: the data decide their shapes"
+
+
+def sizes_of(kind: str, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The inputs of an operator that say how large its results are, whatever a model declares."""
+    return inputs[_SIZED[kind]] if kind in _SIZED else ()
 
 
 def cut_tail(model: Any) -> Tail | None:
@@ -135,10 +140,9 @@ def _reason(node: Any) -> str:
 
 def _depends_on_data(node: Any) -> bool:
     """Whether the data, or nothing that is known, say how large a node's results are."""
-    places = SIZED.get(node.op_type, ())[: len(node.inputs)]
-    if any(constant(node.inputs[place]) is None for place in places):
-        return True
     if node.op_type in (*CONTROL_FLOW, *SELECT):
+        return True
+    if any(constant(value) is None for value in sizes_of(node.op_type, node.inputs)):
         return True
     return any(
         value.name and (value.shape is None or not value.shape.is_static())
