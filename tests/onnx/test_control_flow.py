@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
+from tests.onnx.random_control_flow import random_program
 from tests.onnx_sketch import kinds, relative_error, run_on
 from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError
@@ -194,6 +195,18 @@ def test_a_scan_of_opset_8_has_a_batch() -> None:
     rng = np.random.default_rng(0)
     original = model(text, 8, "float[2, 3, 4] x")
     require_same(original, [rng.standard_normal((2, 3, 4)).astype(np.float32)])
+
+
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 400), marks=pytest.mark.slow)])
+def test_random_programs_are_written_out(seeds: range) -> None:
+    for seed in seeds:
+        original = random_program(seed)
+        simple = simplify(original)
+        assert not {*kinds(simple)} & GONE, seed
+        value = np.random.default_rng(seed).standard_normal((3, 4)).astype(np.float32)
+        results = zip(run_on(simple, {"x": value}), run_on(original, {"x": value}), strict=True)
+        for output, expected in results:
+            np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5, err_msg=f"{seed}")
 
 
 UNKNOWN = {

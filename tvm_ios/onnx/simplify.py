@@ -174,10 +174,10 @@ def _unroll(model: Any) -> bool:
         written = write_sequences_out(model.graph, _opset(model))
         written |= write_control_flow_out(model.graph, _opset(model))
         unrolled |= written
-        before = len(model.graph)
+        before = [node.name for node in model.graph]
         for step in (passes.RemoveUnusedNodesPass(), _name_all, lift_constants, _fold_constants):
             step(model)
-        if not written and len(model.graph) == before:
+        if not written and [node.name for node in model.graph] == before:
             break
     return unrolled
 
