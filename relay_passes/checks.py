@@ -8,34 +8,24 @@ import tvm
 
 from relay_passes.dialect import Dialect, DialectError
 from relay_passes.prepared import Prepared
-from runtime_ext.ir_form import output_names
 from tvm_ios.schedule.schedule import Schedule
 
 
-def require_computed_outputs(prepared: Prepared) -> None:
+def require_numpy_types(prepared: Prepared) -> None:
     """Refuse a module of which TVM alone can make a program.
 
     Raises
     ------
     DialectError
-        If an output is a constant, nothing is computed, or values are of a type that NumPy lacks.
+        If values are of a type that NumPy lacks.
     """
-    module, graph = prepared.module, prepared.outliner.extraction.graph
+    graph = prepared.outliner.extraction.graph
     for tensor in graph.tensors:
         if tensor.dtype == "bfloat16":
             raise DialectError(
                 f"value {tensor.name!r} of {graph.name} is of type bfloat16, which TVM alone can "
                 "run: export the model in float32 or float16"
             )
-    names = output_names(module, len(graph.outputs))
-    for place, tensor in enumerate(graph.outputs):
-        if graph.tensors[tensor].constant:
-            raise DialectError(
-                f"output {names[place]!r} of {graph.name} is a constant, the same for every input: "
-                "remove it from the model's outputs"
-            )
-    if not graph.operators:
-        raise DialectError(f"{graph.name} computes nothing: its outputs are its inputs")
 
 
 def require_same_interface(dialect: Dialect, before: tvm.IRModule, after: tvm.IRModule) -> None:

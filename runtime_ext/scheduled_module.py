@@ -70,6 +70,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         functions=tuple(reader.functions),
         constants=tuple(reader.constants),
         schedule=schedule,
+        constant_outputs=reader.constant_outputs,
         output_names=names,
         kernels={
             i: str(function.attrs[KERNEL])
@@ -87,6 +88,7 @@ class _Reader:
         self.operators: list[Operator] = []
         self.functions: list[relax.Function] = []
         self.constants: list[tuple[GenericConst, ...]] = []
+        self.constant_outputs: dict[int, GenericConst] = {}
         self.places: list[tuple[int, int]] = []
         self._number: dict[Any, int] = {}
         self._tuples: dict[Any, tuple[int, ...]] = {}
@@ -96,11 +98,11 @@ class _Reader:
         self._number[variable] = number
         return number
 
-    def _add_type(self, name: str, kind: Any) -> int:
+    def _add_type(self, name: str, kind: Any, *, constant: bool = False) -> int:
         shape = tuple(int(extent) for extent in kind.shape)
         if any(name == tensor.name for tensor in self.tensors[-64:]):
             name = f"{name}.{len(self.tensors)}"
-        self.tensors.append(Tensor(name, shape, str(kind.dtype)))
+        self.tensors.append(Tensor(name, shape, str(kind.dtype), constant))
         return len(self.tensors) - 1
 
     def rename(self, tensor: int, name: str) -> None:
@@ -114,14 +116,18 @@ class _Reader:
             return self._tuples[expression]
         if expression in self._number:
             return (self._number[expression],)
+        if isinstance(expression, GenericConst):
+            number = self._add_type(f"constant{len(self.tensors)}", expression.ty, constant=True)
+            self._number[expression] = number
+            self.constant_outputs[number] = expression
+            return (number,)
         raise ModuleError(
-            "the module returns something other than results of units: remove outputs that are "
-            "constants"
+            f"main returns {expression}, which is no tensor of a unit: run IOSSchedule() again"
         )
 
     def read(self, binding: relax.VarBinding) -> None:
         value, variable = binding.value, binding.var
-        if isinstance(value, relax.Var | relax.Tuple):
+        if isinstance(value, relax.Var | relax.Tuple | GenericConst):
             numbers = self.numbers_of(value)
             if isinstance(value, relax.Tuple) or value in self._tuples:
                 self._tuples[variable] = numbers

@@ -106,7 +106,11 @@ class _Extractor:
         for field in returned:
             if not isinstance(field, relax.Var | GenericConst):
                 raise DialectError(f"the model returns {field}, which is no tensor: leave it out")
-        outputs = [self._number(leaf) for leaf in leaves(result)]
+        # A constant that is also a bias has another shape there.
+        outputs = [
+            self._number(leaf) if isinstance(leaf, relax.Var) else self._add(leaf)
+            for leaf in leaves(result)
+        ]
         graph = OpGraph(
             self.name, tuple(self.operators), tuple(self.tensors), tuple(inputs), tuple(outputs)
         )

@@ -54,7 +54,7 @@ def compile_unmeasured(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import left_out_of, require_computed_outputs
+    from relay_passes.checks import left_out_of, require_numpy_types
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
@@ -65,7 +65,7 @@ def compile_unmeasured(
     report = progress or silent
     loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
-    require_computed_outputs(prepared)
+    require_numpy_types(prepared)
     module = measured_module(prepared, options, progress)
     target: Any = module.units.backend.compiler.target
     broken: tuple[str, ...] = ()
