@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import tvm
 
 from relay_passes.reordering import Reordering
 from tvm_ios.errors import UserError
+from tvm_ios.graph.elements import Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule, Stage
 
@@ -28,6 +29,22 @@ Interface = list[tuple[str, tuple[int, ...], str]]
 
 class DialectError(UserError):
     """A module that cannot be scheduled, with one sentence that names what stands in the way."""
+
+
+def require_elements(kind: str, tensors: Iterable[Tensor]) -> None:
+    """Refuse an operator that reads or makes a tensor without elements: there is no kernel of it.
+
+    Raises
+    ------
+    DialectError
+        Naming the operator and the tensor.
+    """
+    for tensor in tensors:
+        if 0 in tensor.shape:
+            raise DialectError(
+                f"an operator {kind} reads or makes {tensor.name!r} of shape {list(tensor.shape)}, "
+                "which has no elements: export the model without it"
+            )
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
+from relay_passes.dialect import DialectError, require_elements
 from relay_passes.relax.expressions import (
-    DialectError,
     Leaf,
     bindings_of,
     data_type,
@@ -143,6 +143,7 @@ class _Extractor:
                 self.tensors[numbers[1]].name, (max(size, default=1),), data_type(reads[1]), True
             )
         results = tuple(self._add(variable) for variable in outputs)
+        require_elements(kind, [self.tensors[t] for t in (*numbers, *results)])
         read, written = ([self.tensors[t] for t in side] for side in (numbers, results))
         flops = operator_flops(kind, attrs, read, written)
         frozen = MappingProxyType(attrs)
@@ -152,12 +153,6 @@ class _Extractor:
     def _add(self, leaf: Leaf) -> int:
         constant = not isinstance(leaf, relax.Var)
         shape = static_shape(leaf)
-        if 0 in shape:
-            name = "a constant" if constant else f"value {leaf.name!r}"
-            raise DialectError(
-                f"{name} of shape {list(shape)} has no elements: export the model for inputs with "
-                "some, and without operators that make or read none"
-            )
         number = len(self.tensors)
         name = f"constant{number}" if constant else leaf.name
         if name in self.names:

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relay_passes.dialect import DialectError
+from relay_passes.dialect import DialectError, require_elements
 from relay_passes.relay.expressions import (
     arguments,
     operator_name,
@@ -154,6 +154,7 @@ class _Extractor:
                 for place, field in enumerate(fields)
             )
         tensors = [self.tensors[t] for t in (*numbers, *results)]
+        require_elements(kind, tensors)
         flops = operator_flops(kind, attrs, tensors[: len(numbers)], tensors[len(numbers) :])
         frozen = MappingProxyType(dict(attrs))
         self.operators.append(Operator(name, kind, numbers, results, frozen, flops))

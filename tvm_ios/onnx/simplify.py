@@ -20,6 +20,7 @@ from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import drop_unused_initializers, free_weights_from_inputs
 from tvm_ios.onnx.rewrites.affine import fold_affine
 from tvm_ios.onnx.rewrites.einsum import expand_einsum
+from tvm_ios.onnx.rewrites.empty import drop_empty, make_empty_constant
 from tvm_ios.onnx.rewrites.expand import (
     binary_sums,
     expand_hard_activation,
@@ -105,6 +106,8 @@ def steps() -> tuple[ModelStep, ...]:
         _fold_constants,
         lift_constants,
         _name_all,
+        _each(drop_empty),
+        _name_all,
         # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
         _each(write_plainly, unroll_recurrent, expand_einsum),
         _name_all,
@@ -158,13 +161,16 @@ def _opset(model: Any) -> int:
 
 
 def _fold_constants(model: Any) -> None:
-    _optimizer.fold_constants(
-        model,
-        onnx_shape_inference=True,
-        input_size_limit=_NO_LIMIT,
-        output_size_limit=_NO_LIMIT,
-        should_fold=_is_worth_folding,
-    )
+    while True:
+        _optimizer.fold_constants(
+            model,
+            onnx_shape_inference=True,
+            input_size_limit=_NO_LIMIT,
+            output_size_limit=_NO_LIMIT,
+            should_fold=_is_worth_folding,
+        )
+        if not make_empty_constant(model.graph):
+            return
 
 
 def _name_all(work: Any) -> None:

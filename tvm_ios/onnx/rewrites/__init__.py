@@ -3,6 +3,7 @@
 - functions: operators that ONNX defines by others, written out
 - resize: one form of ``Resize``
 - fix_inputs: static shapes for the inputs
+- empty: what has no elements is a constant
 - node_names: names for nodes that have none
 - misread: what TVM's importer reads wrongly, written another way
 - recurrent: recurrent layers as cells, with the activations that they name
