@@ -26,6 +26,9 @@ _IDENTITIES = {
 }
 
 
+_SCATTERING = ("Scatter", "ScatterElements", "ScatterND")
+
+
 def make_empty_constant(graph: Any) -> bool:
     """Let constants be read in the place of inputs and results without elements.
 
@@ -57,9 +60,8 @@ def drop_empty(graph: Any, node: Any, opset: int) -> None:
         if len(kept) < len(node.inputs):
             axis = node.attributes["axis"].value
             steps.stand_for(steps.op("Concat", *kept, like=node.outputs[0], axis=axis))
-    elif node.op_type in ("ScatterElements", "ScatterND", "Scatter"):
-        if _is_empty_constant(node.inputs[1]):
-            steps.stand_for(steps.op("Identity", node.inputs[0]))
+    elif node.op_type in _SCATTERING and _is_empty_constant(node.inputs[1]):
+        steps.stand_for(steps.op("Identity", node.inputs[0]))
 
 
 def _split(steps: Steps, empty: list[Array | None]) -> None:
@@ -78,12 +80,11 @@ def _reduce(steps: Steps, identity: float) -> None:
     if result.shape is None or not result.shape.is_static():
         return
     kind = np.dtype(result.dtype.numpy())
-    if kind.kind in "iu" and math.isinf(identity):
-        limits = np.iinfo(kind)
-        identity = limits.min if identity < 0 else limits.max
-    steps.stand_for(
-        steps.op("Identity", steps.number(np.full(tuple(result.shape), identity, kind)))
-    )
+    if kind.kind in "biu" and math.isinf(identity):
+        least, greatest = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        identity = least if identity < 0 else greatest
+    array = np.full(tuple(result.shape), identity, kind)
+    steps.stand_for(steps.op("Identity", steps.number(array)))
 
 
 def _empty(value: Any) -> Array | None:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.statistics import batch_norm_in_training, layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps
 
 
@@ -168,12 +169,14 @@ def _refusal(node: Any, reason: str) -> GraphError:
 
 
 _PLAIN: Mapping[str, Callable[[Steps], None]] = {
+    "BatchNormalization": batch_norm_in_training,
     "BitShift": _bit_shift,
     "Constant": _output,
     "ConstantOfShape": _constant_of_shape,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
     "IsInf": _is_inf,
+    "LayerNormalization": layer_norm_statistics,
     "Mod": _mod,
     "OneHot": _one_hot,
     "RoiAlign": _roi_align,

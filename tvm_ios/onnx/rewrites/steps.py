@@ -93,6 +93,12 @@ class Steps:
             return self.op("ReduceSum", value, self.number(list(axes)), keepdims=0)
         return self.op("ReduceSum", value, axes=list(axes), keepdims=0)
 
+    def mean(self, value: Any, axes: Sequence[int]) -> Any:
+        """The mean over some axes, which have the extent 1 then."""
+        if self.opset >= 18:
+            return self.op("ReduceMean", value, self.number(list(axes)))
+        return self.op("ReduceMean", value, axes=list(axes))
+
     def unsqueezed(self, value: Any, axis: int) -> Any:
         """The value with one more axis."""
         if self.opset >= 13:
