@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
@@ -36,13 +37,31 @@ def compile_tvm_build(
         If the disk has too little room.
     """
     with target:
-        lowered = relax.get_pipeline("zero")(module)
+        lowered = relax.get_pipeline("zero")(_without_empty_constants(module))
         if database is not None:
             lowered = relax.transform.MetaScheduleApplyDatabase(str(database))(lowered)
     built = relax.build(lowered, target=target)
     _require_room(path.parent, module)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         built.export_library(str(path), workspace_dir=str(folder))
+
+
+def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with memory allocated for constants without elements, which TVM saves but does not
+    load.
+    """
+
+    def replace(constant: Any) -> Any:
+        shape, dtype = constant.value.shape, str(constant.value.dtype)
+        if 0 not in shape:
+            return constant
+        return relax.op.builtin.alloc_tensor(relax.ShapeExpr(shape), dtype, 0)
+
+    main = module["main"]
+    body = tvm_ffi.structural_map(main.body, (GenericConst, replace))
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    functions = {v: function if v.name_hint == "main" else f for v, f in module.functions_items()}
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
 def _require_room(folder: Path, module: tvm.IRModule) -> None:
