@@ -16,7 +16,7 @@ from relay_passes.dialect import DialectError
 from relay_passes.node_names import node_names
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
-from tvm_ios.onnx.file import node_text
+from tvm_ios.onnx.file import input_shapes, node_text
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
@@ -39,7 +39,8 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
         # It also checks models strictly and only warns; the simplifier has checked already.
         warnings.simplefilter("ignore")
         try:
-            module = from_onnx(model, _shapes(model), keep_params_in_input=False)
+            # Inputs keep their names, also those that are no identifiers.
+            module = from_onnx(model, input_shapes(model), sanitize_input_names=False)
         except Exception as error:
             # TVM complains about what it had begun when that goes: now, not after our sentence.
             traceback.clear_frames(error.__traceback__)
@@ -48,14 +49,6 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     names = [output.name for output in model.graph.output]
     named = module.with_attrs({OUTPUT_NAMES: json.dumps(names), NODE_NAMES: node_names(model)})
     return canonicalise(named)
-
-
-def _shapes(model: onnx.ModelProto) -> dict[str, list[int]]:
-    """The shapes of the inputs; the importer by itself takes an extent of 0 for an unknown one."""
-    return {
-        value.name: [extent.dim_value for extent in value.type.tensor_type.shape.dim]
-        for value in model.graph.input
-    }
 
 
 def _require_importable(model: onnx.ModelProto) -> None:
