@@ -6,7 +6,7 @@
 - empty: what has no elements is a constant
 - node_names: names for nodes that have none
 - misread: what TVM's importer reads wrongly, written another way
-- statistics: normalizations whose means and variances are read
+- statistics: layer norms whose means and deviations are read
 - recurrent: recurrent layers as cells, with the activations that they name
 - einsum: ``Einsum`` as matrix products
 - pads: paddings as numbers, and pads that copy elements as gathers

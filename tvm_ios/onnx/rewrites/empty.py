@@ -50,7 +50,7 @@ def drop_empty(graph: Any, node: Any, opset: int) -> None:
     steps = Steps(graph, node, opset)
     empty = [_empty(value) for value in node.outputs]
     if node.op_type != "Identity" and all(array is not None for array in empty):
-        steps.stand_for(*(steps.op("Identity", steps.number(a)) for a in empty if a is not None))
+        steps.stand_for(*(steps.number(array) for array in empty if array is not None))
     elif node.op_type == "Split" and any(array is not None for array in empty):
         _split(steps, empty)
     elif node.op_type in _IDENTITIES and _is_empty_constant(node.inputs[0]):
@@ -61,7 +61,7 @@ def drop_empty(graph: Any, node: Any, opset: int) -> None:
             axis = node.attributes["axis"].value
             steps.stand_for(steps.op("Concat", *kept, like=node.outputs[0], axis=axis))
     elif node.op_type in _SCATTERING and _is_empty_constant(node.inputs[1]):
-        steps.stand_for(steps.op("Identity", node.inputs[0]))
+        steps.stand_for(node.inputs[0])
 
 
 def _split(steps: Steps, empty: list[Array | None]) -> None:
@@ -70,8 +70,7 @@ def _split(steps: Steps, empty: list[Array | None]) -> None:
     axis = node.attributes.get_int("axis", 0)
     kept = [value for value, array in zip(node.outputs, empty, strict=True) if array is None]
     parts = iter(steps.split(node.inputs[0], [value.shape[axis] for value in kept], axis))
-    sources = [next(parts) if array is None else steps.number(array) for array in empty]
-    steps.stand_for(*(steps.op("Identity", source) for source in sources))
+    steps.stand_for(*(next(parts) if array is None else steps.number(array) for array in empty))
 
 
 def _reduce(steps: Steps, identity: float) -> None:
@@ -83,8 +82,7 @@ def _reduce(steps: Steps, identity: float) -> None:
     if kind.kind in "biu" and math.isinf(identity):
         least, greatest = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
         identity = least if identity < 0 else greatest
-    array = np.full(tuple(result.shape), identity, kind)
-    steps.stand_for(steps.op("Identity", steps.number(array)))
+    steps.stand_for(steps.number(np.full(tuple(result.shape), identity, kind)))
 
 
 def _empty(value: Any) -> Array | None:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.statistics import batch_norm_in_training, layer_norm_statistics
+from tvm_ios.onnx.rewrites.statistics import layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps
 
 
@@ -169,7 +169,6 @@ def _refusal(node: Any, reason: str) -> GraphError:
 
 
 _PLAIN: Mapping[str, Callable[[Steps], None]] = {
-    "BatchNormalization": batch_norm_in_training,
     "BitShift": _bit_shift,
     "Constant": _output,
     "ConstantOfShape": _constant_of_shape,
