@@ -8,6 +8,7 @@ import tvm
 
 from relay_passes.dialect import Dialect, DialectError
 from relay_passes.prepared import Prepared
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule
 
 
@@ -43,6 +44,18 @@ def _described(entry: tuple[str, tuple[int, ...], str] | None) -> str:
         return "nothing"
     name, shape, dtype = entry
     return f"{name} of shape {list(shape)} and type {dtype}"
+
+
+def without_elements(graph: OpGraph) -> str | None:
+    """Why all outputs of a graph have no elements; None if some have any. One sentence."""
+    empty = [graph.tensors[t] for t in graph.inputs if 0 in graph.tensors[t].shape]
+    if not empty or not all(0 in graph.tensors[t].shape for t in graph.outputs):
+        return None
+    name, extents = empty[0].name, ",".join(str(extent or "N") for extent in empty[0].shape)
+    return (
+        f"the outputs have no elements, because input {name!r} of shape {list(empty[0].shape)} has "
+        f"none: if its 0 stands for any extent, give --shape {name}:{extents} with a number for N"
+    )
 
 
 def left_out_of(schedule: Schedule, dialect: Dialect) -> str | None:
