@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
+from runtime_ext.allocated import empty_constant, is_allocation
 from runtime_ext.ir_form import (
     GROUP,
     KERNEL,
@@ -117,13 +118,16 @@ class _Reader:
         if expression in self._number:
             return (self._number[expression],)
         if isinstance(expression, GenericConst):
-            number = self._add_type(f"constant{len(self.tensors)}", expression.ty, constant=True)
-            self._number[expression] = number
-            self.constant_outputs[number] = expression
-            return (number,)
+            return (self._constant(expression),)
         raise ModuleError(
             f"main returns {expression}, which is no tensor of a unit: run IOSSchedule() again"
         )
+
+    def _constant(self, constant: GenericConst) -> int:
+        number = self._add_type(f"constant{len(self.tensors)}", constant.ty, constant=True)
+        self._number[constant] = number
+        self.constant_outputs[number] = constant
+        return number
 
     def read(self, binding: relax.VarBinding) -> None:
         value, variable = binding.value, binding.var
@@ -135,6 +139,8 @@ class _Reader:
                 self._number[variable] = numbers[0]
         elif isinstance(value, relax.TupleGetItem):
             self._number[variable] = self._tuples[value.tuple_value][value.index]
+        elif is_allocation(value):
+            self._number[variable] = self._constant(empty_constant(value))
         elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
             self._read_call(value, variable)
         else:

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
+from runtime_ext.allocated import allocated_if_empty
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
@@ -47,18 +48,9 @@ def compile_tvm_build(
 
 
 def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with memory allocated for constants without elements, which TVM saves but does not
-    load.
-    """
-
-    def replace(constant: Any) -> Any:
-        shape, dtype = constant.value.shape, str(constant.value.dtype)
-        if 0 not in shape:
-            return constant
-        return relax.op.builtin.alloc_tensor(relax.ShapeExpr(shape), dtype, 0)
-
+    """The module with memory allocated for constants without elements."""
     main = module["main"]
-    body = tvm_ffi.structural_map(main.body, (GenericConst, replace))
+    body = tvm_ffi.structural_map(main.body, (GenericConst, allocated_if_empty))
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
     functions = {v: function if v.name_hint == "main" else f for v, f in module.functions_items()}
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))

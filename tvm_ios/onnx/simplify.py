@@ -104,9 +104,8 @@ def steps() -> tuple[ModelStep, ...]:
         # Constants and shapes.
         lift_constants,
         _fold_constants,
+        _fold_empty,
         lift_constants,
-        _name_all,
-        _each(drop_empty),
         _name_all,
         # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
         _each(write_plainly, unroll_recurrent, expand_einsum),
@@ -161,16 +160,21 @@ def _opset(model: Any) -> int:
 
 
 def _fold_constants(model: Any) -> None:
-    while True:
-        _optimizer.fold_constants(
-            model,
-            onnx_shape_inference=True,
-            input_size_limit=_NO_LIMIT,
-            output_size_limit=_NO_LIMIT,
-            should_fold=_is_worth_folding,
-        )
-        if not make_empty_constant(model.graph):
-            return
+    _optimizer.fold_constants(
+        model,
+        onnx_shape_inference=True,
+        input_size_limit=_NO_LIMIT,
+        output_size_limit=_NO_LIMIT,
+        should_fold=_is_worth_folding,
+    )
+
+
+def _fold_empty(model: Any) -> None:
+    """What has no elements, of which more is known whenever something was folded."""
+    while make_empty_constant(model.graph):
+        _each(drop_empty)(model)
+        _fold_constants(model)
+    _each(drop_empty)(model)
 
 
 def _name_all(work: Any) -> None:
