@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,19 +31,24 @@ class DialectError(UserError):
     """A module that cannot be scheduled, with one sentence that names what stands in the way."""
 
 
-def require_elements(kind: str, tensors: Iterable[Tensor]) -> None:
+def require_elements(kind: str, tensors: Sequence[Tensor]) -> None:
     """Refuse an operator that reads or makes a tensor without elements: there is no kernel of it.
+
+    Parameters
+    ----------
+    kind, tensors
+        Of the operator; its results are the last ones.
 
     Raises
     ------
     DialectError
-        Naming the operator and the tensor.
+        Naming the operator.
     """
     for tensor in tensors:
         if 0 in tensor.shape:
             raise DialectError(
-                f"an operator {kind} reads or makes {tensor.name!r} of shape {list(tensor.shape)}, "
-                "which has no elements: export the model without it"
+                f"the operator {kind} that makes {tensors[-1].name!r} reads or makes a tensor of "
+                f"shape {list(tensor.shape)}, which has no elements: export the model without it"
             )
 
 
