@@ -103,7 +103,7 @@ def model_to_bundle(
     UserError
         If the model cannot be scheduled, or TVM alone can make a program of it.
     """
-    from relay_passes.checks import require_computed_outputs
+    from relay_passes.checks import require_numpy_types
     from relay_passes.pipeline import prepare
     from relay_passes.relax.redraw import redraw_weights
     from relay_passes.relax.target_units import RelaxUnits
@@ -114,7 +114,7 @@ def model_to_bundle(
     if seed is not None:
         module, drawn = redraw_weights(module, seed)
     prepared = prepare(module, loaded.name)
-    require_computed_outputs(prepared)
+    require_numpy_types(prepared)
     units = RelaxUnits(prepared, options)
     outliner = prepared.outliner
     return ModelToBundle(
@@ -123,6 +123,11 @@ def model_to_bundle(
         graph=prepared.units,
         source=units.source,
         unit_constants=lambda unit: [c.value.numpy() for c in outliner.unit(unit).constants],
+        constant_outputs={
+            tensor: outliner.value(tensor).value.numpy()
+            for tensor in prepared.units.outputs
+            if prepared.units.tensors[tensor].constant
+        },
         parts=units.parts,
         operators=outliner.extraction.graph,
         operator_constant=lambda tensor: outliner.extraction.values[tensor].value.numpy(),

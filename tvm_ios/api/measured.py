@@ -75,7 +75,7 @@ def optimize(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import left_out_of, require_computed_outputs
+    from relay_passes.checks import left_out_of, require_numpy_types, without_elements
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
@@ -88,7 +88,7 @@ def optimize(
     report = progress or silent
     loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
-    require_computed_outputs(prepared)
+    require_numpy_types(prepared)
     schedule_of_file: dict[str, Schedule] = {}
     if schedule is not None:
         schedule_of_file["given"] = Schedule.load(schedule)
@@ -135,7 +135,8 @@ def optimize(
     module.end_run()
     watch.lap("save")
     statistics = [f.statistics for f in searches.values() if f.statistics is not None]
-    unfit = (left_out_of(s, loaded.dialect) for s in schedule_of_file.values())
+    unfit = [left_out_of(s, loaded.dialect) for s in schedule_of_file.values()]
+    unfit.append(without_elements(prepared.units))
     return Optimized(
         model=loaded.name,
         policies=results,

@@ -23,6 +23,7 @@ from tvm_ios.onnx.rewrites.affine import fold_affine
 from tvm_ios.onnx.rewrites.compress import gather_what_is_kept
 from tvm_ios.onnx.rewrites.control_flow import write_control_flow_out
 from tvm_ios.onnx.rewrites.einsum import expand_einsum
+from tvm_ios.onnx.rewrites.empty import drop_empty, make_empty_constant
 from tvm_ios.onnx.rewrites.expand import (
     binary_sums,
     expand_hard_activation,
@@ -152,7 +153,7 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
         # Operators that ONNX defines by others were in the bodies, too.
         work = ir.serde.deserialize_model(write_functions_out(ir.serde.serialize_model(work)))
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
-    for step in (lift_constants, _fold_constants, lift_constants, _name_all):
+    for step in (lift_constants, _fold_constants, _fold_empty, lift_constants, _name_all):
         step(work)
     _each(gather_what_is_kept)(work)
     return work
@@ -246,6 +247,14 @@ def _fold_constants(model: Any) -> None:
         output_size_limit=_NO_LIMIT,
         should_fold=_is_worth_folding,
     )
+
+
+def _fold_empty(model: Any) -> None:
+    """What has no elements, of which more is known whenever something was folded."""
+    while make_empty_constant(model.graph):
+        _each(drop_empty)(model)
+        _fold_constants(model)
+    _each(drop_empty)(model)
 
 
 def _name_all(work: Any) -> None:

@@ -3,8 +3,10 @@
 - functions: operators that ONNX defines by others, written out
 - resize: one form of ``Resize``
 - fix_inputs: static shapes for the inputs
+- empty: what has no elements is a constant
 - node_names: names for nodes that have none
 - misread: what TVM's importer reads wrongly, written another way
+- statistics: layer norms whose means and deviations are read
 - recurrent: recurrent layers as cells, with the activations that they name
 - einsum: ``Einsum`` as matrix products
 - control_flow: ``If``, ``Loop`` and ``Scan`` that are known beforehand, with bodies and trip_count
