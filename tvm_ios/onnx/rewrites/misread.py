@@ -13,18 +13,6 @@ from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.steps import Steps
 
 
-def write_plainly(graph: Any, node: Any, opset: int) -> None:
-    """Replace an operator of :data:`_PLAIN`, as far as TVM's importer misreads it.
-
-    Raises
-    ------
-    GraphError
-        If there is no other way to write it.
-    """
-    if node.op_type in _PLAIN and node.domain in ("", "ai.onnx"):
-        _PLAIN[node.op_type](Steps(graph, node, opset))
-
-
 def _output(steps: Steps) -> None:
     """Folding leaves a node where the output is a constant: TVM's importer wants it otherwise."""
     tensor = ir.convenience.get_const_tensor(steps.node.outputs[0])
@@ -167,7 +155,7 @@ def _refusal(node: Any, reason: str) -> GraphError:
     )
 
 
-_PLAIN: Mapping[str, Callable[[Steps], None]] = {
+MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "BitShift": _bit_shift,
     "Constant": _output,
     "ConstantOfShape": _constant_of_shape,

@@ -1,0 +1,25 @@
+"""Which operators are written in others, because TVM reads them wrongly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_ios.onnx.rewrites.arithmetic import ARITHMETIC
+from tvm_ios.onnx.rewrites.misread import MISREAD
+from tvm_ios.onnx.rewrites.normalisations import NORMALISATIONS
+from tvm_ios.onnx.rewrites.steps import Steps
+
+_WRITERS: Mapping[str, Callable[[Steps], None]] = {**MISREAD, **ARITHMETIC, **NORMALISATIONS}
+
+
+def write_plainly(graph: Any, node: Any, opset: int) -> None:
+    """Replace an operator that has a writer, as far as TVM's importer needs it.
+
+    Raises
+    ------
+    GraphError
+        If there is no other way to write it.
+    """
+    if node.op_type in _WRITERS and node.domain in ("", "ai.onnx"):
+        _WRITERS[node.op_type](Steps(graph, node, opset))
