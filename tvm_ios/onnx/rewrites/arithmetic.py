@@ -41,7 +41,7 @@ def _extreme_of_truths(steps: Steps) -> None:
     source, *axes = steps.node.inputs
     if source.dtype != ir.DataType.BOOL:
         return
-    attributes = {name: attribute.value for name, attribute in steps.node.attributes.items()}
+    attributes = steps.attributes
     numbers = steps.cast(source, ir.DataType.UINT8)
     extreme = steps.op(steps.node.op_type, numbers, *axes, **attributes)
     steps.stand_for(steps.cast(extreme, ir.DataType.BOOL))
@@ -49,7 +49,7 @@ def _extreme_of_truths(steps: Steps) -> None:
 
 def _in_float32(steps: Steps) -> None:
     (source,), kind = steps.node.inputs, steps.node.op_type
-    attributes = {name: attribute.value for name, attribute in steps.node.attributes.items()}
+    attributes = steps.attributes
     if source.dtype == ir.DataType.FLOAT16:
         wide = steps.op(kind, steps.cast(source, ir.DataType.FLOAT), **attributes)
         steps.stand_for(steps.cast(wide, ir.DataType.FLOAT16))

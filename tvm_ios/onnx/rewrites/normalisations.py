@@ -32,7 +32,7 @@ def _lp_normalization(steps: Steps) -> None:
 def _rms_normalization(steps: Steps) -> None:
     """TVM does not lower it where all axes are normalised: it gets one more before them."""
     source, scale = steps.node.inputs
-    attributes = {name: attribute.value for name, attribute in steps.node.attributes.items()}
+    attributes = steps.attributes
     if source.shape is None or not source.shape.is_static():
         return
     extents = list(source.shape)

@@ -8,9 +8,17 @@ from typing import Any
 from tvm_ios.onnx.rewrites.arithmetic import ARITHMETIC
 from tvm_ios.onnx.rewrites.misread import MISREAD
 from tvm_ios.onnx.rewrites.normalisations import NORMALISATIONS
+from tvm_ios.onnx.rewrites.places import PLACES
 from tvm_ios.onnx.rewrites.steps import Steps
+from tvm_ios.onnx.rewrites.windows import WINDOWS
 
-_WRITERS: Mapping[str, Callable[[Steps], None]] = {**MISREAD, **ARITHMETIC, **NORMALISATIONS}
+_WRITERS: Mapping[str, Callable[[Steps], None]] = {
+    **MISREAD,
+    **ARITHMETIC,
+    **NORMALISATIONS,
+    **PLACES,
+    **WINDOWS,
+}
 
 
 def write_plainly(graph: Any, node: Any, opset: int) -> None:

@@ -14,6 +14,11 @@ from tvm_ios.onnx.edit import constant, new_constant, redirect
 Array = np.ndarray[Any, Any]
 
 
+def static_shape(value: Any) -> list[int] | None:
+    """The extents of a value, if they are all known."""
+    return list(value.shape) if value.shape is not None and value.shape.is_static() else None
+
+
 @dataclass
 class Steps:
     """Puts operators before a node.
@@ -66,6 +71,11 @@ class Steps:
         else:
             array = np.asarray(value, self.node.outputs[0].dtype.numpy())
         return new_constant(self.graph, f"{self.name}.number", array)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The node's attributes by name, for operators that stand for it."""
+        return {name: attribute.value for name, attribute in self.node.attributes.items()}
 
     def cast(self, value: Any, dtype: Any) -> Any:
         """The value in another type of ``onnx_ir``, which it then is known to have."""
