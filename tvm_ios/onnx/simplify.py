@@ -31,12 +31,13 @@ from tvm_ios.onnx.rewrites.functions import write_functions_out
 from tvm_ios.onnx.rewrites.gemm import canonical_gemms, matmul_bias_to_gemm
 from tvm_ios.onnx.rewrites.layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx.rewrites.layer_norm import fuse_layer_norms
+from tvm_ios.onnx.rewrites.modernise import modernise
 from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly import write_plainly
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
-from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
+from tvm_ios.onnx.rewrites.resize import explicit_sizes
 
 #: Changes a model in place.
 ModelStep = Callable[[Any], object]
@@ -75,8 +76,8 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         the model is damaged.
     """
     try:
-        # Resizes as newer opsets have them, and operators that ONNX defines by others written out.
-        work: Any = ir.serde.deserialize_model(write_functions_out(modernise_resizes(model)))
+        # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
+        work: Any = ir.serde.deserialize_model(write_functions_out(modernise(model)))
         # Before version 4 every initializer had to be an input.
         work.ir_version = max(work.ir_version, 4)
         free_weights_from_inputs(work.graph)

@@ -46,16 +46,6 @@ def _one_hot(steps: Steps) -> None:
     steps.stand_for(steps.op("Where", steps.op("Or", *counted), on, off))
 
 
-def _constant_of_shape(steps: Steps) -> None:
-    """TVM's importer fails where the shape is an input; the result's own says the same."""
-    (shape,), result = steps.node.inputs, steps.node.outputs[0]
-    if constant(shape) is not None or result.shape is None or not result.shape.is_static():
-        return
-    value = steps.node.attributes.get("value")
-    number = np.zeros(1, np.float32) if value is None else value.value.numpy()
-    steps.stand_for(steps.op("Identity", steps.number(np.full(tuple(result.shape), number[0]))))
-
-
 def _is_inf(steps: Steps) -> None:
     """TVM's importer takes both signs, whichever is asked for."""
     (source,), attributes = steps.node.inputs, steps.node.attributes
@@ -158,7 +148,6 @@ def _refusal(node: Any, reason: str) -> GraphError:
 MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "BitShift": _bit_shift,
     "Constant": _output,
-    "ConstantOfShape": _constant_of_shape,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
     "IsInf": _is_inf,

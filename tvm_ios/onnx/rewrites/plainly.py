@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm_ios.onnx.rewrites.arithmetic import ARITHMETIC
+from tvm_ios.onnx.rewrites.declared import DECLARED
+from tvm_ios.onnx.rewrites.deform import deformable_convolution
 from tvm_ios.onnx.rewrites.misread import MISREAD
+from tvm_ios.onnx.rewrites.n_grams import count_n_grams
 from tvm_ios.onnx.rewrites.normalisations import NORMALISATIONS
 from tvm_ios.onnx.rewrites.places import PLACES
 from tvm_ios.onnx.rewrites.steps import Steps
@@ -15,9 +18,12 @@ from tvm_ios.onnx.rewrites.windows import WINDOWS
 _WRITERS: Mapping[str, Callable[[Steps], None]] = {
     **MISREAD,
     **ARITHMETIC,
+    **DECLARED,
     **NORMALISATIONS,
     **PLACES,
     **WINDOWS,
+    "DeformConv": deformable_convolution,
+    "TfIdfVectorizer": count_n_grams,
 }
 
 

@@ -9,54 +9,12 @@ from math import floor
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
-from onnx import version_converter
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
 from tvm_ios.onnx.rewrites.resample import Axis, Filter, is_tied, simplest, taps
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
-
-#: The first version whose ``Resize`` says how it maps coordinates.
-_MODERN = 11
-
-#: The library's own types are incomplete.
-_onnx: Any = onnx
-_converter: Any = version_converter
-
-
-def modernise_resizes(model: Any) -> Any:
-    """The model in opset 11 if it resizes in an older one.
-
-    Raises
-    ------
-    GraphError
-        If it cannot be converted.
-    """
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset >= _MODERN or not any(n.op_type in ("Upsample", "Resize") for n in model.graph.node):
-        return model
-    try:
-        converted = _converter.convert_version(model, _MODERN)
-    except Exception as error:  # the converter's own error types are private
-        reason = (str(error).strip().splitlines() or [repr(error)])[0]
-        raise GraphError(
-            f"the model resizes by the rules of opset {opset}, and converting it fails ({reason}); "
-            f"export it with opset {_MODERN} or later"
-        ) from error
-    for node in converted.graph.node:
-        if node.op_type == "Resize":
-            # What the old versions meant; the converter leaves it out.
-            modes = [a for a in node.attribute if a.name == "mode"]
-            del node.attribute[:]
-            node.attribute.extend(modes)
-            for name, value in (
-                ("coordinate_transformation_mode", "asymmetric"),
-                ("nearest_mode", "floor"),
-            ):
-                node.attribute.append(_onnx.helper.make_attribute(name, value))
-    return converted
 
 
 def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
