@@ -60,20 +60,13 @@ def _range(steps: Steps) -> None:
 def _length(graph: Any, value: Any) -> int | None:
     """The length of a row of numbers: its own, or of what is computed of it and single numbers."""
     same = {value}
-    for node in (None, *graph):
-        if node is not None:
-            arguments = set(node.inputs)
-            others = arguments - same
-            if node.op_type not in _ELEMENTWISE or others == arguments:
-                continue
-            if any(static_shape(other) != [] for other in others):
-                continue
-            (value,) = node.outputs
-            same.add(value)
-        extents = static_shape(value)
-        if extents is not None:
-            return extents[0] if len(extents) == 1 else None
-    return None
+    for node in graph:
+        others = set(node.inputs) - same
+        joins = node.op_type in _ELEMENTWISE and len(others) < len(set(node.inputs))
+        if joins and all(static_shape(other) == [] for other in others):
+            same.update(node.outputs)
+    shapes = [shape for member in same if (shape := static_shape(member)) is not None]
+    return shapes[0][0] if shapes and len(shapes[0]) == 1 else None
 
 
 def _evaluated(node: Any, opset: int, inputs: list[Array]) -> Array:
