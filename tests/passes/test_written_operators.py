@@ -209,7 +209,7 @@ CASES: dict[str, tuple[tuple[int, ...], Operator]] = {
     ),
     "n-grams that are there": (
         (3, 6),
-        n_grams(mode="IDF", max_skip_count=1, weights=[2, 1, 2, 1, 2, 3], **POOL),
+        n_grams(mode="IDF", max_skip_count=1, weights=[2.0, 1.0, 2.0, 1.0, 2.0, 3.0], **POOL),
     ),
 }
 
