@@ -16,6 +16,7 @@ _WRITTEN_OUT = frozenset(
         "CausalConvWithState",
         "Celu",
         "CenterCropPad",
+        "LinearAttention",
         "NegativeLogLikelihoodLoss",
         "RotaryEmbedding",
         "SoftmaxCrossEntropyLoss",
