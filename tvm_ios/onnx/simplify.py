@@ -38,6 +38,7 @@ from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly import write_plainly
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
+from tvm_ios.onnx.rewrites.split_constants import split_constants
 
 #: Changes a model in place.
 ModelStep = Callable[[Any], object]
@@ -159,13 +160,17 @@ def _opset(model: Any) -> int:
 
 
 def _fold_constants(model: Any) -> None:
-    _optimizer.fold_constants(
-        model,
-        onnx_shape_inference=True,
-        input_size_limit=_NO_LIMIT,
-        output_size_limit=_NO_LIMIT,
-        should_fold=_is_worth_folding,
-    )
+    unfolded = True
+    while unfolded:
+        _optimizer.fold_constants(
+            model,
+            onnx_shape_inference=True,
+            input_size_limit=_NO_LIMIT,
+            output_size_limit=_NO_LIMIT,
+            should_fold=_is_worth_folding,
+        )
+        # What reads these may be a constant, too.
+        unfolded = split_constants(model.graph, _opset(model))
 
 
 def _name_all(work: Any) -> None:
