@@ -101,13 +101,18 @@ def simplest(scale: float) -> Fraction:
     return fraction if np.float32(float(fraction)) == np.float32(scale) else Fraction(scale)
 
 
-def is_tied(axis: Axis, filter: Filter) -> bool:
-    """Whether rounding of floating-point numbers would choose the nearest pixel somewhere.
+def is_misread(axis: Axis, filter: Filter) -> bool:
+    """Whether TVM would choose another nearest pixel somewhere.
 
-    Never for whole factors, which kernels of ours compute, nor in the mode ``asymmetric``, where
-    TVM rounds with care.
+    Just between two pixels it rounds floating-point numbers by chance; not for whole factors,
+    which kernels of ours compute. In the mode ``asymmetric`` it does with care what exporters
+    write, and Relay's importer takes no notice of the other roundings.
     """
-    if axis.after % axis.before == 0 or axis.coordinates == "asymmetric":
+    is_whole_factor = axis.after % axis.before == 0
+    if axis.coordinates == "asymmetric" and axis.before != axis.after:
+        known = ("floor", "round_prefer_floor") if is_whole_factor else ("floor",)
+        return filter.nearest_mode not in known
+    if is_whole_factor:
         return False
     shift = _HALF if filter.nearest_mode.startswith("round") else 0
     return any((axis.place(i) + shift).denominator == 1 for i in range(axis.after))

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.resample import Axis, Filter, is_tied, simplest, taps
+from tvm_ios.onnx.rewrites.resample import Axis, Filter, is_misread, simplest, taps
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
@@ -99,7 +99,7 @@ def _describes(node: Any, filter: Filter, axes: Sequence[Axis]) -> bool:
         return False
     if not all(axis.is_same for axis in axes[:2]) or not all(axis.is_whole for axis in axes):
         return False
-    return filter.mode != "nearest" or not any(is_tied(axis, filter) for axis in axes)
+    return filter.mode != "nearest" or not any(is_misread(axis, filter) for axis in axes)
 
 
 def _say_sizes(graph: Any, node: Any, opset: int, after: Sequence[int]) -> None:

@@ -65,20 +65,20 @@ def _max_pool(steps: Steps) -> None:
     dtype, size = source.dtype.numpy(), prod(image)
     lowest = -np.inf if source.dtype.is_floating_point() else np.iinfo(dtype).min
     # The pixels of a plane, and after them one that is never the largest.
-    table = np.where(windows < 0, size, windows)
+    table = steps.number(np.where(windows < 0, size, windows))
     pixels = steps.op("Reshape", source, steps.number([*planes, size]))
     filler = steps.number(np.full((*planes, 1), lowest, dtype))
     pixels = steps.op("Concat", pixels, filler, axis=2)
-    parts = steps.op("Gather", pixels, steps.number(table), axis=2)
-    place = steps.op("ArgMax", parts, axis=3, keepdims=1)
+    parts = steps.op("Gather", pixels, table, axis=2)
+    most = steps.reduced("ReduceMax", parts, [3], keepdims=1)
+    # Of equal pixels the first one counts.
+    equal = steps.op("Where", steps.op("Equal", parts, most), table, steps.number([size]))
+    first = steps.reduced("ReduceMin", equal, [3], keepdims=0)
     # In column-major order pixels are numbered as those of the image transposed.
     numbers = np.arange(size).reshape(image)
     if node.attributes.get_int("storage_order", 0):
         numbers = np.arange(size).reshape(image[::-1]).T
-    places = np.append(numbers.reshape(-1), 0)[table]
-    chosen = steps.op("Equal", place, steps.number(np.arange(windows.shape[1])))
-    zero = steps.number(np.zeros((), np.int64))
-    index = steps.summed(steps.op("Where", chosen, steps.number(places), zero), [3])
+    index = steps.op("Gather", steps.number(np.append(numbers.reshape(-1), 0)), first, axis=0)
     begins = np.arange(prod(planes)).reshape(*planes, 1) * size
     index = steps.op("Add", index, steps.number(begins))
     largest = steps.op("MaxPool", source, **steps.attributes)
