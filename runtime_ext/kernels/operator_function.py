@@ -20,8 +20,15 @@ _PRODUCTS = frozenset(
         *(f"relax.nn.conv{rank}d{way}" for rank in (1, 2, 3) for way in ("", "_transpose")),
     }
 )
-#: Operators that divide by a sum.
-_QUOTIENTS = frozenset({"relax.nn.softmax", "relax.nn.log_softmax"})
+#: Operators that sum otherwise, and whose result has the type of what they read.
+_SUMS = frozenset(
+    {
+        *(f"relax.{name}" for name in ("mean", "std", "sum", "variance")),
+        *(f"relax.nn.{name}" for name in ("softmax", "log_softmax")),
+        *(f"relax.nn.{name}_norm" for name in ("group", "instance", "layer", "rms")),
+        *(f"relax.nn.avg_pool{rank}d" for rank in (1, 2, 3)),
+    }
+)
 
 
 def outlined(call: Any, arguments: list[Any]) -> Any:
@@ -43,12 +50,12 @@ def _sums_narrow(call: Any) -> bool:
     is_tensor = isinstance(call, relax.Call) and isinstance(call.ty, relax.TensorType)
     if not is_tensor or str(call.ty.dtype) != "float16" or not isinstance(call.op, tvm.ir.Op):
         return False
-    return str(call.op.name) in _PRODUCTS | _QUOTIENTS
+    return str(call.op.name) in _PRODUCTS | _SUMS
 
 
 def _wide(builder: relax.BlockBuilder, call: Any) -> Any:
     """What an operator makes, in float32."""
-    if str(call.op.name) in _QUOTIENTS:
+    if str(call.op.name) in _SUMS:
         wide = [builder.emit(relax.op.astype(value, "float32")) for value in call.args]
         return builder.emit(relax.Call(call.op, wide, call.attrs, call.ty_args))
     info = type(call.attrs).__tvm_ffi_type_info__
