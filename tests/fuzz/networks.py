@@ -32,11 +32,11 @@ def network(sound: Path, room: Path, random: Random) -> None:
     """Build a network as a user would, and run it."""
     # Without it nothing would be compared.
     import onnxruntime  # noqa: F401
+    from runtime_ext.peers.onnx_outputs import onnx_outputs
 
     from relay_passes.load import load_model
     from relay_passes.pipeline import apply_schedule, prepare
     from runtime_ext.build import build
-    from runtime_ext.peers.onnx_outputs import onnx_outputs
 
     model = random_network(random)
     path = room / "model.onnx"

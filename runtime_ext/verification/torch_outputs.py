@@ -1,0 +1,60 @@
+"""What a program of ``torch.export`` computes by PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runtime_ext.verification.not_computed import NotComputed
+from tvm_ios.errors import ModelError
+from tvm_ios.files.array_files import Array
+from tvm_ios.models.torch_archive import load_program, read_torch_archive
+
+
+def torch_outputs(
+    path: Path, inputs: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], str]:
+    """The outputs of a ``.pt2`` file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    inputs
+        For each sample the arrays by name, in the order of the arguments of ``forward``.
+
+    Returns
+    -------
+    tuple of list of list of array and str
+        For each sample the outputs, as they lie in what ``forward`` returns; and whose they are.
+
+    Raises
+    ------
+    NotComputed
+        If PyTorch is not installed, or refuses the program.
+    """
+    try:
+        program = load_program(path, read_torch_archive(path).content)
+    except ModelError as error:
+        raise NotComputed(f"PyTorch does not run the program: {error}") from error
+    import torch
+    from torch.utils import _pytree as pytree
+
+    try:
+        module = program.module()
+        with torch.inference_mode():
+            results = [
+                module(*arguments, **keywords)
+                for arguments, keywords in (
+                    pytree.tree_unflatten(
+                        [torch.from_numpy(value) for value in sample.values()],
+                        program.call_spec.in_spec,
+                    )
+                    for sample in inputs
+                )
+            ]
+        outputs = [[leaf.numpy() for leaf in pytree.tree_leaves(result)] for result in results]
+    # Of inputs that it does not read a program has none; torch raises what it likes.
+    except Exception as error:
+        raise NotComputed(f"PyTorch {torch.__version__} does not run the program") from error
+    return outputs, f"PyTorch {torch.__version__}"
