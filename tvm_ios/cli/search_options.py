@@ -108,8 +108,8 @@ Verification = Annotated[
     Verify,
     typer.Option(
         "--verify",
-        help="Whose outputs are right: onnx: ONNX Runtime's or onnx.reference's (of a .pt2 file "
-        "PyTorch's), TVM's where there is none; tvm: those of TVM's own build; off: not compared.",
+        help="Compare with: onnx: ONNX Runtime or onnx.reference (for .pt2 PyTorch), else TVM's "
+        "own build; tvm: this alone; off: nothing.",
     ),
 ]
 OperatorsAGroup = Annotated[int, typer.Option("-r", min=1, help="Units a group, at most.")]
