@@ -82,11 +82,5 @@ def time_saved(
 
 def reference_of(bundle: Bundle) -> Reference:
     """The inputs and outputs that the bundle's programs are compared with."""
-    source = bundle.about["reference"]
-    return Reference(
-        [Sample(bundle.reference_inputs, bundle.reference_outputs)],
-        bundle.about["precision"],
-        source,
-        # What ``run.py --peers tvm`` tells.
-        None,
-    )
+    sample = Sample(bundle.reference_inputs, bundle.reference_outputs)
+    return Reference([sample], bundle.about["precision"], bundle.about["reference"])

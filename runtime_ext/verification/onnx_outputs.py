@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from runtime_ext.fresh_process import ProcessTimeLimit, run_fresh_process
 from runtime_ext.verification.not_computed import NotComputed
 from tvm_ios.files.array_files import Array, read_arrays, write_arrays
 from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.onnx.inputs import free_inputs, model_names
 
 #: How long ``onnx.reference`` may take: it computes in NumPy, a convolution in seconds.
 EVALUATOR_SECONDS = 30.0
@@ -38,7 +40,8 @@ def runtime_outputs(
     Returns
     -------
     tuple of list of list of array and str
-        For each sample the outputs; and whose they are.
+        For each sample the outputs, of as many as it computes, at least the first; and whose they
+        are.
 
     Raises
     ------
@@ -60,10 +63,13 @@ def runtime_outputs(
             options,
             providers=["CPUExecutionProvider"],
         )
-        outputs = [_numbers(session.run(None, feed)) for feed in feeds]
+        outputs = [_numbers(session.run(None, feeds[0]))]
     # It raises what it likes about operators that it lacks, and protobuf about 2 GB.
     except Exception as error:
         raise NotComputed(f"{name} refuses the model") from error
+    with contextlib.suppress(Exception):
+        for feed in feeds[1:]:
+            outputs.append(_numbers(session.run(None, feed)))
     return outputs, name
 
 
@@ -82,6 +88,7 @@ def evaluated_outputs(
     name = f"onnx.reference {onnx.__version__}"
     feeds = [named_by_model(model, sample) for sample in inputs]
     with temporary_folder() as folder:
+        reason = f"{name} does not run the model"
         try:
             (folder / "model.onnx").write_bytes(model.SerializeToString())
             for place, feed in enumerate(feeds):
@@ -94,35 +101,34 @@ def evaluated_outputs(
                 {"folder": str(folder), "samples": len(feeds)},
                 limit=EVALUATOR_SECONDS,
             )
-            outputs = [
-                _numbers(read_arrays(folder / f"outputs{place}.npz").values())
-                for place in range(len(feeds))
-            ]
-        except ProcessTimeLimit as error:
-            raise NotComputed(f"{name} takes more than {EVALUATOR_SECONDS:g} s") from error
-        # A process that failed, and what protobuf and NumPy say about models that do not fit them.
-        except Exception as error:
-            raise NotComputed(f"{name} does not run the model") from error
+        except ProcessTimeLimit:
+            reason = f"{name} takes more than {EVALUATOR_SECONDS:g} s"
+        # A process that failed, and what protobuf says of 2 GB.
+        except Exception:
+            pass
+        files = sorted(folder.glob("outputs*.npz"))
+        try:
+            outputs = [_numbers(read_arrays(file).values()) for file in files]
+        except Exception as error:  # of types that NumPy has not
+            raise NotComputed(reason) from error
+    if not outputs:
+        raise NotComputed(reason)
     return outputs, name
 
 
 def named_by_model(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The inputs of a program by the model's own names, in its own types.
 
-    A program lacks inputs that nothing reads, and TVM's importers rename those that are no
-    identifiers.
+    Inputs that the program lacks, because nothing reads them, are zeros.
 
     Raises
     ------
     NotComputed
         If it cannot be told which is which.
     """
-    weights = {tensor.name for tensor in model.graph.initializer}
-    free = [value for value in model.graph.input if value.name not in weights]
-    if len(free) == len(inputs):
-        arrays = dict(zip((value.name for value in free), inputs.values(), strict=True))
-    else:
-        arrays = dict(inputs)
+    free = free_inputs(model)
+    names = model_names(model, [*inputs])
+    arrays = {names[name]: array for name, array in inputs.items()}
     feeds: dict[str, Array] = {}
     for value in free:
         tensor = value.type.tensor_type

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -135,3 +136,14 @@ def test_bisection_leaves_out_what_cannot_be_told() -> None:
     assert asked == [0, 1, 2, 3, 4][: len(asked)]
     assert bisect(10, differs, asked.append, 0.0) == (0, 10)
     assert bisect(1, differs, asked.append, float("inf")) == (0, 1)
+
+
+def test_a_second_opinion_is_asked_of_what_onnx_runtime_makes_finite(optimized: Optimize) -> None:
+    """Its pooling begins with the lowest number, also where all are minus infinity."""
+    sketch = Sketch(1, 3, 8, 8)
+    nothing = sketch.const(np.full((1, 3, 8, 8), -np.inf))
+    masked = sketch.op("Where", sketch.op("Greater", "x", sketch.const(9.0)), "x", nothing)
+    pooled = sketch.op("MaxPool", masked, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    done = optimized(sketch.model(pooled))
+    assert str(done.reference).startswith("onnx.reference 1")
+    assert "from which ONNX Runtime 1" in str(done.reference)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
-from tvm_ios.api.verification import located, reference_of
+from tvm_ios.api.verification import located, reference_of, second_opinion
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import hold_contest
-from tvm_ios.contest.outputs import VerificationError, Verify
+from tvm_ios.contest.outputs import Reference, VerificationError, Verify
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.contest.verdict import TVM, Verdict
 from tvm_ios.errors import UserError
@@ -62,15 +62,52 @@ def compare_policies(
     VerificationError
         If a program computes something else; says where that begins, as far as it can be told.
     """
-    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
-    from runtime_ext.peers.tvm_peer import start_library
-
     with closing(candidates.built["sequential"].session()) as session:
         inputs = session.random_inputs(0)
     precision = options.precision or "float32"
-    reference = reference_of(loaded, inputs, tvm_build, precision, verify)
-    # What computes something else is not compared with.
-    beside_tvm = beside_tvm and reference.tvm_agrees
+    reference = reference_of(loaded, inputs, tvm_build, precision, verify, on_cpu=beside_tvm)
+
+    def contest(reference: Reference) -> Verdict:
+        # What computes something else is not compared with.
+        beside = beside_tvm and reference.tvm_agrees
+        return _contest(
+            candidates, tvm_build, options, allowed, progress, lap, reference, beside_tvm=beside
+        )
+
+    try:
+        try:
+            verdict = contest(reference)
+        except VerificationError:
+            if (other := second_opinion(loaded.original, reference)) is None:
+                raise
+            reference = other
+            verdict = contest(reference)
+    except VerificationError as error:
+        raise located(error, loaded, reference, options, verify, progress) from error
+    if reference.tvm_errors is None or reference.tvm_agrees:
+        return verdict
+    sentence = (
+        f"TVM's own build differs from the result of {reference.source} by "
+        f"{reference.tvm_errors[1]:.1e} of the largest output, so it was not compared with"
+    )
+    return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
+
+
+def _contest(
+    candidates: Candidates,
+    tvm_build: Path,
+    options: SearchOptions,
+    allowed: Collection[str],
+    progress: Progress,
+    lap: Callable[[str], None],
+    reference: Reference,
+    *,
+    beside_tvm: bool,
+) -> Verdict:
+    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+    from runtime_ext.peers.tvm_peer import start_library
+
+    tvm = start_library(tvm_build, reference.samples[0].inputs).run if beside_tvm else None
     with temporary_folder() as folder:
 
         def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
@@ -86,31 +123,20 @@ def compare_policies(
                     rules.CONFIRMATION,
                     peers,
                     tvm=tvm_build,
-                    precision=None if verify is Verify.off else precision,
+                    precision=None if reference.source is None else reference.precision,
                 )
             )
             if TVM in outcome.failed:
                 raise UserError(f"TVM's own build failed: {outcome.failed[TVM]}")
             return outcome.samples
 
-        tvm = start_library(tvm_build, inputs).run if beside_tvm else None
-        try:
-            verdict = hold_contest(
-                candidates.schedules,
-                lambda policy: candidates.built[policy].session(),
-                reference,
-                time_elsewhere,
-                progress,
-                tvm=tvm,
-                allowed=allowed,
-                lap=lap,
-            )
-        except VerificationError as error:
-            raise located(error, loaded, reference, options, verify, progress) from error
-    if reference.tvm_errors is None or reference.tvm_agrees:
-        return verdict
-    sentence = (
-        f"TVM's own build differs from the result of {reference.source} by "
-        f"{reference.tvm_errors[1]:.1e} of the largest output, so it was not compared with"
-    )
-    return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
+        return hold_contest(
+            candidates.schedules,
+            lambda policy: candidates.built[policy].session(),
+            reference,
+            time_elsewhere,
+            progress,
+            tvm=tvm,
+            allowed=allowed,
+            lap=lap,
+        )

@@ -133,7 +133,7 @@ def verified(policy: str, session: AnySession, reference: Reference) -> Errors |
         session.run(**sample.inputs)
         if reference.source is not None:
             outputs = [session.get_output(place) for place in range(len(sample.outputs))]
-            errors.append(verify_outputs(policy, outputs, sample.outputs, reference))
+            errors.append(verify_outputs(policy, outputs, sample, reference))
     return largest_errors(errors) if errors else None
 
 

@@ -63,10 +63,13 @@ class Sample:
         Arrays by the names of the inputs.
     outputs
         In the model's order, in float32 where a GPU computes in less.
+    kind
+        What is special about the inputs, as a part of a sentence.
     """
 
     inputs: Mapping[str, Array]
     outputs: Sequence[Array] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,24 +84,40 @@ class Reference:
         The precision of the programs, one of :data:`LARGEST_ERRORS`.
     source
         Whose outputs they are; None if nothing is compared, and the samples have no outputs.
-    tvm_errors
-        The errors of TVM's own build; None if it was not compared.
+    tvm_outputs
+        What TVM's own build computes of the samples, if it is compared too.
     """
 
     samples: Sequence[Sample]
     precision: str = "float32"
     source: str | None = "TVM's own build"
-    tvm_errors: Errors | None = (0.0, 0.0)
+    tvm_outputs: Sequence[Sequence[Array]] = ()
+
+    @property
+    def tvm_errors(self) -> Errors | None:
+        """The errors of TVM's own build; None if it was not compared."""
+        errors = [
+            output_errors(outputs, sample.outputs)
+            for outputs, sample in zip(self.tvm_outputs, self.samples, strict=False)
+        ]
+        return largest_errors(errors) if errors else None
 
     @property
     def tvm_agrees(self) -> bool:
         """Whether TVM's own build differs by rounding only, as far as that is known."""
-        return self.tvm_errors is None or is_rounding(self.tvm_errors, self.precision)
+        errors = self.tvm_errors
+        return errors is None or is_rounding(errors, self.precision)
 
 
 def is_rounding(errors: Errors, precision: str) -> bool:
     """Whether errors are as small as those of rounding; NaN is not."""
     return errors[1] <= LARGEST_ERRORS[precision]
+
+
+def precision_of(outputs: Iterable[Array], precision: str) -> str:
+    """The precision of programs with these outputs: no more than the types of these have."""
+    narrow = any(str(output.dtype) in ("float16", "bfloat16") for output in outputs)
+    return "float16" if narrow else precision
 
 
 def largest_errors(errors: Iterable[Errors]) -> Errors:
@@ -108,7 +127,7 @@ def largest_errors(errors: Iterable[Errors]) -> Errors:
 
 
 def verify_outputs(
-    policy: str, outputs: Sequence[Array], expected: Sequence[Array], reference: Reference
+    policy: str, outputs: Sequence[Array], sample: Sample, reference: Reference
 ) -> Errors:
     """The errors of a policy's outputs for one sample.
 
@@ -117,11 +136,11 @@ def verify_outputs(
     VerificationError
         If the relative one is not that of rounding; names the policy.
     """
-    errors = output_errors(outputs, expected)
+    errors = output_errors(outputs, sample.outputs)
     if not is_rounding(errors, reference.precision):
         raise VerificationError(
-            f"the {policy} schedule differs from the result of {reference.source} by "
-            f"{errors[1]:.1e} of the largest output",
+            f"the {policy} schedule differs from the result of {reference.source} "
+            f"{sample.kind and f'{sample.kind} '}by {errors[1]:.1e} of the largest output",
             policy,
         )
     return errors

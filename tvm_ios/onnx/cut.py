@@ -7,6 +7,8 @@ from typing import Any
 
 import onnx
 
+from tvm_ios.onnx.inputs import free_inputs
+
 #: What these make are numbers as soon as shapes are static.
 _SHAPES = ("Shape", "Size")
 
@@ -64,12 +66,6 @@ def cut_after(model: Any, place: int, shapes: Mapping[str, Sequence[int]]) -> An
     del part.graph.initializer[:]
     part.graph.initializer.extend(weights)
     return part
-
-
-def free_inputs(model: Any) -> list[Any]:
-    """The inputs of a model that are no weights, as old files list them too."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return [value for value in model.graph.input if value.name not in weights]
 
 
 def _read(node: Any) -> set[str]:
