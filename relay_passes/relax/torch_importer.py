@@ -22,8 +22,9 @@ from relay_passes.node_names import UNKNOWN
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.fix_inputs import fix_inputs
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
+from runtime_ext.verification.torch_outputs import load_program
 from tvm_ios.errors import ModelError
-from tvm_ios.models.torch_archive import load_program, read_torch_archive
+from tvm_ios.models.torch_archive import read_torch_archive
 
 #: Past the end of any axis.
 _FAR = 2**31 - 1

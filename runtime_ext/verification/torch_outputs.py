@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from runtime_ext.verification.not_computed import NotComputed
 from tvm_ios.errors import ModelError
 from tvm_ios.files.array_files import Array
-from tvm_ios.models.torch_archive import load_program, read_torch_archive
+from tvm_ios.models.torch_archive import read_torch_archive
 
 
 def torch_outputs(
@@ -58,3 +61,26 @@ def torch_outputs(
     except Exception as error:
         raise NotComputed(f"PyTorch {torch.__version__} does not run the program") from error
     return outputs, f"PyTorch {torch.__version__}"
+
+
+def load_program(path: Path, content: bytes) -> Any:
+    """The ``torch.export.ExportedProgram`` of a ``.pt2`` file that was read without trust.
+
+    Raises
+    ------
+    ModelError
+        If torch is not installed, or refuses it.
+    """
+    try:
+        import torch.export
+    except ImportError as error:
+        raise ModelError(f"{path} needs torch: pip install 'tvm-ios[torch]'") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return torch.export.load(io.BytesIO(content))
+        except Exception as error:
+            reason = " ".join(str(error).split()) or repr(error)
+            raise ModelError(
+                f"{path} cannot be read by torch {torch.__version__}: {reason[:300]}"
+            ) from error

@@ -14,7 +14,6 @@ import io
 import json
 import math
 import re
-import warnings
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,29 +86,6 @@ def read_torch_archive(path: Path) -> TorchArchive:
         raise ModelError(
             f"{path} is not a file of torch.export: it lacks or misstates {error!r}"
         ) from error
-
-
-def load_program(path: Path, content: bytes) -> Any:
-    """The ``torch.export.ExportedProgram`` of an archive that :func:`read_torch_archive` cleaned.
-
-    Raises
-    ------
-    ModelError
-        If torch is not installed, or refuses the archive.
-    """
-    try:
-        import torch.export
-    except ImportError as error:
-        raise ModelError(f"{path} needs torch: pip install 'tvm-ios[torch]'") from error
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return torch.export.load(io.BytesIO(content))
-        except Exception as error:
-            reason = " ".join(str(error).split()) or repr(error)
-            raise ModelError(
-                f"{path} cannot be read by torch {torch.__version__}: {reason[:300]}"
-            ) from error
 
 
 class _Reader:

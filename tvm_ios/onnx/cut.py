@@ -70,7 +70,7 @@ def cut_after(model: Any, place: int, shapes: Mapping[str, Sequence[int]]) -> An
 
 def _read(node: Any) -> set[str]:
     """The values that an operator reads, those of graphs inside it included."""
-    names = set(filter(None, node.input))
+    names: set[str] = {name for name in node.input if name}
     for graph in _graphs(node):
         names.update(*map(_read, graph.node), (value.name for value in graph.output))
     return names

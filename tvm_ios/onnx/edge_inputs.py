@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.inputs import free_inputs, model_names
@@ -174,33 +174,39 @@ def _uses(graph: _Graph, name: str) -> _Uses:
     return uses
 
 
-def _floats(
-    uses: _Uses, array: Array, generator: np.random.Generator, infinities: bool
-) -> Array | None:
+def _floats(uses: _Uses, array: Array, generator: Any, infinities: bool) -> Array | None:
     """Halves between -2 and 2, many of them equal, and infinities; or a mask of a softmax."""
     if not uses.known or not uses.cares or (uses.added and not uses.softmax):
         return None
     if uses.softmax:
-        if uses.to_integer:
-            return None
-        # Of two neighbours one is not masked.
-        odd = np.indices(array.shape).sum(axis=0) % 2 == 1
-        masked = np.where(odd & (generator.random(array.shape) < 0.5), -np.inf, array)
-        rows = masked.reshape(-1, array.shape[-1] if array.ndim else 1)
-        if len(rows) > 1 and uses.nan_is_defined:
-            rows[0] = -np.inf
-        return rows.reshape(array.shape).astype(array.dtype)
-    halves = generator.integers(0 if uses.to_integer else -4, 5, array.shape) / 2
+        return None if uses.to_integer else _masked(array, generator, uses.nan_is_defined)
+    halves: Array = generator.integers(0 if uses.to_integer else -4, 5, array.shape) / 2
+    drawn = halves.astype(array.dtype)
     if infinities and not uses.to_integer:
-        rows = halves.reshape(-1, array.shape[-1] if array.ndim else 1)
-        chance = generator.random(rows.shape)
+        rows = _rows(drawn)
+        chance: Array = generator.random(rows.shape)
         block = len(rows) // 4
         if uses.largest:
             rows[chance < 1 / 16] = rows[:block] = np.inf
         if uses.lowest:
             rows[chance > 15 / 16] = rows[block : 2 * block] = rows[:, -1] = -np.inf
-        halves = rows.reshape(array.shape)
-    return halves.astype(array.dtype)
+    return drawn
+
+
+def _masked(array: Array, generator: Any, whole_row: bool) -> Array:
+    """A copy that is minus infinity in places, of two neighbours in one, or in all of a row."""
+    drawn = array.copy()
+    places: Any = np.indices(array.shape)
+    drawn[(places.sum(axis=0) % 2 == 1) & (generator.random(array.shape) < 0.5)] = -np.inf
+    rows = _rows(drawn)
+    if len(rows) > 1 and whole_row:
+        rows[0] = -np.inf
+    return drawn
+
+
+def _rows(array: Array) -> Array:
+    """A view of a contiguous array as rows."""
+    return array.reshape(-1, array.shape[-1] if array.ndim else 1)
 
 
 def _extents(graph: _Graph, name: str) -> tuple[int, bool] | None:
@@ -227,14 +233,12 @@ def _extents(graph: _Graph, name: str) -> tuple[int, bool] | None:
     return (min(extents), graph.opset >= 11) if extents else None
 
 
-def _indices(
-    limits: tuple[int, bool] | None, array: Array, generator: np.random.Generator
-) -> Array | None:
+def _indices(limits: tuple[int, bool] | None, array: Array, generator: Any) -> Array | None:
     if limits is None or limits[0] < 1:
         return None
     extent, from_the_end = limits
     least = -extent if from_the_end else 0
-    drawn = generator.integers(least, extent, array.size)
+    drawn: Array = generator.integers(least, extent, array.size)
     ends = [extent - 1, least, 0, -1 if from_the_end else 0][: array.size]
     drawn[: len(ends)] = ends
     return drawn.reshape(array.shape).astype(array.dtype)
@@ -247,7 +251,7 @@ def _mask(graph: _Graph, name: str, array: Array) -> Array | None:
     again = graph.after(name for node in softmax for name in node.output)
     if array.ndim == 0 or not _nan_is_defined(after) or any(n.op_type in _SOFTMAX for n in again):
         return None
-    rows = array.reshape(-1, array.shape[-1]).copy()
+    rows = _rows(array.copy())
     if len(rows) < 3:
         return None
     rows[0], rows[-1] = False, True
@@ -264,5 +268,4 @@ def _nan_is_defined(nodes: Iterable[Any]) -> bool:
 
 
 def _attribute(node: Any, name: str, default: int) -> int:
-    values = (helper.get_attribute_value(a) for a in node.attribute if a.name == name)
-    return next(values, default)
+    return next((int(a.i) for a in node.attribute if a.name == name), default)
