@@ -46,17 +46,12 @@ def torch_outputs(
     try:
         module = program.module()
         with torch.inference_mode():
-            results = [
-                module(*arguments, **keywords)
-                for arguments, keywords in (
-                    pytree.tree_unflatten(
-                        [torch.from_numpy(value) for value in sample.values()],
-                        program.call_spec.in_spec,
-                    )
-                    for sample in inputs
-                )
-            ]
-        outputs = [[leaf.numpy() for leaf in pytree.tree_leaves(result)] for result in results]
+            outputs: list[list[Array]] = []
+            for sample in inputs:
+                tensors = [torch.from_numpy(array) for array in sample.values()]
+                arguments, keywords = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
+                result = module(*arguments, **keywords)
+                outputs.append([leaf.numpy() for leaf in pytree.tree_leaves(result)])
     # Of inputs that it does not read a program has none; torch raises what it likes.
     except Exception as error:
         raise NotComputed(f"PyTorch {torch.__version__} does not run the program") from error

@@ -17,6 +17,9 @@ from onnx import TensorProto
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.inputs import free_inputs, model_names
 
+#: The library's own types are incomplete.
+_numpy: Any = np
+
 #: Of these operators the outputs hold values of the first input, or of all.
 _MOVE_FIRST = {
     *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Expand"),
@@ -196,8 +199,8 @@ def _floats(uses: _Uses, array: Array, generator: Any, infinities: bool) -> Arra
 def _masked(array: Array, generator: Any, whole_row: bool) -> Array:
     """A copy that is minus infinity in places, of two neighbours in one, or in all of a row."""
     drawn = array.copy()
-    places: Any = np.indices(array.shape)
-    drawn[(places.sum(axis=0) % 2 == 1) & (generator.random(array.shape) < 0.5)] = -np.inf
+    places: Array = _numpy.indices(array.shape).sum(axis=0)
+    drawn[(places % 2 == 1) & (generator.random(array.shape) < 0.5)] = -np.inf
     rows = _rows(drawn)
     if len(rows) > 1 and whole_row:
         rows[0] = -np.inf
