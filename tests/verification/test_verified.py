@@ -108,7 +108,7 @@ def test_one_may_verify_nothing(optimized: Optimize) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "named"),
-    [("sequential", "built anew"), ("greedy", "its stages are wrong")],
+    [("sequential", "built anew"), ("greedy", "one unit after another is right")],
 )
 def test_what_differs_is_refused(
     wrong: str, named: str, optimized: Optimize, monkeypatch: pytest.MonkeyPatch

@@ -83,7 +83,16 @@ def compare_policies(
             reference = other
             verdict = contest(reference)
     except VerificationError as error:
-        raise located(error, loaded, reference, options, verify, progress) from error
+        raise located(
+            error,
+            loaded,
+            candidates.built,
+            reference,
+            options,
+            verify,
+            progress,
+            on_cpu=beside_tvm,
+        ) from error
     if reference.tvm_errors is None or reference.tvm_agrees:
         return verdict
     sentence = (
