@@ -134,3 +134,14 @@ def test_boolean_masks_hide_all_and_nothing() -> None:
     assert edges is not None
     assert not edges["x"][0].any()
     assert edges["x"][-1].all()
+
+
+def test_a_scalar_stays_an_array() -> None:
+    sketch = sketch_of()
+    inputs = {"x": np.array(1.0, np.float32)}
+    model = simplify(sketch.model(sketch.op("Relu", "x")))
+    edges = edge_inputs(model, inputs, infinities=True)
+    assert edges is not None
+    assert isinstance(edges["x"], np.ndarray)
+    assert edges["x"].shape == ()
+    assert edges["x"].dtype == np.float32

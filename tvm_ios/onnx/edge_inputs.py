@@ -184,7 +184,7 @@ def _floats(uses: _Uses, array: Array, generator: Any, infinities: bool) -> Arra
     if uses.softmax:
         return None if uses.to_integer else _masked(array, generator, uses.nan_is_defined)
     halves: Array = generator.integers(0 if uses.to_integer else -4, 5, array.shape) / 2
-    drawn = halves.astype(array.dtype)
+    drawn = np.array(halves, array.dtype)
     if infinities and not uses.to_integer:
         rows = _rows(drawn)
         chance: Array = generator.random(rows.shape)
