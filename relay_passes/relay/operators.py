@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tvm
 from tvm import relay
 
+from relay_passes.dialect import DialectError
 from relay_passes.relay.expressions import constant_value, operator_name, static_shape
 from relay_passes.same_attributes import Attrs, Shape, described_alike, ints, sliced
 
@@ -152,6 +154,11 @@ _READERS: dict[str, Reader] = {
 def _scalar_attrs(call: relay.Call) -> Attrs:
     if call.attrs is None:
         return {}
+    if not isinstance(call.attrs, tvm.ir.Attrs):
+        raise DialectError(
+            f"TVM {tvm.__version__} does not say the attributes of {operator_name(call)}: leave "
+            "this operator out of the model"
+        )
     attrs: Attrs = {}
     for name in sorted(call.attrs.keys()):
         value = call.attrs[name]

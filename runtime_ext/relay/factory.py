@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tvm
@@ -11,6 +11,11 @@ from tvm import relay
 
 from runtime_ext.relay.build_information import keep_build_information
 from runtime_ext.relay.tuning_log import AutotvmLog
+from tvm_ios.errors import UserError
+
+
+class RelayBuildError(UserError):
+    """Kernels that cannot be built, with one sentence that says why."""
 
 
 def make_factory(
@@ -35,6 +40,11 @@ def make_factory(
         Passes of TVM's that are left out.
     instruments
         Instruments that watch TVM's passes.
+
+    Raises
+    ------
+    RelayBuildError
+        If TVM fails.
     """
     keep_build_information()
     pass_context = tvm.transform.PassContext(
@@ -42,5 +52,30 @@ def make_factory(
         disabled_pass=["EliminateCommonSubexpr", *disabled],
         instruments=list(instruments),
     )
-    with log.applied() if log else nullcontext(), pass_context:
+    with log.applied() if log else nullcontext(), own_build_errors(), pass_context:
         return relay.build(module, target=target, mod_name=name)
+
+
+@contextmanager
+def own_build_errors() -> Iterator[None]:
+    """Say in our words that TVM fails at what is built in here, whatever it raises.
+
+    Raises
+    ------
+    RelayBuildError
+        If it does; the last line of TVM's text says why.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise RelayBuildError(
+            f"TVM {tvm.__version__} cannot build the kernels of this model "
+            f"({last_line(error)}): leave out the operator that it names"
+        ) from error
+
+
+def last_line(error: Exception) -> str:
+    """Why TVM fails: the last line of its text, which begins with a trace of its calls."""
+    return " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)

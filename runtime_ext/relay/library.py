@@ -16,19 +16,14 @@ import tvm_ffi.libinfo
 
 from runtime_ext.machine.this_machine import instruction_level
 from runtime_ext.relay.cuda_library import CudaLibrary, build_cuda_library
-from runtime_ext.relay.factory import make_factory
+from runtime_ext.relay.factory import RelayBuildError, make_factory
 from runtime_ext.relay.loops import KernelLoops, loops_of
 from runtime_ext.relay.tuning_log import AutotvmLog
 from runtime_ext.target_architecture import cuda_arch
-from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
 #: Processors of each level: LLVM of older TVMs does not know the levels by name.
 _PROCESSOR = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}
-
-
-class RelayBuildError(UserError):
-    """Kernels that cannot be built, with one sentence that says why."""
 
 
 @dataclass(frozen=True)

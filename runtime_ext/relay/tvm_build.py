@@ -13,6 +13,7 @@ from tvm import relay
 from tvm.contrib import graph_executor as executor
 
 from runtime_ext.relay.build_information import keep_build_information
+from runtime_ext.relay.factory import own_build_errors
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.files.atomic import temporary_folder
 
@@ -32,9 +33,15 @@ def compile_tvm_build(
         The ``.so`` to write.
     log
         Tuned kernels, which TVM applies as it does on its own.
+
+    Raises
+    ------
+    RelayBuildError
+        If TVM fails.
     """
     keep_build_information()
-    with log.applied() if log else nullcontext(), tvm.transform.PassContext(opt_level=3):
+    pass_context = tvm.transform.PassContext(opt_level=3)
+    with log.applied() if log else nullcontext(), own_build_errors(), pass_context:
         factory = relay.build(_without_empty_constants(module), target=target)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         factory.export_library(str(path), workspace_dir=str(folder))

@@ -21,7 +21,7 @@ from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
 from runtime_ext.relay.build_information import keep_build_information
-from runtime_ext.relay.library import RelayBuildError
+from runtime_ext.relay.factory import RelayBuildError
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.refusals import refused
