@@ -46,8 +46,8 @@ def _lp_pool(steps: Steps) -> None:
     (source,), attributes = steps.node.inputs, steps.attributes
     p = float(attributes.pop("p", 2))
     powers = steps.op("Pow", steps.op("Abs", source), steps.number(p), like=source)
-    means = steps.op("AveragePool", powers, count_include_pad=1, **attributes)
-    means.shape = steps.node.outputs[0].shape
+    result = steps.node.outputs[0]
+    means = steps.op("AveragePool", powers, like=result, count_include_pad=1, **attributes)
     explicit_pads(steps.graph, means.producer(), steps.opset)
     _no_window_of_pads(Steps(steps.graph, means.producer(), steps.opset))
     sums = steps.op("Mul", means, steps.number(float(prod(attributes["kernel_shape"]))))

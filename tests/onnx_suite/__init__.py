@@ -8,14 +8,19 @@ Cases are run in two forms. ``inputs`` is the suite's own: everything is an inpu
 and weights. ``constants`` makes initializers of all inputs but the first, which is how exporters
 write models; cases of one input have no such form.
 
-What each case is expected to come to lies in ``expectations.json``: a case that is not named there
-passes. ``python -m tests.onnx_suite`` runs it by hand::
+What each case is expected to come to lies in ``expectations.json``, and through Relay in
+``expectations_relay.json``: a case that is not named there passes. ``python -m tests.onnx_suite``
+runs it by hand::
 
     python -m tests.onnx_suite run --through tvm-ios
     python -m tests.onnx_suite run --through onnxruntime --form constants
     python -m tests.onnx_suite show --verdict wrong
     python -m tests.onnx_suite table
     python -m tests.onnx_suite expect
+
+Through Relay it runs in the environment that has it::
+
+    .venv-relay/bin/relay-python -m tests.onnx_suite run --through tvm-ios-relay
 
 ``cases.py``
     The suite's cases in both forms.

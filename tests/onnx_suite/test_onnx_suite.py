@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.onnx_suite.cases import FORMS, all_cases
-from tests.onnx_suite.expectations import expectations
-from tests.onnx_suite.results import run_cases
+from tests.onnx_suite.expectations import computed, expectations, require_expected
 from tests.onnx_suite.verdict import difference, examine
 
+WAY = "tvm-ios"
 KNOWN = ("refused", "outside")
 
 #: The fast tests run one case of so many, of those that are not refused.
 _SPREAD = {"inputs": 15, "constants": 8}
 
 
-def require_expected(way: str, form: str, names: Sequence[str]) -> None:
-    expected = expectations(form)
-    others = [
-        f"{name}: {verdict.verdict}, not {expected.get(name, 'pass')}: {verdict.detail}"
-        for name, verdict in run_cases(way, form, names)
-        if verdict.verdict != expected.get(name, "pass")
-    ]
-    assert not others, "\n".join(others)
-
-
-def computed(form: str) -> list[str]:
-    return [name for name in all_cases(form) if name not in expectations(form)]
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_a_spread_of_cases(form: str) -> None:
-    require_expected("tvm-ios", form, computed(form)[:: _SPREAD[form]])
+    require_expected(WAY, form, computed(WAY, form)[:: _SPREAD[form]])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_all_cases(form: str) -> None:
-    require_expected("tvm-ios", form, [*all_cases(form)])
+    require_expected(WAY, form, [*all_cases(form)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_all_cases_with_tiles_on_two_lanes(form: str) -> None:
-    require_expected("tvm-ios-lanes", form, computed(form))
+    require_expected("tvm-ios-lanes", form, computed(WAY, form))
 
 
 #: TVM adds up in float16 what ONNX's reference does: three units in the last place.
@@ -56,7 +41,7 @@ _ROUNDED = "node/test_attention_4d_gqa_with_past_and_present_fp16"
 
 def test_expectations_are_of_cases() -> None:
     for form in FORMS:
-        expected = expectations(form)
+        expected = expectations(WAY, form)
         assert expected.keys() <= all_cases(form).keys()
         others = {name for name, verdict in expected.items() if verdict not in KNOWN}
         # Nothing else is wrong, and nothing ends in a traceback.
