@@ -14,7 +14,8 @@ def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
 
     The copy is for TVM's importer alone: since opset 13 (``ReduceSum``) and 18 ONNX wants the axes
     as an input. Of such an input the importer reads the first axis only, or none. Modes of
-    ``GridSample`` are called as before opset 20.
+    ``GridSample`` are called as before opset 20, and casts do not say how they saturate, which only
+    those to types of eight bits do.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -27,6 +28,8 @@ def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
             _give_axes_as_attribute(node, initializers.get(node.input[1]))
         elif node.op_type == "GridSample":
             _name_mode_as_before(node)
+        elif node.op_type in ("Cast", "CastLike"):
+            _drop_attribute(node, "saturate")
     return copy
 
 
@@ -52,6 +55,11 @@ def _name_mode_as_before(node: Any) -> None:
     for attribute in node.attribute:
         if attribute.name == "mode":
             attribute.s = names.get(attribute.s, attribute.s)
+
+
+def _drop_attribute(node: Any, name: str) -> None:
+    for attribute in [a for a in node.attribute if a.name == name]:
+        node.attribute.remove(attribute)
 
 
 def _give_axes_as_attribute(node: Any, tensor: onnx.TensorProto | None) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import pi, prod, sqrt
+from typing import Any
 
 import onnx
 import onnx_ir as ir
 
+from relay_passes.dialect import DialectError
 from tvm_ios.onnx.rewrites.pads import explicit_pads
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
@@ -43,43 +46,73 @@ def _gelu(steps: Steps) -> None:
 
 def _lp_pool(steps: Steps) -> None:
     """The importer takes powers of numbers that may be negative, and ignores what is padded."""
-    (source,), attributes = steps.node.inputs, steps.attributes
+    (source,), attributes, result = steps.node.inputs, steps.attributes, steps.node.outputs[0]
     p = float(attributes.pop("p", 2))
     powers = steps.op("Pow", steps.op("Abs", source), steps.number(p), like=source)
-    result = steps.node.outputs[0]
     means = steps.op("AveragePool", powers, like=result, count_include_pad=1, **attributes)
     explicit_pads(steps.graph, means.producer(), steps.opset)
-    _no_window_of_pads(Steps(steps.graph, means.producer(), steps.opset))
+    _say_ceiling_by_pads(means.producer())
     sums = steps.op("Mul", means, steps.number(float(prod(attributes["kernel_shape"]))))
     steps.stand_for(steps.op("Pow", sums, steps.number(1 / p)))
 
 
-def _no_window_of_pads(steps: Steps) -> None:
-    """TVM's pools have a last window, rounded up, also where it begins after the image.
-
-    Where ONNX leaves such windows out, those that it has are said by the padding alone.
-    """
-    node, get = steps.node, steps.node.attributes.get_ints
-    image, result = static_shape(node.inputs[0]), static_shape(node.outputs[0])
-    if not node.attributes.get_int("ceil_mode", 0) or image is None or result is None:
+def _pool(steps: Steps) -> None:
+    """TVM's pools have a last window, rounded up, also where it begins after the image."""
+    node, get = steps.node, steps.node.attributes.get_int
+    ceiling = _ceiling(node) if get("ceil_mode", 0) else None
+    if ceiling is None or not ceiling.has_fewer:
         return
-    kernel, rank = get("kernel_shape"), len(image) - 2
+    if get("count_include_pad", 0) and any(ceiling.more):
+        raise DialectError(
+            f"{node.op_type} {steps.name!r} has windows beyond its padding along some axes only, "
+            "which TVM reads otherwise: export the model with ceil_mode=0"
+        )
+    _say_ceiling_by_pads(node)
+
+
+@dataclass(frozen=True)
+class _Ceiling:
+    """What ``ceil_mode`` means for a pool: the padding that it adds at the end of each axis.
+
+    Where its last window would begin after the image ONNX leaves it out: the axis has fewer than
+    TVM makes.
+    """
+
+    more: list[int]
+    has_fewer: bool
+
+
+def _ceiling(node: Any) -> _Ceiling | None:
+    image, result = static_shape(node.inputs[0]), static_shape(node.outputs[0])
+    if image is None or result is None:
+        return None
+    get, rank = node.attributes.get_ints, len(image) - 2
+    kernel, pads = get("kernel_shape"), get("pads", [0] * 2 * rank)
     strides, dilations = get("strides", [1] * rank), get("dilations", [1] * rank)
-    pads = list(get("pads", [0] * 2 * rank))
+    more: list[int] = []
     has_fewer = False
     for axis, (extent, count) in enumerate(zip(image[2:], result[2:], strict=True)):
         reach = (kernel[axis] - 1) * dilations[axis] + 1
-        beyond = extent + pads[axis] + pads[rank + axis] - reach
-        has_fewer |= count < -(-beyond // strides[axis]) + 1
-        pads[rank + axis] += max(0, (count - 1) * strides[axis] - beyond)
-    if has_fewer:
+        steps_over = extent + pads[axis] + pads[rank + axis] - reach
+        has_fewer |= count < -(-steps_over // strides[axis]) + 1
+        more.append(max(0, (count - 1) * strides[axis] - steps_over))
+    return _Ceiling(more, has_fewer)
+
+
+def _say_ceiling_by_pads(node: Any) -> None:
+    """Pad an image as ``ceil_mode`` does, if the node has that."""
+    ceiling = _ceiling(node) if node.attributes.get_int("ceil_mode", 0) else None
+    if ceiling is not None:
+        rank = len(ceiling.more)
+        pads = node.attributes.get_ints("pads", [0] * 2 * rank)
+        wider = [pad + more for pad, more in zip(pads[rank:], ceiling.more, strict=True)]
+        node.attributes["pads"] = ir.AttrInt64s("pads", [*pads[:rank], *wider])
         del node.attributes["ceil_mode"]
-        node.attributes["pads"] = ir.AttrInt64s("pads", pads)
 
 
 _WRITERS: Mapping[str, Callable[[Steps], None]] = {
-    "AveragePool": _no_window_of_pads,
+    "AveragePool": _pool,
     "Gelu": _gelu,
     "LpPool": _lp_pool,
-    "MaxPool": _no_window_of_pads,
+    "MaxPool": _pool,
 }

@@ -8,6 +8,7 @@ from tvm import relay
 from relay_passes.dialect import DialectError
 from relay_passes.relay.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relay.canonical.fold_constants import FoldSmallConstants
+from relay_passes.relay.canonical.narrow_doubles import NarrowDoubles
 from relay_passes.relay.canonical.wrap_indices import WrapIndices
 from relay_passes.relay.expressions import with_functions
 
@@ -37,5 +38,6 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         relay.transform.InferType(),
         FoldSmallConstants(),
         WrapIndices(),
+        NarrowDoubles(),
     ]
     return tvm.transform.Sequential(passes)(module)
