@@ -22,6 +22,11 @@ def rewritten(model: onnx.ModelProto) -> onnx.ModelProto:
     ----------
     model
         Simplified; it is not changed.
+
+    Raises
+    ------
+    DialectError
+        If an operator is one that the importer reads wrongly and that no others say.
     """
     if not any(node.op_type in _WRITERS for node in model.graph.node):
         return model
@@ -70,6 +75,16 @@ def _pool(steps: Steps) -> None:
     _say_ceiling_by_pads(node)
 
 
+def _roi_align(steps: Steps) -> None:
+    """The importer knows only what was meant before opset 16."""
+    get = steps.node.attributes.get_string
+    if steps.opset >= 16 and get("coordinate_transformation_mode", "half_pixel") == "half_pixel":
+        raise DialectError(
+            f"RoiAlign {steps.name!r} has the mode half_pixel, which TVM reads as "
+            "output_half_pixel: export the model with the latter"
+        )
+
+
 @dataclass(frozen=True)
 class _Ceiling:
     """What ``ceil_mode`` means for a pool: the padding that it adds at the end of each axis.
@@ -115,4 +130,5 @@ _WRITERS: Mapping[str, Callable[[Steps], None]] = {
     "Gelu": _gelu,
     "LpPool": _lp_pool,
     "MaxPool": _pool,
+    "RoiAlign": _roi_align,
 }
