@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import tvm
 
@@ -116,20 +115,6 @@ def _half_known_to_tvm() -> Any:
     return sketch.model(largest[0])
 
 
-def _constant_output() -> Any:
-    sketch = Sketch(1, 4)
-    model = sketch.model(sketch.op("Relu", "x"))
-    name = sketch.const(np.ones((2, 2)))
-    model.graph.initializer.append(sketch.initializers[-1])
-    model.graph.output.append(onnx.helper.make_tensor_value_info(name, 1, [2, 2]))
-    return model
-
-
-def _nothing() -> Any:
-    sketch = Sketch(1, 4)
-    return sketch.model(sketch.op("Identity", "x"))
-
-
 REFUSED: dict[str, tuple[Any, ...]] = {
     "operator": (
         _unknown_to_tvm,
@@ -140,11 +125,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         *("operator TopK (node 'TopK_0', output 'v0_0') of m", f"TVM {tvm.__version__}"),
         "(TopK sorted must be 1 for Relax frontend)",
     ),
-    "constant": (
-        _constant_output,
-        *("output 'c0' of m", "constant"),
-    ),
-    "nothing": (_nothing, "m", "nothing"),
 }
 
 
