@@ -11,6 +11,7 @@ from relay_passes.dialect import Dialect, named_dialect
 from tvm_ios.errors import ModelError
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
+from tvm_ios.onnx.tail import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,13 @@ class LoadedModel:
     module
         Canonical, weights as constants.
     onnx
-        The simplified ONNX model, where it was read from one.
+        The simplified ONNX model, where it was read from one, without its tail.
     original
-        That as it is written.
+        That as it is written, or what is before its tail.
+    tail
+        What runs after the program.
+    whole
+        The model as it is written where it has a tail.
     """
 
     dialect: Dialect
@@ -36,6 +41,8 @@ class LoadedModel:
     module: tvm.IRModule
     onnx: onnx.ModelProto | None
     original: onnx.ModelProto | None = None
+    tail: Tail | None = None
+    whole: onnx.ModelProto | None = None
 
 
 def load_model(model: AnyModel) -> LoadedModel:
@@ -49,9 +56,13 @@ def load_model(model: AnyModel) -> LoadedModel:
     source = ModelSource.of(model)
     form, dialect = source.form, named_dialect(source.dialect)
     if form in (Form.ZOO, Form.ONNX):
-        original = read_model(source)
-        simple = simplified(source, original)
-        return LoadedModel(dialect, source.name, dialect.import_onnx(simple), simple, original)
+        written = read_model(source)
+        simple = simplified(source, written)
+        module = dialect.import_onnx(simple.model)
+        whole = written if simple.tail is not None else None
+        return LoadedModel(
+            dialect, source.name, module, simple.model, simple.written, simple.tail, whole
+        )
     if form not in (Form.TORCH, Form.MODULE):
         raise ModelError(
             f"{source.model} is {form.value}, of which nothing can be run or measured: give a "

@@ -30,11 +30,16 @@ def _tvm_ios(
     from relay_passes.load import load_model
     from relay_passes.pipeline import apply_schedule, prepare
     from runtime_ext.build import build
+    from tvm_ios.errors import UserError
     from tvm_ios.models.source import ModelSource
     from tvm_ios.policies.sequential import sequential_schedule
 
     source = ModelSource(str(path), shapes=_open_shapes(model, feeds), dialect=dialect)
-    prepared = prepare(load_model(source).module)
+    loaded = load_model(source)
+    if loaded.tail is not None:
+        # What others compute is nothing that we pass.
+        raise UserError(loaded.tail.sentence)
+    prepared = prepare(loaded.module)
     module = apply_schedule(prepared, sequential_schedule(prepared.units))
     # Every kernel's tiles are divided among the lanes.
     session = build(module, lanes=lanes).session()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvm_ios.errors import UserError
 from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
 
@@ -60,6 +61,10 @@ def bundle_model(
     require_replaceable(path)
     source = ModelSource.of(model)
     loaded = load_model(source)
+    if loaded.tail is not None:
+        raise UserError(
+            f"{loaded.tail.sentence}; a bundle has no runtime for it: export the model without it"
+        )
     seed = (source.random_weights or 0) if draw_weights else None
     return write_bundle(
         model_to_bundle(loaded, options, seed=seed, progress=progress),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
 from tvm_ios.api.contests import compare_policies
 from tvm_ios.api.optimized import Optimized
+from tvm_ios.api.tails import require_same_tail
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
@@ -92,6 +93,8 @@ def optimize(
     if schedule is not None:
         schedule_of_file["given"] = Schedule.load(schedule)
         schedule_of_file["given"].validate(prepared.units)
+    if loaded.tail is not None:
+        require_same_tail(loaded)
     watch.lap("import")
     module = measured_module(prepared, options, progress)
     tried, broken = (
@@ -126,7 +129,7 @@ def optimize(
         "policies": [{"policy": r.policy, "latency": r.latency} for r in results],
         "kept": kept,
     }
-    candidates.built[kept].save(output, notes)
+    candidates.built[kept].save(output, notes, loaded.tail)
     if sequential is not None:
         candidates.built["sequential"].save(sequential)
     module.end_run()
@@ -152,7 +155,12 @@ def optimize(
         stages_measured=module.timer.stages_measured,
         complete=all(s.complete for s in statistics),
         left_out=tuple(dict.fromkeys(reason for f in searches.values() for reason in f.left_out)),
-        notes=(*filter(None, unfit), *broken, *verdict.skipped.values()),
+        notes=(
+            *([] if loaded.tail is None else [loaded.tail.sentence]),
+            *filter(None, unfit),
+            *broken,
+            *verdict.skipped.values(),
+        ),
         tuned=module.units.log_use(),
         seconds=watch.laps,
     )

@@ -98,7 +98,7 @@ def compile_unmeasured(
     allowed = fitting(built, memory_budget)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
     unfit = [left_out_of(schedules[kept], loaded.dialect), without_elements(prepared.units)]
-    built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost})
+    built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost}, loaded.tail)
     return Compiled(
         model=loaded.name,
         expected=expected,
@@ -108,5 +108,9 @@ def compile_unmeasured(
         target=cuda_arch(target) or str(target.attrs["mcpu"]),
         memory=built[kept].memory,
         executable=output,
-        notes=(*filter(None, unfit), *broken),
+        notes=(
+            *([] if loaded.tail is None else [loaded.tail.sentence]),
+            *filter(None, unfit),
+            *broken,
+        ),
     )

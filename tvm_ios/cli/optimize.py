@@ -107,7 +107,8 @@ def optimize(
     Every policy's schedule is searched with measured stages, built, compared with ONNX Runtime
     where that is installed (else with TVM's own build), and timed beside TVM's own. It is kept
     only if the 95 % interval of its time over that of one unit after another lies below one; else
-    that is. With a memory budget, only what fits into it.
+    that is. With a memory budget, only what fits into it. The end of a model whose shapes depend on
+    the data, such as NonMaxSuppression, runs after the program, on ONNX Runtime.
     """
     policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
