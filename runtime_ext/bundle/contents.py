@@ -100,8 +100,8 @@ class Bundle:
 
     @property
     def reference_outputs(self) -> list[Array]:
-        """Reference outputs in the model's order."""
-        return [self.reference[f"output/{place}"] for place in range(len(self.outputs))]
+        """Reference outputs in the model's order; none if programs are not compared."""
+        return [self.reference[f"output/{place}"] for place in range(len(self.reference))]
 
 
 def read_bundle(folder: Path) -> Bundle:

@@ -12,6 +12,7 @@ import tvm
 from runtime_ext.backend import Backend
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.units.unit import UnitSource
+from runtime_ext.verification.expected import Original
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.op_graph import OpGraph
@@ -51,6 +52,9 @@ class ModelToBundle:
         The precision of the programs: float32, tf32 or float16.
     pruning, max_block
         Limits of the searches that the bundle is for.
+    original
+        The model as it is written in its own framework; None where that is TVM, or where weights
+        are other ones.
     drawn
         How random constants are drawn again, by content key.
     """
@@ -69,6 +73,7 @@ class ModelToBundle:
     precision: str
     pruning: Pruning
     max_block: int
+    original: Original | None = None
     drawn: Mapping[str, Draw] = field(default_factory=dict[str, Draw])
 
     @cached_property
