@@ -8,8 +8,8 @@
     Load a model as operators, or as units.
 ``tune.py``, ``bundle.py``
     Tune a model's kernels; pack a model for other machines.
-``candidates.py``, ``contests.py``, ``optimized.py``
-    What ``optimize`` tries, how it compares, and what it gives.
+``candidates.py``, ``contests.py``, ``located.py``, ``optimized.py``
+    What ``optimize`` tries, how it compares, where a wrong program goes wrong, and what it gives.
 """
 
 from __future__ import annotations
