@@ -12,6 +12,7 @@ from runtime_ext.verification.expected import Original
 from tvm_ios.errors import ModelError
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
+from tvm_ios.onnx.tail import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,13 @@ class LoadedModel:
     module
         Canonical, weights as constants.
     onnx
-        The simplified ONNX model, where it was read from one.
+        The simplified ONNX model, where it was read from one, without its tail.
     original
-        The model as it is written in its own framework; None where that is TVM.
+        The model as it is written in its own framework, without its tail; None where that is TVM.
+    tail
+        What runs after the program.
+    whole
+        The model as it is written where it has a tail.
     """
 
     dialect: Dialect
@@ -37,6 +42,8 @@ class LoadedModel:
     module: tvm.IRModule
     onnx: onnx.ModelProto | None
     original: Original | None = None
+    tail: Tail | None = None
+    whole: onnx.ModelProto | None = None
 
 
 def load_model(model: AnyModel) -> LoadedModel:
@@ -50,9 +57,13 @@ def load_model(model: AnyModel) -> LoadedModel:
     source = ModelSource.of(model)
     form, dialect = source.form, named_dialect(source.dialect)
     if form in (Form.ZOO, Form.ONNX):
-        original = read_model(source)
-        simple = simplified(source, original)
-        return LoadedModel(dialect, source.name, dialect.import_onnx(simple), simple, original)
+        written = read_model(source)
+        simple = simplified(source, written)
+        module = dialect.import_onnx(simple.model)
+        whole = written if simple.tail is not None else None
+        return LoadedModel(
+            dialect, source.name, module, simple.model, simple.written, simple.tail, whole
+        )
     if form not in (Form.TORCH, Form.MODULE):
         raise ModelError(
             f"{source.model} is {form.value}, of which nothing can be run or measured: give a "

@@ -166,7 +166,7 @@ def _start_executables(paths: Mapping[str, Path]) -> tuple[dict[str, Started], d
     inputs: dict[str, Array] = {}
     for name, path in paths.items():
         try:
-            session = load(path).session()
+            session = load(path).program_session()
             inputs = inputs or session.random_inputs(0)
             session.set_input(**inputs)
         except Exception as error:

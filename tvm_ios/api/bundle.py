@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.contest.outputs import Verify
+from tvm_ios.errors import UserError
 from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
 
@@ -62,6 +63,10 @@ def bundle_model(
     require_replaceable(path)
     source = ModelSource.of(model)
     loaded = load_model(source)
+    if loaded.tail is not None:
+        raise UserError(
+            f"{loaded.tail.sentence}; a bundle has no runtime for it: export the model without it"
+        )
     seed = (source.random_weights or 0) if draw_weights else None
     return write_bundle(
         model_to_bundle(loaded, options, seed=seed, progress=progress),
@@ -101,7 +106,7 @@ def model_to_bundle(
     UserError
         If the model cannot be scheduled, or TVM alone can make a program of it.
     """
-    from relay_passes.checks import require_computed_outputs
+    from relay_passes.checks import require_numpy_types
     from relay_passes.pipeline import prepare
     from relay_passes.relax.redraw import redraw_weights
     from relay_passes.relax.target_units import RelaxUnits
@@ -112,7 +117,7 @@ def model_to_bundle(
     if seed is not None:
         module, drawn = redraw_weights(module, seed)
     prepared = prepare(module, loaded.name)
-    require_computed_outputs(prepared)
+    require_numpy_types(prepared)
     units = RelaxUnits(prepared, options)
     outliner = prepared.outliner
     return ModelToBundle(
@@ -121,6 +126,11 @@ def model_to_bundle(
         graph=prepared.units,
         source=units.source,
         unit_constants=lambda unit: [c.value.numpy() for c in outliner.unit(unit).constants],
+        constant_outputs={
+            tensor: outliner.value(tensor).value.numpy()
+            for tensor in prepared.units.outputs
+            if prepared.units.tensors[tensor].constant
+        },
         parts=units.parts,
         operators=outliner.extraction.graph,
         operator_constant=lambda tensor: outliner.extraction.values[tensor].value.numpy(),

@@ -117,7 +117,8 @@ def bench(
 
     Our programs are verified as `optimize` does. All read the same simplified model and the same
     inputs, and their outputs are compared before anything is timed; then they run in turn, in a
-    fresh process for each model. A model or a peer that fails is reported, and the others go on.
+    fresh process for each model. A model or a peer that fails is reported, and the others go on. Of
+    a model whose end runs after the program, what is before this end is compared and timed.
     """
     against_names, policies = names_in(against), chosen_policies(policy)
     shapes = input_shapes(shape)

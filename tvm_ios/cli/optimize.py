@@ -110,7 +110,9 @@ def optimize(
     Every policy's schedule is searched with measured stages, built, compared with what the model
     is by ONNX, and timed beside TVM's own build. It is kept only if the 95 % interval of its time
     over that of one unit after another lies below one; else that is. With a memory budget, only
-    what fits into it. Where results differ, the first wrong operator is named.
+    what fits into it. Where results differ, the first wrong operator is named. The end of a model
+    whose shapes depend on the data, such as NonMaxSuppression, runs after the program, on ONNX
+    Runtime.
     """
     policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")

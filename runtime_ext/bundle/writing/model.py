@@ -37,6 +37,8 @@ class ModelToBundle:
         The function and layouts of a unit, or of merged ones.
     unit_constants
         For a unit the values of its function's parameters after the data.
+    constant_outputs
+        For each output of the graph that is a constant its value.
     parts
         For each tensor of the graph that lies in another one's memory, its part of that.
     operators
@@ -65,6 +67,7 @@ class ModelToBundle:
     graph: OpGraph
     source: Callable[[tuple[int, ...]], UnitSource]
     unit_constants: Callable[[int], Sequence[Array]]
+    constant_outputs: Mapping[int, Array]
     parts: Mapping[int, Part]
     operators: OpGraph
     operator_constant: Callable[[int], Array]

@@ -145,6 +145,9 @@ def write_bundle(
     constants = [
         [_add(arrays, value) for value in model.unit_constants(unit)] for unit in range(len(graph))
     ]
+    constant_outputs = [
+        [tensor, _add(arrays, value)] for tensor, value in model.constant_outputs.items()
+    ]
     operator_constants = [
         [number, _add(arrays, value)] for number, value in model.constant_operands.items()
     ]
@@ -161,6 +164,7 @@ def write_bundle(
             "graph": graph.to_json(),
             "parts": [[t, [p.of, p.axis, p.begin, p.end]] for t, p in model.parts.items()],
             "constants": constants,
+            "constant_outputs": constant_outputs,
             **forms.to_json(),
         }
         operators = {"graph": model.operators.to_json(), "constants": operator_constants}

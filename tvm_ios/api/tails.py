@@ -1,0 +1,65 @@
+"""Whether a model that was cut in two computes what it did before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tvm_ios.contest.outputs import VerificationError, is_rounding, output_errors, precision_of
+
+if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
+
+
+def require_same_tail(loaded: LoadedModel) -> None:
+    """Compare the part before the tail and the tail, one after the other, with the whole model.
+
+    Each runs on ONNX Runtime, or on ``onnx.reference`` where the first is not installed; where
+    neither runs both nothing is compared. That the program computes what the part before the tail
+    does is for others to see.
+
+    Raises
+    ------
+    VerificationError
+        If the outputs differ.
+    UserError
+        If what will run the tail refuses it.
+    """
+    from onnx import helper
+
+    from runtime_ext.execution.ports import Port
+    from runtime_ext.execution.session import random_values
+    from runtime_ext.execution.tailed_session import open_tail
+    from runtime_ext.verification.not_computed import NotComputed
+    from runtime_ext.verification.onnx_outputs import evaluated_outputs, runtime_outputs
+
+    head, whole, tail = loaded.original, loaded.whole, loaded.tail
+    assert head is not None
+    assert whole is not None
+    assert tail is not None
+    run_tail = open_tail(tail, 1)
+    ports: list[Port] = []
+    for value in head.graph.input:
+        tensor: Any = value.type.tensor_type
+        shape = tuple(extent.dim_value for extent in tensor.shape.dim)
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        ports.append(Port(value.name, "", shape, str(dtype)))
+    inputs = random_values(ports)
+    for compute in (runtime_outputs, evaluated_outputs):
+        try:
+            (expected,), source = compute(whole, [inputs])
+            (made,), _ = compute(head, [inputs])
+        except NotComputed:
+            continue
+        names = [value.name for value in head.graph.output]
+        values = {**inputs, **dict(zip(names, made, strict=True))}
+        outputs = run_tail({name: values[name] for name in tail.reads})
+        errors = output_errors([np.asarray(o) for o in outputs], expected)
+        if not is_rounding(errors, precision_of(expected, "float32")):
+            raise VerificationError(
+                f"cut before its tail, {loaded.name} differs from the result of {source} by "
+                f"{errors[1]:.1e} of the largest output",
+                "",
+            )
+        return
