@@ -73,6 +73,7 @@ def compare_policies(
         started = [start_library(tvm_build, sample) for sample in samples]
         return [tvm.outputs(tvm.run()) for tvm in started]
 
+    progress("computing the reference", 0, 1)
     reference = reference_of(
         ComparedModel(loaded.original, loaded.onnx, tvm_outputs),
         inputs,
@@ -82,6 +83,7 @@ def compare_policies(
         infinities=loaded.dialect.name == "relax" and beside_tvm,
         beside_tvm=True,
     )
+    progress("computing the reference", 1, 1)
 
     def contest(reference: Reference) -> Verdict:
         # What computes something else is not compared with.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ def located(
         where = "while the program of one unit after another is right"
         programs = built["sequential"], built[error.policy]
         units = (first_wrong_unit(*programs, i, reference.precision) for i in inputs if on_cpu)
-        if (unit := next(filter(None, units), None)) is not None:
-            where = f"first after unit {unit}, {where}"
+        # A program that is wrong may also fail, and that it is wrong is what there is to say.
+        with contextlib.suppress(Exception):
+            if (unit := next(filter(None, units), None)) is not None:
+                where = f"first after unit {unit}, {where}"
     return VerificationError(error.difference, error.policy, where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
 from tvm_ios.contest.outputs import VerificationError, is_rounding, output_errors, precision_of
 
@@ -35,7 +36,7 @@ def require_same_tail(loaded: LoadedModel) -> None:
     from runtime_ext.verification.onnx_outputs import evaluated_outputs, runtime_outputs
 
     head, whole, tail = loaded.original, loaded.whole, loaded.tail
-    assert head is not None
+    assert isinstance(head, onnx.ModelProto)
     assert whole is not None
     assert tail is not None
     run_tail = open_tail(tail, 1)
