@@ -17,7 +17,7 @@ from relay_passes.node_names import node_names
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.onnx_converters import converters, more_converters
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
-from tvm_ios.onnx.file import node_text
+from tvm_ios.onnx.file import input_shapes, node_text
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
@@ -40,7 +40,8 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
         # It also checks models strictly and only warns; the simplifier has checked already.
         warnings.simplefilter("ignore")
         try:
-            module = from_onnx(model, keep_params_in_input=False)
+            # Inputs keep their names, also those that are no identifiers.
+            module = from_onnx(model, input_shapes(model), sanitize_input_names=False)
         except Exception as error:
             # TVM complains about what it had begun when that goes: now, not after our sentence.
             traceback.clear_frames(error.__traceback__)

@@ -4,11 +4,13 @@
 - functions: operators that ONNX defines by others, written out
 - split_constants: splits of constants
 - fix_inputs: static shapes for the inputs
+- empty: what has no elements is a constant
 - node_names: names for nodes that have none
 - plainly: which operators are written in others that TVM's importer reads rightly, by these:
   - misread: what it reads wrongly
   - arithmetic: types that it does not compute with
   - declared: operators of a size that is an input, which the declared shape says too
+  - statistics: layer norms whose means and deviations are read
   - normalisations: norms, and determinants
   - places: reversed sequences and caches, as gathers of rows
   - windows: columns of windows, and where the largest of windows lie, as gathers
@@ -16,6 +18,9 @@
   - n_grams: how often groups of numbers stand in a row
 - recurrent: recurrent layers as cells, with the activations that they name
 - einsum: ``Einsum`` as matrix products
+- control_flow: ``If``, ``Loop`` and ``Scan`` that are known beforehand, with bodies and trip_count
+- sequences: sequences and optional values whose content is known
+- compress: ``Compress`` by a known condition as a gather
 - pads: paddings as numbers, and pads that copy elements as gathers
 - pass_through: operators that only pass their input on
 - resize: one form of ``Resize``, or sums of pixels

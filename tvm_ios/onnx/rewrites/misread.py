@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.statistics import layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps
 
 
@@ -151,6 +152,7 @@ MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "Dropout": _dropout,
     "EyeLike": _eye_like,
     "IsInf": _is_inf,
+    "LayerNormalization": layer_norm_statistics,
     "Mod": _mod,
     "OneHot": _one_hot,
     "RoiAlign": _roi_align,

@@ -127,6 +127,12 @@ class Steps:
             return self.op("Unsqueeze", value, self.number([axis]))
         return self.op("Unsqueeze", value, axes=[axis])
 
+    def squeezed(self, value: Any, axis: int) -> Any:
+        """The value without an axis of one."""
+        if self.opset >= 13:
+            return self.op("Squeeze", value, self.number([axis]))
+        return self.op("Squeeze", value, axes=[axis])
+
     def split(self, value: Any, sizes: Sequence[int], axis: int) -> list[Any]:
         """Ranges of an axis."""
         if len(sizes) == 1:
