@@ -40,15 +40,11 @@ def count_n_grams(steps: Steps) -> None:
         first += len(grams)
         if not steps.attributes["min_gram_length"] <= size <= steps.attributes["max_gram_length"]:
             continue
-        # Of single numbers none is skipped.
+        # Single numbers are counted once, whatever is skipped between several.
         skips = range(steps.attributes["max_skip_count"] + 1 if size > 1 else 1)
-        starts = [np.arange(max(length - (size - 1) * (skip + 1), 0)) for skip in skips]
-        windows = np.concatenate(
-            [
-                start[:, None] + np.arange(size) * (skip + 1)
-                for skip, start in zip(skips, starts, strict=True)
-            ]
-        )
+        reaches = [np.arange(size) * (skip + 1) for skip in skips]
+        begins = [np.arange(max(length - reach[-1], 0))[:, None] for reach in reaches]
+        windows = np.concatenate([a + b for a, b in zip(begins, reaches, strict=True)])
         if not len(windows) or not len(grams):
             continue
         groups = steps.op("Gather", rows, steps.number(windows), axis=1)
