@@ -20,7 +20,6 @@ from tests.refusals import refused, require_names
 from tvm_ios.api import compile_unmeasured
 from tvm_ios.api.bundle import bundle_model
 from tvm_ios.api.tails import require_same_tail
-from tvm_ios.contest.outputs import VerificationError
 from tvm_ios.errors import UserError
 from tvm_ios.onnx.tail import Tail
 
@@ -92,5 +91,5 @@ def test_a_tail_that_computes_something_else_is_seen(detector: Path) -> None:
         if weight.data_type == onnx.TensorProto.FLOAT:
             array = numpy_helper.to_array(weight) * np.float32(0.5)
             weight.CopyFrom(numpy_helper.from_array(array, weight.name))
-    with refused(VerificationError, "yolo"):
+    with refused(UserError, "yolo"):
         require_same_tail(replace(loaded, tail=Tail(wrong)))

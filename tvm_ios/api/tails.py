@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvm_ios.contest.outputs import LARGEST_ERRORS, VerificationError, output_errors
+from tvm_ios.contest.outputs import LARGEST_ERRORS, output_errors
+from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
@@ -20,10 +21,8 @@ def require_same_tail(loaded: LoadedModel) -> None:
 
     Raises
     ------
-    VerificationError
-        If the outputs differ.
     UserError
-        If what will run the tail refuses it.
+        If the outputs differ, or what will run the tail refuses it.
     """
     from onnx import helper
 
@@ -53,7 +52,7 @@ def require_same_tail(loaded: LoadedModel) -> None:
     outputs = run_tail({name: values[name] for name in tail.reads})
     error = output_errors([np.asarray(o) for o in outputs], expected[0])[1]
     if not error <= LARGEST_ERRORS["float32"]:
-        raise VerificationError(
+        raise UserError(
             f"cut before its tail, {loaded.name} differs from the result of {expected[1]} by "
             f"{error:.1e} of the largest output; please report this model"
         )
