@@ -8,6 +8,7 @@ import onnx
 import tvm
 
 from relay_passes.dialect import Dialect, named_dialect
+from runtime_ext.verification.expected import Original
 from tvm_ios.errors import ModelError
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
@@ -29,7 +30,7 @@ class LoadedModel:
     onnx
         The simplified ONNX model, where it was read from one, without its tail.
     original
-        That as it is written, or what is before its tail.
+        The model as it is written in its own framework, without its tail; None where that is TVM.
     tail
         What runs after the program.
     whole
@@ -40,7 +41,7 @@ class LoadedModel:
     name: str
     module: tvm.IRModule
     onnx: onnx.ModelProto | None
-    original: onnx.ModelProto | None = None
+    original: Original | None = None
     tail: Tail | None = None
     whole: onnx.ModelProto | None = None
 
@@ -83,7 +84,8 @@ def load_model(model: AnyModel) -> LoadedModel:
     if form is Form.TORCH:
         from relay_passes.relax.torch_importer import import_torch
 
-        return LoadedModel(dialect, source.name, import_torch(source.path, source.shapes), None)
+        module = import_torch(source.path, source.shapes)
+        return LoadedModel(dialect, source.name, module, None, source.path)
     from relay_passes.saved_module import load_saved_module
 
     module = load_saved_module(source.path, dialect, source.shapes)

@@ -119,7 +119,7 @@ class Executable:
         }
 
         def fill(folder: Path) -> None:
-            params = {key: np.ascontiguousarray(self.constants[name]) for name, key in keys.items()}
+            params = {k: np.asarray(self.constants[name], order="C") for name, k in keys.items()}
             safetensors.numpy.save_file(params, folder / "params.safetensors")
             (folder / "program.json").write_text(json.dumps(self.program.to_json()))
             plan = self.plan.to_json(self.program)

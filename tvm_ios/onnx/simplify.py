@@ -23,6 +23,7 @@ from tvm_ios.onnx.rewrites.affine import fold_affine
 from tvm_ios.onnx.rewrites.compress import gather_what_is_kept
 from tvm_ios.onnx.rewrites.control_flow import write_control_flow_out
 from tvm_ios.onnx.rewrites.einsum import expand_einsum
+from tvm_ios.onnx.rewrites.empty import drop_empty, make_empty_constant
 from tvm_ios.onnx.rewrites.expand import (
     binary_sums,
     expand_hard_activation,
@@ -34,13 +35,15 @@ from tvm_ios.onnx.rewrites.functions import write_functions_out
 from tvm_ios.onnx.rewrites.gemm import canonical_gemms, matmul_bias_to_gemm
 from tvm_ios.onnx.rewrites.layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx.rewrites.layer_norm import fuse_layer_norms
-from tvm_ios.onnx.rewrites.misread import write_plainly
+from tvm_ios.onnx.rewrites.modernise import modernise
 from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
+from tvm_ios.onnx.rewrites.plainly import write_plainly
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
-from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
+from tvm_ios.onnx.rewrites.resize import explicit_sizes
 from tvm_ios.onnx.rewrites.sequences import write_sequences_out
+from tvm_ios.onnx.rewrites.split_constants import split_constants
 from tvm_ios.onnx.tail import CONTROL_FLOW, Tail, cut_tail
 
 #: Operators that hold graphs, and that read what holds tensors.
@@ -141,8 +144,8 @@ def _own_errors() -> Generator[None, None, None]:
 
 def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     """A model of ``onnx_ir`` with static inputs, without functions and known control flow."""
-    # Resizes as newer opsets have them, and operators that ONNX defines by others written out.
-    work: Any = ir.serde.deserialize_model(write_functions_out(modernise_resizes(model)))
+    # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
+    work: Any = ir.serde.deserialize_model(write_functions_out(modernise(model)))
     # Before version 4 every initializer had to be an input.
     work.ir_version = max(work.ir_version, 4)
     free_weights_from_inputs(work.graph)
@@ -152,7 +155,7 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
         # Operators that ONNX defines by others were in the bodies, too.
         work = ir.serde.deserialize_model(write_functions_out(ir.serde.serialize_model(work)))
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
-    for step in (lift_constants, _fold_constants, lift_constants, _name_all):
+    for step in (lift_constants, _fold_constants, _fold_empty, lift_constants, _name_all):
         step(work)
     _each(gather_what_is_kept)(work)
     return work
@@ -239,13 +242,25 @@ def _opset(model: Any) -> int:
 
 
 def _fold_constants(model: Any) -> None:
-    _optimizer.fold_constants(
-        model,
-        onnx_shape_inference=True,
-        input_size_limit=_NO_LIMIT,
-        output_size_limit=_NO_LIMIT,
-        should_fold=_is_worth_folding,
-    )
+    unfolded = True
+    while unfolded:
+        _optimizer.fold_constants(
+            model,
+            onnx_shape_inference=True,
+            input_size_limit=_NO_LIMIT,
+            output_size_limit=_NO_LIMIT,
+            should_fold=_is_worth_folding,
+        )
+        # What reads these may be a constant, too.
+        unfolded = split_constants(model.graph, _opset(model))
+
+
+def _fold_empty(model: Any) -> None:
+    """What has no elements, of which more is known whenever something was folded."""
+    while make_empty_constant(model.graph):
+        _each(drop_empty)(model)
+        _fold_constants(model)
+    _each(drop_empty)(model)
 
 
 def _name_all(work: Any) -> None:
