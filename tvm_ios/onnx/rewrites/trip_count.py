@@ -34,9 +34,18 @@ def trip_count(node: Any, opset: int) -> int | None:
     if goes_on is not body.inputs[1] and constant(goes_on) is None:
         return None
     stacked = node.outputs[len(node.inputs) - 2 :]
-    counts = {output.shape[0] for output in stacked if output.shape is not None}
-    declared = next(iter(counts)) if len(counts) == 1 else None
-    return declared if isinstance(declared, int) else None
+    counts = {count for output in stacked if (count := _declared_extent(output)) is not None}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _declared_extent(value: Any) -> int | None:
+    """The leading extent that a model declares of a value, or of what only casts it."""
+    while value.shape is None or not isinstance(value.shape[0], int):
+        readers = [use.node for use in value.uses()]
+        if len(readers) != 1 or readers[0].op_type not in ("Cast", "Identity"):
+            return None
+        (value,) = readers[0].outputs
+    return value.shape[0]
 
 
 def _counted(node: Any, opset: int) -> int | None:
