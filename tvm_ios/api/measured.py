@@ -98,8 +98,8 @@ def optimize(
     if schedule is not None:
         schedule_of_file["given"] = Schedule.load(schedule)
         schedule_of_file["given"].validate(prepared.units)
-    if loaded.tail is not None and verify is Verify.onnx:
-        require_same_tail(loaded)
+    if loaded.tail is not None:
+        require_same_tail(loaded, verify)
     watch.lap("import")
     module = measured_module(prepared, options, progress)
     tried, broken = (
