@@ -4,8 +4,8 @@ Of the same names in ``relax``: ``dialect``, ``importer``, ``saved_module``, ``c
 ``expressions``, ``extract``, ``operators``, ``spellings``, ``calls``, ``merge``, ``outline``,
 ``emitter``, ``memory_order``, ``target_units``. Of Relay alone:
 
-- ``frontend``, ``plain_onnx``, ``rewritten_onnx``: TVM's importer made fast, and given what it reads
-  rightly.
+- ``frontend``, ``plain_onnx``, ``rewritten_onnx``: TVM's importer made fast, and given what it
+  reads rightly.
 - ``kernels``, ``unit_kernels``: a unit's kernels as functions, and as machine code.
 - ``layouts``: which layouts kernels are given.
 """

@@ -78,12 +78,17 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
 def _require_readable_types(model: onnx.ModelProto) -> None:
     """The importer takes other types for those that it has: UINT4 for uint8."""
     graph = model.graph
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.elem_type not in _TYPES:
-            dtype = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)
+    values = (*graph.input, *graph.value_info, *graph.output)
+    types = [(value.name, value.type.tensor_type.elem_type) for value in values]
+    for name, number in (
+        *types,
+        *((tensor.name, tensor.data_type) for tensor in graph.initializer),
+    ):
+        if number not in _TYPES:
             raise DialectError(
-                f"value {value.name!r} of {graph.name} is of type {dtype}, which TVM "
-                f"{tvm.__version__} does not read: export the model with another one"
+                f"value {name!r} of {graph.name} is of type "
+                f"{onnx.TensorProto.DataType.Name(number)}, which TVM {tvm.__version__} does not "
+                "read: export the model with another one"
             )
 
 
