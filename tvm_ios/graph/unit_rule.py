@@ -21,7 +21,7 @@ from tvm_ios.graph.operators import (
 from tvm_ios.graph.unit_partition import Partition, is_acyclic
 
 _ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
-_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split"}
+_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split", "round"}
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 
 

@@ -35,8 +35,9 @@ from tvm_ios.onnx.rewrites.misread import write_plainly
 from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
+from tvm_ios.onnx.rewrites.quantised import write_quantised
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
-from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
+from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise
 
 #: Changes a model in place.
 ModelStep = Callable[[Any], object]
@@ -75,8 +76,8 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         the model is damaged.
     """
     try:
-        # Resizes as newer opsets have them, and operators that ONNX defines by others written out.
-        work: Any = ir.serde.deserialize_model(write_functions_out(modernise_resizes(model)))
+        # Some operators as newer opsets have them, and operators that ONNX defines by others written out.
+        work: Any = ir.serde.deserialize_model(write_functions_out(modernise(model)))
         # Before version 4 every initializer had to be an input.
         work.ir_version = max(work.ir_version, 4)
         free_weights_from_inputs(work.graph)
@@ -104,6 +105,10 @@ def steps() -> tuple[ModelStep, ...]:
         lift_constants,
         _fold_constants,
         lift_constants,
+        _name_all,
+        # Quantised values as floats; what held them in eight bits may be needed no more.
+        _each(write_quantised),
+        passes.RemoveUnusedNodesPass(),
         _name_all,
         # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
         _each(write_plainly, unroll_recurrent, expand_einsum),

@@ -5,6 +5,8 @@
 - fix_inputs: static shapes for the inputs
 - node_names: names for nodes that have none
 - misread: what TVM's importer reads wrongly, written another way
+- quantised: quantised operators in floats; integers: values of eight bits that floats hold;
+  integer_products: sums of products of these, exact
 - recurrent: recurrent layers as cells, with the activations that they name
 - einsum: ``Einsum`` as matrix products
 - pads: paddings as numbers, and pads that copy elements as gathers

@@ -13,10 +13,12 @@ from onnx import version_converter
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
+from tvm_ios.onnx.rewrites.quantised import QUANTISED
 from tvm_ios.onnx.rewrites.steps import Steps
 
-#: The first version whose ``Resize`` says how it maps coordinates.
+#: The first version whose ``Resize`` says how it maps coordinates, and that rounds numbers.
 _MODERN = 11
+_OLD = frozenset({"Upsample", "Resize", *QUANTISED})
 #: With these a size alone does not say which pixels are read.
 _SPECIAL = ("antialias", "exclude_outside", "keep_aspect_ratio_policy")
 
@@ -25,8 +27,8 @@ _onnx: Any = onnx
 _converter: Any = version_converter
 
 
-def modernise_resizes(model: Any) -> Any:
-    """The model in opset 11 if it resizes in an older one.
+def modernise(model: Any) -> Any:
+    """The model in opset 11 if it resizes, or has quantised operators, in an older one.
 
     Raises
     ------
@@ -34,15 +36,15 @@ def modernise_resizes(model: Any) -> Any:
         If it cannot be converted.
     """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset >= _MODERN or not any(n.op_type in ("Upsample", "Resize") for n in model.graph.node):
+    if opset >= _MODERN or not any(n.op_type in _OLD for n in model.graph.node):
         return model
     try:
         converted = _converter.convert_version(model, _MODERN)
     except Exception as error:  # the converter's own error types are private
         reason = (str(error).strip().splitlines() or [repr(error)])[0]
         raise GraphError(
-            f"the model resizes by the rules of opset {opset}, and converting it fails ({reason}); "
-            f"export it with opset {_MODERN} or later"
+            f"the model resizes or quantises by the rules of opset {opset}, and converting it "
+            f"fails ({reason}); export it with opset {_MODERN} or later"
         ) from error
     for node in converted.graph.node:
         if node.op_type == "Resize":

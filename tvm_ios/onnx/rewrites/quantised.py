@@ -1,0 +1,177 @@
+"""Quantised operators in floating-point arithmetic that is exact, as ONNX defines them.
+
+What is rounded is rounded half to even, and saturates; sums of products of integers are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.integer_products import (
+    conv_integer,
+    matmul_integer,
+    qlinear_conv,
+    qlinear_matmul,
+)
+from tvm_ios.onnx.rewrites.integers import as_floats, centred, held, hold, limits, rounded
+from tvm_ios.onnx.rewrites.steps import Steps
+
+#: Operators that choose among the elements of their first input, as the order of its type says.
+_MOVES = frozenset(
+    {
+        "DepthToSpace",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "MaxPool",
+        "Reshape",
+        "Slice",
+        "SpaceToDepth",
+        "Squeeze",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
+
+
+def write_quantised(graph: Any, node: Any, opset: int) -> None:
+    """Write an operator of :data:`QUANTISED` in floats, and let others move floats too.
+
+    Raises
+    ------
+    GraphError
+        If there is no other way to write it.
+    """
+    if node.domain not in ("", "ai.onnx"):
+        return
+    if node.op_type in QUANTISED:
+        QUANTISED[node.op_type](Steps(graph, node, opset))
+    elif node.inputs and node.inputs[0] is not None and held(node.inputs[0]) is not None:
+        if node.op_type in _MOVES and len(node.outputs) == 1:
+            _move(Steps(graph, node, opset))
+        elif node.op_type == "Concat":
+            _concat(Steps(graph, node, opset))
+        elif node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.FLOAT:
+            steps = Steps(graph, node, opset)
+            steps.stand_for(as_floats(steps, node.inputs[0]))
+
+
+def _quantize(steps: Steps) -> None:
+    node = steps.node
+    source, scale, zero_point = (*node.inputs, None)[:3]
+    dtype = node.outputs[0].dtype
+    if source.dtype != ir.DataType.FLOAT or scale.dtype != source.dtype or not limits(dtype):
+        return
+    if node.attributes.get_int("precision", 0) not in (0, int(ir.DataType.FLOAT)):
+        return
+    scale, zero_point = (_along_axis(steps, value) for value in (scale, zero_point))
+    steps.stand_for(rounded(steps, steps.op("Div", source, scale), zero_point, dtype))
+
+
+def _dequantize(steps: Steps) -> None:
+    node = steps.node
+    source, scale, zero_point = (*node.inputs, None)[:3]
+    dtype = node.outputs[0].dtype
+    arrays = [constant(value) for value in (source, scale)]
+    if arrays[0] is None and limits(source.dtype) is None and source.dtype != ir.DataType.INT32:
+        return
+    if dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16) or scale.dtype not in (dtype, None):
+        return
+    scale, zero_point = (_along_axis(steps, value) for value in (scale, zero_point))
+    integers, factor = centred(steps, source, zero_point), constant(scale)
+    array = constant(integers)
+    if array is not None and factor is not None:
+        steps.stand_for(steps.number((array * factor.astype(np.float32)).astype(dtype.numpy())))
+        return
+    if dtype != ir.DataType.FLOAT:
+        scale = as_floats(steps, scale)
+    result = steps.op("Mul", integers, scale)
+    if dtype != ir.DataType.FLOAT:
+        result = steps.op("Cast", result, to=int(dtype))
+    steps.stand_for(result)
+
+
+def _along_axis(steps: Steps, value: Any) -> Any:
+    """A scale or zero point so that it broadcasts over what it is of: one of all, axis or block."""
+    if value is None or value.shape is None:
+        return value
+    extents = list(value.shape)
+    if len(extents) == 0 or extents == [1]:
+        return steps.reshaped(value, extents, [])
+    data = steps.node.inputs[0].shape
+    if data is None or not data.is_static():
+        name = steps.node.name or steps.node.outputs[0].name
+        raise GraphError(
+            f"operator {name!r} ({steps.node.op_type}) has a scale for each channel of what has no "
+            "known shape: export the model with fixed shapes"
+        )
+    axis = steps.node.attributes.get_int("axis", 1) % len(data)
+    if len(extents) == 1:
+        return steps.reshaped(
+            value, extents, [extents[0] if i == axis else 1 for i in range(len(data))]
+        )
+    block = steps.node.attributes.get_int("block_size", 0)
+    blocks = np.arange(data[axis], dtype=np.int64) // (block or -(-data[axis] // extents[axis]))
+    array = constant(value)
+    if array is not None:
+        return steps.number(np.take(array, blocks, axis))
+    return steps.op("Gather", value, steps.number(blocks), axis=axis, like=value)
+
+
+def _dynamic_quantize(steps: Steps) -> None:
+    """Scale and zero point from the smallest and the largest number, and zero among them."""
+    (source,) = steps.node.inputs
+    if source.dtype != ir.DataType.FLOAT:
+        return
+    zero, steps_of_type = (steps.number(np.float32(number)) for number in (0, 255))
+    most = steps.op("Max", steps.op("ReduceMax", source, keepdims=0), zero)
+    least = steps.op("Min", steps.op("ReduceMin", source, keepdims=0), zero)
+    span = steps.op("Sub", most, least)
+    # Of zeros alone the scale is what nothing depends on, as in ONNX Runtime, and not zero.
+    one = steps.number(np.float32(1))
+    some = steps.op("Greater", span, zero)
+    scale = steps.op("Where", some, steps.op("Div", span, steps_of_type), one)
+    origin = steps.op("Sub", zero, steps.op("Div", least, scale))
+    zero_point = rounded(steps, origin, None, ir.DataType.UINT8)
+    quotient = steps.op("Div", source, scale)
+    steps.stand_for(rounded(steps, quotient, zero_point, ir.DataType.UINT8), scale, zero_point)
+
+
+def _move(steps: Steps) -> None:
+    node, integers = steps.node, held(steps.node.inputs[0])
+    assert integers is not None
+    if integers.zero.size != 1:
+        return
+    attributes = dict(node.attributes.items())
+    moved = steps.op(node.op_type, integers.values, *node.inputs[1:], **attributes)
+    moved.shape = node.outputs[0].shape
+    steps.stand_for(hold(steps, moved, integers.zero, node.outputs[0].dtype))
+
+
+def _concat(steps: Steps) -> None:
+    node, parts = steps.node, [held(value) for value in steps.node.inputs]
+    zeros = {float(part.zero) for part in parts if part is not None and part.zero.size == 1}
+    if None in parts or len(zeros) != 1:
+        return
+    values = [part.values for part in parts if part is not None]
+    moved = steps.op("Concat", *values, axis=node.attributes["axis"].value)
+    steps.stand_for(hold(steps, moved, np.float32(zeros.pop()), node.outputs[0].dtype))
+
+
+#: By the operators' names.
+QUANTISED: Mapping[str, Callable[[Steps], None]] = {
+    "ConvInteger": conv_integer,
+    "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": _dynamic_quantize,
+    "MatMulInteger": matmul_integer,
+    "QLinearConv": qlinear_conv,
+    "QLinearMatMul": qlinear_matmul,
+    "QuantizeLinear": _quantize,
+}
