@@ -7,6 +7,7 @@ by the exit, is read inside only. Such units can never depend on each other in a
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 
 from tvm_ios.graph.op_graph import OpGraph
@@ -265,13 +266,22 @@ def _activation_before(partition: Partition, op: int) -> list[int]:
 
 
 def _cheap_followers(partition: Partition) -> None:
-    """Cheap operators join what makes their only input, if nothing else reads it."""
+    """Cheap operators join what makes their only input but numbers, if nothing else reads it."""
     for op in range(len(partition.graph)):
-        sources = partition.sources(op)
+        sources = _without_numbers(partition, op)
         if partition.op(op).kind in _CHEAP and partition.alone(op) and len(sources) == 1:
             source = sources[0]
             if source is not None and partition.reader(source) == op:
                 partition.join(op, source)
+
+
+def _without_numbers(partition: Partition, op: int) -> list[int | None]:
+    """The makers of what an operator reads; where it makes more than one element, of tensors."""
+    graph = partition.graph
+    if len(partition.sources(op)) == 1 or math.prod(_shape(partition, op)) == 1:
+        return partition.sources(op)
+    tensors = (t for t in dict.fromkeys(partition.op(op).inputs) if not graph.tensors[t].constant)
+    return [graph.producer[t] for t in tensors if math.prod(graph.tensors[t].shape) > 1]
 
 
 def _views(partition: Partition) -> None:

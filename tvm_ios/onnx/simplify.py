@@ -76,7 +76,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         the model is damaged.
     """
     try:
-        # Some operators as newer opsets have them, and operators that ONNX defines by others written out.
+        # Some operators as newer opsets have them; those that ONNX defines by others written out.
         work: Any = ir.serde.deserialize_model(write_functions_out(modernise(model)))
         # Before version 4 every initializer had to be an input.
         work.ir_version = max(work.ir_version, 4)

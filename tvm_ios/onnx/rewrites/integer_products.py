@@ -157,13 +157,13 @@ def _cut(steps: Steps, value: Any, sizes: list[int], axis: int) -> list[Any]:
 def _int32(steps: Steps, sums: list[Any]) -> Any:
     """The sum of exact floats in int32."""
     if len(sums) == 1:
-        return hold(steps, sums[0], np.float32(0), ir.DataType.INT32)
+        return hold(steps, sums[0], None, ir.DataType.INT32)
     add: Callable[[Any, Any], Any] = lambda a, b: steps.op("Add", a, b)  # noqa: E731
     result = reduce(add, [steps.op("Cast", s, to=int(ir.DataType.INT32)) for s in sums])
     result.dtype = ir.DataType.INT32
     if len(sums) == 2:
         # Rounded once, as when the integer becomes a float.
-        know(result, add(*sums), np.float32(0))
+        know(result, add(*sums), None)
     return result
 
 
@@ -196,4 +196,6 @@ def _of_outputs(steps: Steps, value: Any, weight: list[int], *, of_data: bool = 
     if value is None or value.shape is None or len(value.shape) != 1 or list(value.shape) == [1]:
         return _scalar(steps, value)
     channels = [weight[0], *([1] * (len(weight) - 1))]
-    return steps.reshaped(value, list(value.shape), channels[:1] + channels[2:] if of_data else channels)
+    return steps.reshaped(
+        value, list(value.shape), channels[:1] + channels[2:] if of_data else channels
+    )

@@ -20,7 +20,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 Array = np.ndarray[Any, Any]
 
 _HELD = "tvm_ios.integers"
-_ZERO = np.float32(0)
+_WITH_AXIS = "tvm_ios.with_axis"
 #: What can be asked of a type in numpy, and is exact in float32.
 _LIMITS = {
     ir.DataType.UINT8: (0, 255),
@@ -32,10 +32,10 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class Integers:
-    """A tensor of integers, which are those of ``values``, of type float, plus ``zero``."""
+    """A tensor of integers: those of ``values``, of type float, plus a zero point."""
 
     values: Any
-    zero: Array
+    zero_point: Any
 
 
 def limits(dtype: Any) -> tuple[int, int] | None:
@@ -43,18 +43,28 @@ def limits(dtype: Any) -> tuple[int, int] | None:
     return _LIMITS.get(dtype)
 
 
-def hold(steps: Steps, values: Any, zero: Array, dtype: Any) -> Any:
-    """An integer tensor of a type, which knows the floats that hold it."""
-    shifted = values if not zero.any() else steps.op("Add", values, steps.number(zero))
+def hold(steps: Steps, values: Any, zero_point: Any, dtype: Any) -> Any:
+    """An integer tensor of a type, which knows the floats that hold it.
+
+    Parameters
+    ----------
+    steps, dtype
+        Where to compute it, and its type.
+    values, zero_point
+        What it is the sum of: floats, and a number of its own type, or None for zero.
+    """
+    shifted = values
+    if zero_point is not None:
+        shifted = steps.op("Add", values, as_floats(steps, zero_point))
     result = steps.op("Cast", shifted, to=int(dtype))
     result.dtype = dtype
-    know(result, values, zero)
+    know(result, values, zero_point)
     return result
 
 
-def know(value: Any, values: Any, zero: Array) -> None:
+def know(value: Any, values: Any, zero_point: Any) -> None:
     """Remember the floats that hold an integer tensor."""
-    value.meta[_HELD] = Integers(values, zero)
+    value.meta[_HELD] = Integers(values, zero_point)
 
 
 def held(value: Any) -> Integers | None:
@@ -63,7 +73,7 @@ def held(value: Any) -> Integers | None:
 
 
 def as_floats(steps: Steps, value: Any) -> Any:
-    """The numbers of an integer tensor in float32."""
+    """The numbers of a tensor in float32."""
     return centred(steps, value, None)
 
 
@@ -75,21 +85,51 @@ def centred(steps: Steps, value: Any, zero_point: Any) -> Any:
     steps
         Where to compute it.
     value, zero_point
-        Of the same integer type, or None for zero; their shapes broadcast.
+        Of the same integer type, the second or None for zero; their shapes broadcast.
     """
-    array, zero = constant(value), _ZERO if zero_point is None else constant(zero_point)
+    zero_point = with_axis(zero_point)
+    array, zero = constant(value), _numbers(zero_point)
     if array is not None and zero is not None:
-        return steps.number(array.astype(np.float32) - zero.astype(np.float32))
-    integers = held(value) or Integers(_converted(steps, value), _ZERO)
-    if zero is not None:
-        shift = integers.zero - zero.astype(np.float32)
-        return steps.op("Add", integers.values, steps.number(shift)) if shift.any() else (
-            integers.values
-        )
+        return steps.number(array.astype(np.float32) - zero)
+    integers = held(value)
+    if integers is None:
+        integers = Integers(_converted(steps, value), None)
+    before = _numbers(integers.zero_point)
+    if integers.zero_point is zero_point or (
+        before is not None and zero is not None and np.array_equal(before, zero)
+    ):
+        return integers.values
+    if before is not None and zero is not None:
+        return steps.op("Add", integers.values, steps.number(before - zero))
     numbers = integers.values
-    if integers.zero.any():
-        numbers = steps.op("Add", numbers, steps.number(integers.zero))
-    return steps.op("Sub", numbers, as_floats(steps, zero_point))
+    if before is None or before.any():
+        numbers = steps.op("Add", numbers, as_floats(steps, integers.zero_point))
+    if zero is None or zero.any():
+        numbers = steps.op("Sub", numbers, as_floats(steps, zero_point))
+    return numbers
+
+
+def without_axes(steps: Steps, value: Any) -> Any:
+    """A value of one element as a number without axes, which kernels do not read: it knows both."""
+    number = steps.op("Reshape", value, steps.number([]))
+    number.meta[_WITH_AXIS] = value
+    return number
+
+
+def is_number(value: Any) -> bool:
+    """Whether :func:`without_axes` made a value."""
+    return value is not None and _WITH_AXIS in value.meta
+
+
+def with_axis(value: Any) -> Any:
+    """What :func:`without_axes` made a value of; any other one as it is."""
+    return value.meta[_WITH_AXIS] if is_number(value) else value
+
+
+def _numbers(zero_point: Any) -> Array | None:
+    """A zero point that is known, in float32."""
+    array = np.zeros((), np.float32) if zero_point is None else constant(zero_point)
+    return None if array is None else array.astype(np.float32)
 
 
 def _converted(steps: Steps, value: Any) -> Any:
@@ -103,14 +143,14 @@ def rounded(steps: Steps, numbers: Any, zero_point: Any, dtype: Any) -> Any:
     """Numbers rounded, half to even, plus a zero point, within the limits of an integer type."""
     nearest = steps.op("Round", numbers)
     least, most = _LIMITS[dtype]
-    zero = _ZERO if zero_point is None else constant(zero_point)
+    zero = _numbers(zero_point)
     if zero is not None and zero.size == 1:
         # Before the zero point is added, so that what reads this need not take it off again.
-        origin = zero.astype(np.float32).reshape(())
-        within = _clipped(steps, nearest, least - origin, most - origin)
-        return hold(steps, within, origin, dtype)
-    shifted = steps.op("Add", nearest, as_floats(steps, zero_point))
-    return hold(steps, _clipped(steps, shifted, least, most), _ZERO, dtype)
+        within = _clipped(steps, nearest, least - zero.item(), most - zero.item())
+        return hold(steps, within, zero_point, dtype)
+    origin = as_floats(steps, zero_point)
+    within = _clipped(steps, steps.op("Add", nearest, origin), least, most)
+    return hold(steps, steps.op("Sub", within, origin), zero_point, dtype)
 
 
 def _clipped(steps: Steps, numbers: Any, least: float, most: float) -> Any:

@@ -19,7 +19,17 @@ from tvm_ios.onnx.rewrites.integer_products import (
     qlinear_conv,
     qlinear_matmul,
 )
-from tvm_ios.onnx.rewrites.integers import as_floats, centred, held, hold, limits, rounded
+from tvm_ios.onnx.rewrites.integers import (
+    as_floats,
+    centred,
+    held,
+    hold,
+    is_number,
+    limits,
+    rounded,
+    with_axis,
+    without_axes,
+)
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: Operators that choose among the elements of their first input, as the order of its type says.
@@ -53,13 +63,15 @@ def write_quantised(graph: Any, node: Any, opset: int) -> None:
         return
     if node.op_type in QUANTISED:
         QUANTISED[node.op_type](Steps(graph, node, opset))
+    elif node.op_type == "Mul" and any(map(is_number, node.inputs)):
+        _multiply(Steps(graph, node, opset))
     elif node.inputs and node.inputs[0] is not None and held(node.inputs[0]) is not None:
+        steps = Steps(graph, node, opset)
         if node.op_type in _MOVES and len(node.outputs) == 1:
-            _move(Steps(graph, node, opset))
+            _move(steps)
         elif node.op_type == "Concat":
-            _concat(Steps(graph, node, opset))
+            _concat(steps)
         elif node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.FLOAT:
-            steps = Steps(graph, node, opset)
             steps.stand_for(as_floats(steps, node.inputs[0]))
 
 
@@ -130,39 +142,64 @@ def _dynamic_quantize(steps: Steps) -> None:
     (source,) = steps.node.inputs
     if source.dtype != ir.DataType.FLOAT:
         return
-    zero, steps_of_type = (steps.number(np.float32(number)) for number in (0, 255))
-    most = steps.op("Max", steps.op("ReduceMax", source, keepdims=0), zero)
-    least = steps.op("Min", steps.op("ReduceMin", source, keepdims=0), zero)
+    zero, one, last = (steps.number(np.array([number], np.float32)) for number in (0, 1, 255))
+
+    def of_all(kind: str) -> Any:
+        return steps.op("Reshape", steps.op(kind, source, keepdims=1), steps.number([1]))
+
+    most = steps.op("Max", of_all("ReduceMax"), zero)
+    least = steps.op("Min", of_all("ReduceMin"), zero)
     span = steps.op("Sub", most, least)
-    # Of zeros alone the scale is what nothing depends on, as in ONNX Runtime, and not zero.
-    one = steps.number(np.float32(1))
+    # Of zeros alone ONNX's scale is zero; ONNX Runtime's is one, by which zeros can be divided.
     some = steps.op("Greater", span, zero)
-    scale = steps.op("Where", some, steps.op("Div", span, steps_of_type), one)
+    scale = steps.op("Where", some, steps.op("Div", span, last), one)
     origin = steps.op("Sub", zero, steps.op("Div", least, scale))
     zero_point = rounded(steps, origin, None, ir.DataType.UINT8)
     quotient = steps.op("Div", source, scale)
-    steps.stand_for(rounded(steps, quotient, zero_point, ir.DataType.UINT8), scale, zero_point)
+    values = rounded(steps, quotient, zero_point, ir.DataType.UINT8)
+    steps.stand_for(values, *(without_axes(steps, value) for value in (scale, zero_point)))
+
+
+def _multiply(steps: Steps) -> None:
+    """Read scales that are numbers as what has an axis."""
+    inputs = map(with_axis, steps.node.inputs)
+    product = steps.op("Mul", *inputs)
+    result = steps.node.outputs[0]
+    if result.shape is not None and len(result.shape) == 0:
+        product = without_axes(steps, product)
+    steps.stand_for(product)
 
 
 def _move(steps: Steps) -> None:
     node, integers = steps.node, held(steps.node.inputs[0])
-    assert integers is not None
-    if integers.zero.size != 1:
+    if integers is None or not _is_number(integers.zero_point):
         return
     attributes = dict(node.attributes.items())
     moved = steps.op(node.op_type, integers.values, *node.inputs[1:], **attributes)
     moved.shape = node.outputs[0].shape
-    steps.stand_for(hold(steps, moved, integers.zero, node.outputs[0].dtype))
+    steps.stand_for(hold(steps, moved, integers.zero_point, node.outputs[0].dtype))
 
 
 def _concat(steps: Steps) -> None:
+    """Parts of one zero point, as those are that are written into one tensor, stay floats."""
     node, parts = steps.node, [held(value) for value in steps.node.inputs]
-    zeros = {float(part.zero) for part in parts if part is not None and part.zero.size == 1}
-    if None in parts or len(zeros) != 1:
+    if parts[0] is None or None in parts or not _is_number(zero_point := parts[0].zero_point):
         return
-    values = [part.values for part in parts if part is not None]
+    values = [centred(steps, value, zero_point) for value in node.inputs]
     moved = steps.op("Concat", *values, axis=node.attributes["axis"].value)
-    steps.stand_for(hold(steps, moved, np.float32(zeros.pop()), node.outputs[0].dtype))
+    steps.stand_for(hold(steps, moved, zero_point, node.outputs[0].dtype))
+
+
+def _is_number(zero_point: Any) -> bool:
+    """Whether a zero point is the same for all elements."""
+    if zero_point is None:
+        return True
+    array = constant(zero_point)
+    return (
+        zero_point.shape is not None and not len(zero_point.shape)
+        if array is None
+        else array.size == 1
+    )
 
 
 #: By the operators' names.
