@@ -6,7 +6,7 @@
 - node_names: names for nodes that have none
 - misread: what TVM's importer reads wrongly, written another way
 - quantised: quantised operators in floats; integers: values of eight bits that floats hold;
-  integer_products: sums of products of these, exact
+  integer_products: sums of products of these, exact; quantised_contrib: ONNX Runtime's own
 - recurrent: recurrent layers as cells, with the activations that they name
 - einsum: ``Einsum`` as matrix products
 - pads: paddings as numbers, and pads that copy elements as gathers

@@ -70,9 +70,8 @@ def qlinear_conv(steps: Steps) -> None:
     inputs = (data, weight) if bias is None else (data, weight, as_floats(steps, bias))
     total = _convolution(steps, *inputs)
     factors = (_scalar(steps, data_scale), _of_outputs(steps, weight_scale, extents, of_data=True))
-    factor = _factor(steps, *factors, _scalar(steps, scale))
-    scaled = steps.op("Mul", total, factor)
-    steps.stand_for(rounded(steps, scaled, _scalar(steps, zero), node.outputs[0].dtype))
+    scaled = steps.op("Mul", total, factor(steps, *factors, _scalar(steps, scale)))
+    steps.stand_for(rounded(steps, scaled, _scalar(steps, zero), zero.dtype))
 
 
 def qlinear_matmul(steps: Steps) -> None:
@@ -81,8 +80,8 @@ def qlinear_matmul(steps: Steps) -> None:
     left = centred(steps, a, _of_rows(steps, a_zero))
     right = centred(steps, b, _scalar(steps, b_zero))
     factors = (_of_rows(steps, a_scale), _scalar(steps, b_scale), _of_rows(steps, scale))
-    scaled = steps.op("Mul", steps.op("MatMul", left, right), _factor(steps, *factors))
-    steps.stand_for(rounded(steps, scaled, _of_rows(steps, zero), steps.node.outputs[0].dtype))
+    scaled = steps.op("Mul", steps.op("MatMul", left, right), factor(steps, *factors))
+    steps.stand_for(rounded(steps, scaled, _of_rows(steps, zero), zero.dtype))
 
 
 def _convolution(steps: Steps, *inputs: Any) -> Any:
@@ -104,7 +103,7 @@ def has_exact_sums(node: Any) -> bool:
 _EXACT_SUMS = "tvm_ios.exact_sums"
 
 
-def _factor(steps: Steps, left: Any, right: Any, result: Any) -> Any:
+def factor(steps: Steps, left: Any, right: Any, result: Any) -> Any:
     """What a sum of products is times before it is rounded, in float32."""
     floats = [as_floats(steps, value) for value in (left, right, result)]
     arrays = [constant(value) for value in floats]

@@ -21,8 +21,8 @@ Array = np.ndarray[Any, Any]
 
 _HELD = "tvm_ios.integers"
 _WITH_AXIS = "tvm_ios.with_axis"
-#: What can be asked of a type in numpy, and is exact in float32.
-_LIMITS = {
+#: The smallest and the largest integer of types that are exact in float32.
+LIMITS = {
     ir.DataType.UINT8: (0, 255),
     ir.DataType.INT8: (-128, 127),
     ir.DataType.UINT16: (0, 65535),
@@ -36,11 +36,6 @@ class Integers:
 
     values: Any
     zero_point: Any
-
-
-def limits(dtype: Any) -> tuple[int, int] | None:
-    """The smallest and the largest integer of a type of 8 or 16 bits; None of another one."""
-    return _LIMITS.get(dtype)
 
 
 def hold(steps: Steps, values: Any, zero_point: Any, dtype: Any) -> Any:
@@ -109,6 +104,14 @@ def centred(steps: Steps, value: Any, zero_point: Any) -> Any:
     return numbers
 
 
+def multiplied(steps: Steps, a: Any, b: Any) -> Any:
+    """The product of two tensors; of constants at once."""
+    arrays = constant(a), constant(b)
+    if arrays[0] is None or arrays[1] is None:
+        return steps.op("Mul", a, b)
+    return steps.number(np.asarray(arrays[0] * arrays[1]))
+
+
 def without_axes(steps: Steps, value: Any) -> Any:
     """A value of one element as a number without axes, which kernels do not read: it knows both."""
     number = steps.op("Reshape", value, steps.number([]))
@@ -142,7 +145,7 @@ def _converted(steps: Steps, value: Any) -> Any:
 def rounded(steps: Steps, numbers: Any, zero_point: Any, dtype: Any) -> Any:
     """Numbers rounded, half to even, plus a zero point, within the limits of an integer type."""
     nearest = steps.op("Round", numbers)
-    least, most = _LIMITS[dtype]
+    least, most = LIMITS[dtype]
     zero = _numbers(zero_point)
     if zero is not None and zero.size == 1:
         # Before the zero point is added, so that what reads this need not take it off again.

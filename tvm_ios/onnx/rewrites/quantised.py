@@ -20,16 +20,18 @@ from tvm_ios.onnx.rewrites.integer_products import (
     qlinear_matmul,
 )
 from tvm_ios.onnx.rewrites.integers import (
+    LIMITS,
     as_floats,
     centred,
     held,
     hold,
     is_number,
-    limits,
+    multiplied,
     rounded,
     with_axis,
     without_axes,
 )
+from tvm_ios.onnx.rewrites.quantised_contrib import CONTRIB, CONTRIB_DOMAIN
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: Operators that choose among the elements of their first input, as the order of its type says.
@@ -50,6 +52,8 @@ _MOVES = frozenset(
     }
 )
 
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+
 
 def write_quantised(graph: Any, node: Any, opset: int) -> None:
     """Write an operator of :data:`QUANTISED` in floats, and let others move floats too.
@@ -59,10 +63,9 @@ def write_quantised(graph: Any, node: Any, opset: int) -> None:
     GraphError
         If there is no other way to write it.
     """
-    if node.domain not in ("", "ai.onnx"):
-        return
-    if node.op_type in QUANTISED:
-        QUANTISED[node.op_type](Steps(graph, node, opset))
+    operators = QUANTISED.get(node.domain or "ai.onnx", {})
+    if node.op_type in operators:
+        operators[node.op_type](Steps(graph, node, opset))
     elif node.op_type == "Mul" and any(map(is_number, node.inputs)):
         _multiply(Steps(graph, node, opset))
     elif node.inputs and node.inputs[0] is not None and held(node.inputs[0]) is not None:
@@ -71,15 +74,17 @@ def write_quantised(graph: Any, node: Any, opset: int) -> None:
             _move(steps)
         elif node.op_type == "Concat":
             _concat(steps)
-        elif node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.FLOAT:
+        elif node.op_type == "Cast" and node.attributes["to"].value == ir.DataType.FLOAT:
             steps.stand_for(as_floats(steps, node.inputs[0]))
 
 
 def _quantize(steps: Steps) -> None:
     node = steps.node
     source, scale, zero_point = (*node.inputs, None)[:3]
-    dtype = node.outputs[0].dtype
-    if source.dtype != ir.DataType.FLOAT or scale.dtype != source.dtype or not limits(dtype):
+    stated = node.attributes.get_int("output_dtype", 0) or int(ir.DataType.UINT8)
+    dtype = ir.DataType(stated) if zero_point is None else zero_point.dtype
+    # After an operator that is not ONNX's, types are not inferred.
+    if not {source.dtype, scale.dtype} <= {ir.DataType.FLOAT, None} or dtype not in LIMITS:
         return
     if node.attributes.get_int("precision", 0) not in (0, int(ir.DataType.FLOAT)):
         return
@@ -90,23 +95,19 @@ def _quantize(steps: Steps) -> None:
 def _dequantize(steps: Steps) -> None:
     node = steps.node
     source, scale, zero_point = (*node.inputs, None)[:3]
-    dtype = node.outputs[0].dtype
-    arrays = [constant(value) for value in (source, scale)]
-    if arrays[0] is None and limits(source.dtype) is None and source.dtype != ir.DataType.INT32:
-        return
-    if dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16) or scale.dtype not in (dtype, None):
+    dtype = ir.DataType(node.attributes.get_int("output_dtype", 0) or int(scale.dtype))
+    exact = (*LIMITS, ir.DataType.INT32)
+    if (constant(source) is None and source.dtype not in exact) or dtype not in _FLOATS:
         return
     scale, zero_point = (_along_axis(steps, value) for value in (scale, zero_point))
-    integers, factor = centred(steps, source, zero_point), constant(scale)
-    array = constant(integers)
-    if array is not None and factor is not None:
-        steps.stand_for(steps.number((array * factor.astype(np.float32)).astype(dtype.numpy())))
-        return
-    if dtype != ir.DataType.FLOAT:
-        scale = as_floats(steps, scale)
-    result = steps.op("Mul", integers, scale)
-    if dtype != ir.DataType.FLOAT:
+    integers = centred(steps, source, zero_point)
+    result = multiplied(steps, integers, as_floats(steps, scale))
+    array = constant(result)
+    if array is not None:
+        result = steps.number(array.astype(dtype.numpy()))
+    elif dtype != ir.DataType.FLOAT:
         result = steps.op("Cast", result, to=int(dtype))
+    result.dtype = dtype
     steps.stand_for(result)
 
 
@@ -134,7 +135,9 @@ def _along_axis(steps: Steps, value: Any) -> Any:
     array = constant(value)
     if array is not None:
         return steps.number(np.take(array, blocks, axis))
-    return steps.op("Gather", value, steps.number(blocks), axis=axis, like=value)
+    gathered = steps.op("Gather", value, steps.number(blocks), axis=axis)
+    gathered.dtype = value.dtype
+    return gathered
 
 
 def _dynamic_quantize(steps: Steps) -> None:
@@ -177,7 +180,7 @@ def _move(steps: Steps) -> None:
     attributes = dict(node.attributes.items())
     moved = steps.op(node.op_type, integers.values, *node.inputs[1:], **attributes)
     moved.shape = node.outputs[0].shape
-    steps.stand_for(hold(steps, moved, integers.zero_point, node.outputs[0].dtype))
+    steps.stand_for(hold(steps, moved, integers.zero_point, node.inputs[0].dtype))
 
 
 def _concat(steps: Steps) -> None:
@@ -187,7 +190,7 @@ def _concat(steps: Steps) -> None:
         return
     values = [centred(steps, value, zero_point) for value in node.inputs]
     moved = steps.op("Concat", *values, axis=node.attributes["axis"].value)
-    steps.stand_for(hold(steps, moved, zero_point, node.outputs[0].dtype))
+    steps.stand_for(hold(steps, moved, zero_point, node.inputs[0].dtype))
 
 
 def _is_number(zero_point: Any) -> bool:
@@ -202,8 +205,7 @@ def _is_number(zero_point: Any) -> bool:
     )
 
 
-#: By the operators' names.
-QUANTISED: Mapping[str, Callable[[Steps], None]] = {
+_OF_ONNX: Mapping[str, Callable[[Steps], None]] = {
     "ConvInteger": conv_integer,
     "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": _dynamic_quantize,
@@ -211,4 +213,14 @@ QUANTISED: Mapping[str, Callable[[Steps], None]] = {
     "QLinearConv": qlinear_conv,
     "QLinearMatMul": qlinear_matmul,
     "QuantizeLinear": _quantize,
+}
+
+#: By domain and name.
+QUANTISED: Mapping[str, Mapping[str, Callable[[Steps], None]]] = {
+    "ai.onnx": _OF_ONNX,
+    CONTRIB_DOMAIN: {
+        **CONTRIB,
+        "DequantizeLinear": _dequantize,
+        "QuantizeLinear": _quantize,
+    },
 }

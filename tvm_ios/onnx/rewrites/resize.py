@@ -18,7 +18,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 #: The first version whose ``Resize`` says how it maps coordinates, and that rounds numbers.
 _MODERN = 11
-_OLD = frozenset({"Upsample", "Resize", *QUANTISED})
+_OLD = frozenset({"Upsample", "Resize", *QUANTISED["ai.onnx"]})
 #: With these a size alone does not say which pixels are read.
 _SPECIAL = ("antialias", "exclude_outside", "keep_aspect_ratio_policy")
 
