@@ -64,6 +64,7 @@ def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
 _ADD = frozenset({"add"})
 _BIAS = frozenset({"bias_add"})
 _CONV = frozenset({"conv2d"})
+_ROUND = frozenset({"round"})
 _VIEWS = frozenset({"slice", "reshape"})
 
 
@@ -81,7 +82,7 @@ def _separable_convolutions(partition: Partition) -> None:
         after = partition.reader(op, _BIAS)
         if after is not None:
             partition.join(op, after)
-        activation = partition.maker(depthwise, ACTIVATIONS)
+        activation = _activation(partition, depthwise)
         if activation is None:
             continue
         partition.join(activation, depthwise)
@@ -236,6 +237,14 @@ def _prologues(partition: Partition) -> None:
                 partition.join(op, *path)
 
 
+def _activation(partition: Partition, op: int) -> int | None:
+    """The activation that only an operator reads; the limits of what is rounded stay with that."""
+    activation = partition.maker(op, ACTIVATIONS)
+    if activation is None or partition.maker(activation, _ROUND) is not None:
+        return None
+    return activation
+
+
 def _path_adjustment(partition: Partition, op: int) -> list[int]:
     """Activation, shift and average pooling before a 1x1 convolution (NASNet)."""
     pool = partition.maker(op, frozenset({"avg_pool2d"}))
@@ -244,7 +253,7 @@ def _path_adjustment(partition: Partition, op: int) -> list[int]:
     path = [pool]
     while (move := partition.maker(path[-1], frozenset({"slice", "pad"}))) is not None:
         path.append(move)
-    activation = partition.maker(path[-1], ACTIVATIONS)
+    activation = _activation(partition, path[-1])
     if activation is not None:
         path.append(activation)
     elif partition.op(pool).attrs["kernel"] != (1, 1):
@@ -254,7 +263,7 @@ def _path_adjustment(partition: Partition, op: int) -> list[int]:
 
 def _activation_before(partition: Partition, op: int) -> list[int]:
     """The activation, with a batch norm before it that no convolution could take (DenseNet)."""
-    activation = partition.maker(op, ACTIVATIONS)
+    activation = _activation(partition, op)
     if activation is None or not partition.alone(activation):
         return []
     path = [activation]
