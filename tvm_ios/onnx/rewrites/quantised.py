@@ -179,7 +179,7 @@ def _move(steps: Steps) -> None:
         return
     attributes = dict(node.attributes.items())
     moved = steps.op(node.op_type, integers.values, *node.inputs[1:], **attributes)
-    moved.shape = node.outputs[0].shape
+    moved.shape, moved.dtype = node.outputs[0].shape, ir.DataType.FLOAT
     steps.stand_for(hold(steps, moved, integers.zero_point, node.inputs[0].dtype))
 
 
