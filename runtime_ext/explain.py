@@ -11,6 +11,7 @@ from typing import Any
 
 from runtime_ext.cpu.peak import measured_peak
 from runtime_ext.execution.executable import load
+from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.machine.hardware import last_level_cache
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.explain.advice import advise
@@ -80,8 +81,10 @@ class Explanation:
     timeline: Timeline
 
 
-def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
+def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | ForeignBuild:
     """Profile an executable on random inputs, and account for its time.
+
+    What is another runtime's build is given as that: nobody sees what it launches.
 
     Parameters
     ----------
@@ -99,12 +102,13 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         If it cannot be loaded, or says something impossible of its units.
     """
     executable = load(path)
+    if isinstance(executable, ForeignBuild):
+        return executable
     program = executable.program
     lanes = len(program.lanes)
     try:
         names, flops = _units(program, executable.schedule)
-        notes = executable.notes.get("policies", ())
-        measured = {str(row["policy"]): float(row["latency"]) for row in notes}
+        measured = measured_latencies(executable.notes)
     except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
     # Before the runs, because it leaves the caches full of its own data.
@@ -149,6 +153,11 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         hot=hot_units(work, runs, flops)[:_HOTTEST],
         timeline=min(runs, key=lambda run: run.seconds),
     )
+
+
+def measured_latencies(notes: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of each policy when an executable was made, as its notes have them."""
+    return {str(row["policy"]): float(row["latency"]) for row in notes.get("policies", ())}
 
 
 def _units(

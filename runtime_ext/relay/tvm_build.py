@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor as executor
 
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.files.atomic import temporary_folder
@@ -36,18 +33,3 @@ def compile_tvm_build(
         factory = relay.build(module, target=target)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         factory.export_library(str(path), workspace_dir=str(folder))
-
-
-def graph_executor(
-    library: Any, inputs: Mapping[str, np.ndarray[Any, Any]]
-) -> Callable[[], list[Any]]:
-    """A runner of a library of :func:`compile_tvm_build` that returns the outputs."""
-    model = executor.GraphModule(library["default"](tvm.cpu()))
-    model.set_input(**inputs)
-    places = range(model.get_num_outputs())
-
-    def run() -> list[Any]:
-        model.run()
-        return [model.get_output(place) for place in places]
-
-    return run

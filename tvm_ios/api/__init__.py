@@ -10,6 +10,8 @@
     Tune a model's kernels; pack a model for other machines.
 ``candidates.py``, ``contests.py``, ``optimized.py``
     What ``optimize`` tries, how it compares, and what it gives.
+``fallback.py``
+    Another runtime's build in the place of ours, where it is faster.
 """
 
 from __future__ import annotations

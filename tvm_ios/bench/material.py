@@ -88,6 +88,7 @@ def prepare_material(
             policies=policies,
             sequential=folder / "sequential",
             tvm_build=folder / TVM_BUILD,
+            fallback=(),
             progress=progress,
         )
         write_atomically(folder / ONNX, content)

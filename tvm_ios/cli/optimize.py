@@ -26,6 +26,7 @@ from tvm_ios.cli.search_options import (
     Cudnn,
     DialectName,
     DialectOption,
+    Fallback,
     GroupsAStage,
     Lanes,
     MaxBlock,
@@ -75,6 +76,12 @@ def optimize(
         ),
     ] = None,
     memory_budget: MemoryBudget = None,
+    fallback: Annotated[
+        Fallback,
+        typer.Option(
+            help="Keep TVM's own build, or ONNX Runtime with the model, where faster than ours."
+        ),
+    ] = Fallback.tvm,
     cost: Annotated[
         str | None,
         typer.Option(
@@ -107,7 +114,8 @@ def optimize(
     Every policy's schedule is searched with measured stages, built, compared with ONNX Runtime
     where that is installed (else with TVM's own build), and timed beside TVM's own. It is kept
     only if the 95 % interval of its time over that of one unit after another lies below one; else
-    that is. With a memory budget, only what fits into it.
+    that is. With a memory budget, only what fits into it. Where TVM's own build, or with --fallback
+    onnxruntime the model on ONNX Runtime, is faster than all of these, it is kept in their place.
     """
     policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
@@ -156,6 +164,7 @@ def optimize(
             policies=policies,
             schedule=schedule,
             memory_budget=budget,
+            fallback=fallback.runtimes,
             progress=update,
         )
     print_optimized(done, as_json)

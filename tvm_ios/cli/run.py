@@ -40,14 +40,18 @@ def run(
 ) -> None:
     """Run an executable on given or random inputs, and time it.
 
-    It runs where the processor, TVM's version and every checksum fit what it was made for.
+    It runs where the processor, TVM's version and every checksum fit what it was made for. What
+    `optimize` saved in the place of one, because it was faster, runs too.
     """
     from runtime_ext.execution.executable import load
+    from runtime_ext.execution.foreign_build import ForeignBuild
 
     refuse_models(executable)
     if output is not None:
         require_writable(output)
-    session = load(executable).session()
+    loaded = load(executable)
+    build = loaded if isinstance(loaded, ForeignBuild) else None
+    session = loaded.session()
     arrays = read_arrays(inputs) if inputs is not None else session.random_inputs(seed)
     session.set_input(**arrays)
     session.run()
@@ -69,13 +73,16 @@ def run(
             }
             for name, array in results.items()
         }
-        print_json({"latency_ms": latency, "outputs": digests})
+        runtime = None if build is None else build.runtime
+        print_json({"latency_ms": latency, "outputs": digests, "runtime": runtime})
         return
     table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
     for name, array in results.items():
         shape = "x".join(map(str, array.shape))
         table.add_row(escape(name), shape, str(array.dtype), *_range(array))
     console().print(table)
+    if build is not None:
+        console().print(f"[yellow]this is {build.sentence}[/yellow]")
     console().print(
         f"latency of {repeat} runs: median {latency['median']:.3f} ms, "
         f"min {latency['min']:.3f}, max {latency['max']:.3f}"
