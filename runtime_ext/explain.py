@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.cpu.peak import measured_peak
-from runtime_ext.execution.executable import load
+from runtime_ext.execution.executable import PACKAGES, load
 from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.machine.hardware import last_level_cache
 from runtime_ext.native_errors import ExecutableError
@@ -21,6 +21,7 @@ from tvm_ios.explain.tasks import find_work
 from tvm_ios.explain.timeline import Timeline, read_timeline
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
+from tvm_ios.schedule.first_difference import has_contraction
 from tvm_ios.schedule.schedule import Schedule, Strategy
 
 #: Kinds of units that an explanation names.
@@ -107,10 +108,13 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | Foreig
     program = executable.program
     lanes = len(program.lanes)
     try:
-        names, flops = _units(program, executable.schedule)
+        names, flops, tunable = _units(program, executable.schedule)
         measured = measured_latencies(executable.notes)
     except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
+    if PACKAGES[0] not in executable.packages:
+        # AutoTVM tunes more of Relay's operators.
+        tunable = frozenset(range(len(names)))
     # Before the runs, because it leaves the caches full of its own data.
     peak = measured_peak(lanes)
     peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
@@ -149,7 +153,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | Foreig
         peaks=peaks,
         total=regions[0],
         blocks=tuple(regions[1:]),
-        advice=tuple(advise(region, names, peaks, lanes, searched) for region in regions),
+        advice=tuple(advise(r, names, peaks, lanes, searched, tunable) for r in regions),
         hot=hot_units(work, runs, flops)[:_HOTTEST],
         timeline=min(runs, key=lambda run: run.seconds),
     )
@@ -162,18 +166,29 @@ def measured_latencies(notes: Mapping[str, Any]) -> dict[str, float]:
 
 def _units(
     program: Program, schedule: Mapping[str, Any]
-) -> tuple[tuple[str, ...], Sequence[int] | None]:
-    """Names of the program's units for people, and their FLOPs if the schedule has them."""
+) -> tuple[tuple[str, ...], Sequence[int] | None, frozenset[int]]:
+    """Names of the program's units for people, their FLOPs, and those that can be tuned.
+
+    Where the schedule does not say, the FLOPs are None and all can be tuned.
+    """
+    everything = frozenset(range(len(program.units)))
     if "flops" not in schedule:
-        return program.units, None
+        return program.units, None, everything
     kinds: dict[str, str] = {}
     flops: dict[str, int] = {}
+    tunable: dict[str, bool] = {}
     for stage in Schedule.from_json(schedule).stages:
         merged = stage.strategy is Strategy.MERGE
         for units in [stage.units] if merged else [(unit,) for unit in stage.units]:
             name = "+".join(schedule["units"][unit] for unit in units)
-            kinds[name] = schedule["graph"]["units"][units[0]]["kind"]
+            described = schedule["graph"]["units"][units[0]]
+            kinds[name] = described["kind"]
             flops[name] = sum(schedule["flops"][unit] for unit in units)
+            tunable[name] = has_contraction(described)
     names = tuple(f"{name} ({kinds[name]})" if name in kinds else name for name in program.units)
     has_all = all(name in flops for name in program.units)
-    return names, [flops[name] for name in program.units] if has_all else None
+    return (
+        names,
+        [flops[name] for name in program.units] if has_all else None,
+        frozenset(n for n in everything if tunable.get(program.units[n], True)),
+    )
