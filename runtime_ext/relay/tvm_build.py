@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from runtime_ext.relay.build_information import keep_build_information
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.files.atomic import temporary_folder
 
@@ -29,6 +30,7 @@ def compile_tvm_build(
     log
         Tuned kernels, which TVM applies as it does on its own.
     """
+    keep_build_information()
     with log.applied() if log else nullcontext(), tvm.transform.PassContext(opt_level=3):
         factory = relay.build(module, target=target)
     with temporary_folder(path.parent, f".{path.name}.") as folder:

@@ -182,7 +182,7 @@ def search_options(
     # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
     os.environ["TVM_NUM_THREADS"] = str(lanes)
     from relay_passes.search_options import SearchOptions
-    from tvm_ios.ios.endings import Pruning
+    from tvm_ios.ios.ending_space import Pruning
     from tvm_ios.ios.lazy import Budget
     from tvm_ios.policies.policy import Limits
 

@@ -15,7 +15,7 @@ from runtime_ext.units.unit import UnitSource
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.program.program import Part
 
 
