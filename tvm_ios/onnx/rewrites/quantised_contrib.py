@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.rewrites.integer_products import factor, keep_sums_exact
@@ -102,6 +103,7 @@ def _gemm(steps: Steps) -> None:
     b_scale = multiplied(steps, as_floats(steps, b_scale), alpha)
     divisor = steps.number(np.float32(1)) if scale is None else scale
     scaled = steps.op("Mul", total, factor(steps, a_scale, b_scale, divisor))
+    scaled.dtype = ir.DataType.FLOAT
     steps.stand_for(scaled if scale is None else rounded(steps, scaled, zero_point, _type(steps)))
 
 
