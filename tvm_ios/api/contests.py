@@ -17,6 +17,7 @@ from tvm_ios.contest.verdict import TVM, Verdict
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
+from tvm_ios.schedule.first_difference import is_quantised
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -64,7 +65,8 @@ def compare_policies(
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
     from runtime_ext.peers.tvm_peer import start_library
 
-    precision = options.precision or "float32"
+    quantised = is_quantised(candidates.built["sequential"].schedule.get("graph", {}))
+    precision = options.precision or ("quantised" if quantised else "float32")
     with closing(candidates.built["sequential"].session()) as session:
         inputs = session.random_inputs(0)
     # In float16 only what a GPU stores is so; TVM computes the model as it is.
