@@ -39,7 +39,8 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
       from the parts: an LSTM's cell from the product with its state on.
     - A concatenation with the concatenations and sums that only it reads (an exit).
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
-      softmax, split) that follow it.
+      softmax, split) that follow it, whatever numbers these read too. So what is quantised goes
+      with what makes it, and the limits of what is rounded are no activation before a convolution.
     - A slice or reshape that a dense layer alone reads goes with it, if nothing else took it.
     """
     groups = _grouped(graph, cells=True)
