@@ -50,7 +50,7 @@ class SideBySide:
     onnx, tvm
         The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     precision
-        The key of :data:`LARGEST_ERRORS` by which outputs may differ.
+        The key of :data:`LARGEST_ERRORS` by which outputs may differ; None if they may in any way.
     """
 
     executables: Mapping[str, Path]
@@ -59,7 +59,7 @@ class SideBySide:
     peers: Sequence[str] = ()
     onnx: Path | None = None
     tvm: Path | None = None
-    precision: str = "float32"
+    precision: str | None = "float32"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
@@ -138,7 +138,7 @@ def _main(parent: int) -> None:
 
 def _compete(runners: SideBySide) -> Outcome:
     started, inputs, quantised = _start_executables(runners.executables)
-    precision = "quantised" if quantised else runners.precision
+    precision = runners.precision and ("quantised" if quantised else runners.precision)
     outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
     network = ModelFiles(inputs, runners.lanes, runners.onnx, runners.tvm)
     peers, outputs_of_peers, failed = start_peers(runners.peers, network, report)
@@ -147,7 +147,7 @@ def _compete(runners: SideBySide) -> Outcome:
     reference = next(iter(peers), next(iter(started)))
     errors = {name: output_errors(o, outputs[reference])[1] for name, o in outputs.items()}
     for name, error in errors.items():
-        if not error <= LARGEST_ERRORS[precision]:
+        if precision is not None and not error <= LARGEST_ERRORS[precision]:
             raise UserError(
                 f"{name} and {reference} differ by {error:.1e} of the largest output, so nothing "
                 "was timed; find out which of them is wrong with --against one peer at a time"
@@ -172,9 +172,9 @@ def _start_executables(
     for name, path in paths.items():
         try:
             executable = load(path)
-            if isinstance(executable, Executable):
-                quantised = quantised or is_quantised(executable.schedule.get("graph", {}))
-            session = executable.session()
+            assert isinstance(executable, Executable), "others' builds are peers"
+            quantised = quantised or is_quantised(executable.schedule.get("graph", {}))
+            session = executable.program_session()
             inputs = inputs or session.random_inputs(0)
             session.set_input(**inputs)
         except Exception as error:

@@ -32,6 +32,27 @@ def compile_tvm_build(
     """
     keep_build_information()
     with log.applied() if log else nullcontext(), tvm.transform.PassContext(opt_level=3):
-        factory = relay.build(module, target=target)
+        factory = relay.build(_without_empty_constants(module), target=target)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         factory.export_library(str(path), workspace_dir=str(folder))
+
+
+def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with inputs that nobody sets in the place of results without elements.
+
+    TVM saves such constants, but does not load them.
+    """
+    main = module["main"]
+    fields = main.body.fields if isinstance(main.body, relay.Tuple) else [main.body]
+    empty = {
+        place: relay.var(f"no elements {place}", shape=field.data.shape, dtype=field.data.dtype)
+        for place, field in enumerate(fields)
+        if isinstance(field, relay.Constant) and 0 in field.data.shape
+    }
+    if not empty:
+        return module
+    results = [empty.get(place, field) for place, field in enumerate(fields)]
+    body = relay.Tuple(results) if isinstance(main.body, relay.Tuple) else results[0]
+    function = relay.Function([*main.params, *empty.values()], body, attrs=main.attrs)
+    functions = {v: function if v.name_hint == "main" else f for v, f in module.functions.items()}
+    return tvm.IRModule(functions, attrs=module.attrs)

@@ -17,6 +17,8 @@ from tvm_ios.api.fallback import (
     save_build,
 )
 from tvm_ios.api.optimized import Optimized
+from tvm_ios.api.tails import require_same_tail
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.verdict import TVM
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
@@ -39,6 +41,7 @@ def optimize(
     tvm_build: Path | None = None,
     memory_budget: int | None = None,
     fallback: Collection[str] = (TVM,),
+    verify: Verify = Verify.onnx,
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
@@ -74,6 +77,8 @@ def optimize(
         Other runtimes, ``tvm`` and ``onnxruntime``, whose build of the model is kept where it is
         faster than every program of ours beyond doubt; of neither is known what it takes of a
         memory budget, and on GPUs they do not run.
+    verify
+        What the programs' outputs are compared with.
     progress
         Called with (what, done, total).
 
@@ -83,11 +88,12 @@ def optimize(
         If the model cannot be read or scheduled, or the schedule is of another graph; one
         sentence says why.
     VerificationError
-        If a scheduled model computes something else.
+        If a scheduled model computes something else; names the first operator whose output
+        differs, as far as it can be told.
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import left_out_of, require_computed_outputs
+    from relay_passes.checks import left_out_of, require_numpy_types, without_elements
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
@@ -102,11 +108,13 @@ def optimize(
     if ONNXRUNTIME in fallback:
         require_onnxruntime(loaded)
     prepared = prepare(loaded.module, loaded.name)
-    require_computed_outputs(prepared)
+    require_numpy_types(prepared)
     schedule_of_file: dict[str, Schedule] = {}
     if schedule is not None:
         schedule_of_file["given"] = Schedule.load(schedule)
         schedule_of_file["given"].validate(prepared.units)
+    if loaded.tail is not None:
+        require_same_tail(loaded)
     watch.lap("import")
     module = measured_module(prepared, options, progress)
     tried, broken = (
@@ -126,6 +134,7 @@ def optimize(
         report("building TVM's own", 1, 1)
         watch.lap("tvm")
         verdict = compare_policies(
+            loaded,
             candidates,
             tvm_build,
             options,
@@ -133,20 +142,21 @@ def optimize(
             report,
             watch.lap,
             beside_tvm=on_cpu,
-            model=loaded.original,
+            verify=verify,
         )
         ours = candidates.built[verdict.kept]
         faster = None
-        if on_cpu and memory_budget is None:
+        if on_cpu and memory_budget is None and loaded.tail is None:
             files = runtime_files(fallback, tvm_build, loaded, folder)
             faster = faster_runtime(verdict, ours, files, options, report)
         notes = {
             "model": loaded.name,
             "policies": [{"policy": r.policy, "latency": r.latency} for r in verdict.results],
             "kept": verdict.kept if faster is None else faster.runtime,
+            "reference": verdict.reference,
         }
         if faster is None:
-            ours.save(output, notes)
+            ours.save(output, notes, loaded.tail)
         else:
             save_build(faster.runtime, files[faster.runtime], ours, options, output, notes)
     if sequential is not None:
@@ -154,7 +164,8 @@ def optimize(
     module.end_run()
     watch.lap("save")
     statistics = [f.statistics for f in searches.values() if f.statistics is not None]
-    unfit = (left_out_of(s, loaded.dialect) for s in schedule_of_file.values())
+    unfit = [left_out_of(s, loaded.dialect) for s in schedule_of_file.values()]
+    unfit.append(without_elements(prepared.units))
     return Optimized(
         model=loaded.name,
         policies=verdict.results,
@@ -174,7 +185,12 @@ def optimize(
         stages_measured=module.timer.stages_measured,
         complete=all(s.complete for s in statistics),
         left_out=tuple(dict.fromkeys(reason for f in searches.values() for reason in f.left_out)),
-        notes=(*filter(None, unfit), *broken, *verdict.skipped.values()),
+        notes=(
+            *([] if loaded.tail is None else [loaded.tail.sentence]),
+            *filter(None, unfit),
+            *broken,
+            *verdict.skipped.values(),
+        ),
         tuned=module.units.log_use(),
         seconds=watch.laps,
     )

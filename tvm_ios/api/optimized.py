@@ -31,7 +31,7 @@ class Optimized:
     faster
         The runtime whose build is kept in the place of an executable.
     reference
-        Whose outputs those of the policies' programs were compared with.
+        Whose outputs those of the policies' programs were compared with; None if they were not.
     confirmed
         The kept one against ``sequential`` and ``tvm``, in pairs in fresh processes.
     memory
@@ -59,7 +59,7 @@ class Optimized:
     policies: tuple[PolicyResult, ...]
     kept: str
     faster: Faster | None
-    reference: str
+    reference: str | None
     confirmed: Mapping[str, PairedRatio]
     memory: PlannedMemory
     executable: Path

@@ -50,8 +50,9 @@ def run(
     if output is not None:
         require_writable(output)
     loaded = load(executable)
-    build = loaded if isinstance(loaded, ForeignBuild) else None
     session = loaded.session()
+    build = loaded if isinstance(loaded, ForeignBuild) else None
+    tail = None if build is not None or loaded.tail is None else loaded.tail.sentence
     arrays = read_arrays(inputs) if inputs is not None else session.random_inputs(seed)
     session.set_input(**arrays)
     session.run()
@@ -74,7 +75,7 @@ def run(
             for name, array in results.items()
         }
         runtime = None if build is None else build.runtime
-        print_json({"latency_ms": latency, "outputs": digests, "runtime": runtime})
+        print_json({"latency_ms": latency, "outputs": digests, "tail": tail, "runtime": runtime})
         return
     table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
     for name, array in results.items():
@@ -83,6 +84,8 @@ def run(
     console().print(table)
     if build is not None:
         console().print(f"[yellow]this is {build.sentence}[/yellow]")
+    if tail is not None:
+        console().print(f"[yellow]{escape(tail)}[/yellow]")
     console().print(
         f"latency of {repeat} runs: median {latency['median']:.3f} ms, "
         f"min {latency['min']:.3f}, max {latency['max']:.3f}"
