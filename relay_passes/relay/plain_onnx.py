@@ -34,9 +34,12 @@ def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _give_both_bounds(graph: Any, node: Any, initializers: dict[str, Any], name: str) -> None:
-    """The importer forgets a bound that stands alone."""
+    """The importer forgets a bound that stands alone, and takes the lower one of two that cross."""
     bounds = [*node.input[1:], "", ""][:2]
     stated = [initializers[bound] for bound in bounds if bound in initializers]
+    if len(stated) == 2 and np.any(np.greater(*map(numpy_helper.to_array, stated))):
+        node.input[1] = bounds[1]
+        return
     if len(stated) != 1 or sum(map(bool, bounds)) != 1:
         return
     bound = numpy_helper.to_array(stated[0])

@@ -69,6 +69,13 @@ def test_windows_beyond_a_counted_padding_are_refused() -> None:
         _outputs("AveragePool", count_include_pad=1, **_WINDOWS)
 
 
+def test_of_bounds_that_cross_the_upper_one_is_taken() -> None:
+    sketch = Sketch(*EXTENTS)
+    bounds = [sketch.const(np.float32(bound)) for bound in (2.0, 1.0)]
+    module = import_onnx(simplify(sketch.model(sketch.op("Clip", "x", *bounds))))
+    assert np.all(run(module, {"x": X})[0] == 1.0)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_both_curves_of_gelu(approximate: str) -> None:
     result, model = _outputs("Gelu", approximate=approximate)
