@@ -159,10 +159,12 @@ def resizes(draw: st.DrawFn) -> tuple[Any, np.ndarray[Any, Any]]:
         inputs = [sketch.const(scales)]
     else:
         policies = ["stretch", "not_larger", "not_smaller"]
-        rounded = ("tf_crop_and_resize", "half_pixel_symmetric")
-        if len(axes) > 1 and coordinates not in rounded:
+        if len(axes) > 1 and coordinates not in ("tf_crop_and_resize", "half_pixel_symmetric"):
             attributes["keep_aspect_ratio_policy"] = draw(st.sampled_from(policies))
-        inputs = ["", sketch.const(np.array([draw(st.integers(1, 9)) for _ in axes]))]
+        # Of whole factors and halves, too: the reference rounds others.
+        extents = [shape[axis] for axis in axes]
+        sizes = [draw(st.sampled_from([n, 2 * n, 3 * n, n if n % 2 else n // 2])) for n in extents]
+        inputs = ["", sketch.const(np.array(sizes))]
     model = sketch.model(sketch.op("Resize", "x", roi, *inputs, axes=list(axes), **attributes))
     return model, np.random.default_rng(0).standard_normal(shape, np.float32)
 
