@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.cpu.peak import measured_peak
-from runtime_ext.execution.executable import load
+from runtime_ext.execution.executable import PACKAGES, load
+from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.machine.hardware import last_level_cache
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.explain.advice import advise
@@ -20,6 +21,7 @@ from tvm_ios.explain.tasks import find_work
 from tvm_ios.explain.timeline import Timeline, read_timeline
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
+from tvm_ios.schedule.first_difference import has_contraction
 from tvm_ios.schedule.schedule import Schedule, Strategy
 
 #: Kinds of units that an explanation names.
@@ -83,8 +85,10 @@ class Explanation:
     tail: str | None = None
 
 
-def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
+def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | ForeignBuild:
     """Profile an executable on random inputs, and account for its time.
+
+    What is another runtime's build is given as that: nobody sees what it launches.
 
     Parameters
     ----------
@@ -102,14 +106,18 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         If it cannot be loaded, or says something impossible of its units.
     """
     executable = load(path)
+    if isinstance(executable, ForeignBuild):
+        return executable
     program = executable.program
     lanes = len(program.lanes)
     try:
-        names, flops = _units(program, executable.schedule)
-        notes = executable.notes.get("policies", ())
-        measured = {str(row["policy"]): float(row["latency"]) for row in notes}
+        names, flops, tunable = _units(program, executable.schedule)
+        measured = measured_latencies(executable.notes)
     except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
+    if PACKAGES[0] not in executable.packages:
+        # AutoTVM tunes more of Relay's operators.
+        tunable = frozenset(range(len(names)))
     # Before the runs, because it leaves the caches full of its own data.
     peak = measured_peak(lanes)
     peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
@@ -148,27 +156,43 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         peaks=peaks,
         total=regions[0],
         blocks=tuple(regions[1:]),
-        advice=tuple(advise(region, names, peaks, lanes, searched) for region in regions),
+        advice=tuple(advise(r, names, peaks, lanes, searched, tunable) for r in regions),
         hot=hot_units(work, runs, flops)[:_HOTTEST],
         timeline=min(runs, key=lambda run: run.seconds),
         tail=None if executable.tail is None else executable.tail.sentence,
     )
 
 
+def measured_latencies(notes: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of each policy when an executable was made, as its notes have them."""
+    return {str(row["policy"]): float(row["latency"]) for row in notes.get("policies", ())}
+
+
 def _units(
     program: Program, schedule: Mapping[str, Any]
-) -> tuple[tuple[str, ...], Sequence[int] | None]:
-    """Names of the program's units for people, and their FLOPs if the schedule has them."""
+) -> tuple[tuple[str, ...], Sequence[int] | None, frozenset[int]]:
+    """Names of the program's units for people, their FLOPs, and those that can be tuned.
+
+    Where the schedule does not say, the FLOPs are None and all can be tuned.
+    """
+    everything = frozenset(range(len(program.units)))
     if "flops" not in schedule:
-        return program.units, None
+        return program.units, None, everything
     kinds: dict[str, str] = {}
     flops: dict[str, int] = {}
+    tunable: dict[str, bool] = {}
     for stage in Schedule.from_json(schedule).stages:
         merged = stage.strategy is Strategy.MERGE
         for units in [stage.units] if merged else [(unit,) for unit in stage.units]:
             name = "+".join(schedule["units"][unit] for unit in units)
-            kinds[name] = schedule["graph"]["units"][units[0]]["kind"]
+            described = schedule["graph"]["units"][units[0]]
+            kinds[name] = described["kind"]
             flops[name] = sum(schedule["flops"][unit] for unit in units)
+            tunable[name] = has_contraction(described)
     names = tuple(f"{name} ({kinds[name]})" if name in kinds else name for name in program.units)
     has_all = all(name in flops for name in program.units)
-    return names, [flops[name] for name in program.units] if has_all else None
+    return (
+        names,
+        [flops[name] for name in program.units] if has_all else None,
+        frozenset(n for n in everything if tunable.get(program.units[n], True)),
+    )

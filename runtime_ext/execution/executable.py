@@ -29,6 +29,7 @@ import safetensors.numpy
 
 from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.execution.buffers import adopt_constant, content_key
+from runtime_ext.execution.foreign_build import ForeignBuild, foreign_build
 from runtime_ext.execution.package import META, open_folder, write_package
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import ExecutorName, Session
@@ -217,8 +218,10 @@ class Executable:
         )
 
 
-def load(path: Path | str) -> Executable:
+def load(path: Path | str) -> Executable | ForeignBuild:
     """Load what :meth:`Executable.save` wrote, after checking that it can run here.
+
+    Where another runtime was faster, this is its build.
 
     Raises
     ------
@@ -227,6 +230,8 @@ def load(path: Path | str) -> Executable:
     """
     path = Path(path)
     folder, keeper = open_folder(path)
+    if (build := foreign_build(folder, path, keeper)) is not None:
+        return build
     constants = load_native_library()["open_executable"](os.fspath(folder), os.fspath(path))
     folder = folder if folder.is_dir() else folder.parent
     try:

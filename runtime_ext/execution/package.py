@@ -124,6 +124,28 @@ def seal(folder: Path) -> None:
         _sync(file)
 
 
+def require_sums(folder: Path, path: Path) -> None:
+    """Refuse a package whose files are not as they were sealed, as the C++ loader does.
+
+    Parameters
+    ----------
+    folder, path
+        Where it is, and what sentences call it.
+
+    Raises
+    ------
+    ExecutableError
+        Naming the first file that is damaged or missing.
+    """
+    for line in (folder / _SUMS).read_text().splitlines():
+        checksum, _, name = line.partition("  ")
+        file = folder / name
+        if Path(name).name != name or not file.is_file():
+            raise ExecutableError(f"{path} lacks {name}; save it again")
+        if digest(file) != checksum:
+            raise ExecutableError(f"{name} of {path} is damaged; save it again")
+
+
 class _Keeper:
     """Owns a temporary folder, which is removed with it, or when the process ends."""
 

@@ -84,32 +84,14 @@ class Session:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
         _check_plan(program, plan, (*self.inputs, *self.outputs))
         _check_constants(program, constants)
+        self._begin_with(*_start(program, functions, constants, plan, executor, device, pin, seed))
+
+    def _begin_with(self, memory: Memory, executor: Executor) -> None:
+        """Take what holds the inputs and outputs, and what runs."""
         self._unset = {port.name for port in self.inputs}
         self._ran = False
         self._one_thread = OneThread()
-        self._memory: Memory
-        self._executor: Executor
-        if executor in ("cuda", "cuda-streams"):
-            from runtime_ext.cuda.executor import run_on_device
-
-            captured = executor == "cuda"
-            self._memory, self._executor = run_on_device(
-                program, functions, constants, plan, device, captured=captured
-            )
-            return
-        # Where there is a GPU, tvm-ffi need not be.
-        from runtime_ext.execution.host_memory import HostMemory
-        from runtime_ext.execution.native_executor import NativeExecutor
-        from runtime_ext.execution.reference import ReferenceExecutor
-
-        memory = self._memory = HostMemory(program, constants, plan)
-        if executor == "native":
-            self._executor = NativeExecutor(program, functions, memory.tensors, pin=pin)
-        else:
-            poison = memory.arrays if executor == "poisoning" else None
-            self._executor = ReferenceExecutor(
-                program, functions, memory.tensors, seed=seed, poison=poison
-            )
+        self._memory, self._executor = memory, executor
 
     def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
         """Copy inputs in: ``set_input("x", array)``, ``set_input(x=array)``.
@@ -237,6 +219,34 @@ class OneThread:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+def _start(
+    program: Program,
+    functions: Mapping[str, Any],
+    constants: Mapping[str, Array],
+    plan: MemoryPlan | None,
+    executor: ExecutorName,
+    device: int,
+    pin: bool | None,
+    seed: int,
+) -> tuple[Memory, Executor]:
+    """The buffers of a program, and what runs it; parameters as of :class:`Session`."""
+    if executor in ("cuda", "cuda-streams"):
+        from runtime_ext.cuda.executor import run_on_device
+
+        captured = executor == "cuda"
+        return run_on_device(program, functions, constants, plan, device, captured=captured)
+    # Where there is a GPU, tvm-ffi need not be.
+    from runtime_ext.execution.host_memory import HostMemory
+    from runtime_ext.execution.native_executor import NativeExecutor
+    from runtime_ext.execution.reference import ReferenceExecutor
+
+    memory = HostMemory(program, constants, plan)
+    if executor == "native":
+        return memory, NativeExecutor(program, functions, memory.tensors, pin=pin)
+    poison = memory.arrays if executor == "poisoning" else None
+    return memory, ReferenceExecutor(program, functions, memory.tensors, seed=seed, poison=poison)
 
 
 def _check_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:

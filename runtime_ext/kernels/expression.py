@@ -57,6 +57,8 @@ _EMIT: dict[str, Callable[..., Any]] = {
     "abs": tirx.abs,
     "floor": tirx.floor,
     "ceil": tirx.ceil,
+    # Half to even.
+    "round": tirx.nearbyint,
     "pow": tirx.power,
     "select_positive": lambda x, a, b: tirx.Select(x > 0.0, a, b),
 }
@@ -234,6 +236,7 @@ _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.abs": _unary("abs"),
     "relax.floor": _unary("floor"),
     "relax.ceil": _unary("ceil"),
+    "relax.round": _unary("round"),
     "relax.rsqrt": lambda x: ("div", _ONE, ("sqrt", x)),
     "relax.square": lambda x: ("mul", x, x),
     "relax.negative": lambda x: ("sub", _ZERO, x),

@@ -101,6 +101,11 @@ class Folder {
       } else if (sums_.empty()) {
         Lacks(kSums);
       }
+      const auto runtime = meta_.Get(ffi::String("runtime"));
+      if (runtime && *runtime != nullptr) {
+        Refuse(name_ + " is " + Text(Field(meta_, "title")) +
+               ", which was faster than every executable; `tvm-ios run` and Python run it");
+      }
       const auto arch = meta_.Get(ffi::String("arch"));
       if (arch && *arch != nullptr) arch_ = Text(*arch);
     } catch (const Misfit&) {

@@ -29,6 +29,7 @@ from tvm_ios.contest.rules import Rules
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.first_difference import is_quantised
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ def _main(parent: int) -> None:
 
 
 def _compete(runners: SideBySide) -> Outcome:
-    started, inputs = _start_executables(runners.executables)
+    started, inputs, quantised = _start_executables(runners.executables)
+    precision = runners.precision and ("quantised" if quantised else runners.precision)
     outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
     network = ModelFiles(inputs, runners.lanes, runners.onnx, runners.tvm)
     peers, outputs_of_peers, failed = start_peers(runners.peers, network, report)
@@ -145,7 +147,7 @@ def _compete(runners: SideBySide) -> Outcome:
     reference = next(iter(peers), next(iter(started)))
     errors = {name: output_errors(o, outputs[reference])[1] for name, o in outputs.items()}
     for name, error in errors.items():
-        if runners.precision is not None and not error <= LARGEST_ERRORS[runners.precision]:
+        if precision is not None and not error <= LARGEST_ERRORS[precision]:
             raise UserError(
                 f"{name} and {reference} differ by {error:.1e} of the largest output, so nothing "
                 "was timed; find out which of them is wrong with --against one peer at a time"
@@ -158,21 +160,27 @@ def _compete(runners: SideBySide) -> Outcome:
     return Outcome(samples, errors, reference, failed)
 
 
-def _start_executables(paths: Mapping[str, Path]) -> tuple[dict[str, Started], dict[str, Array]]:
-    """Executables of tvm-ios, ready to run, and the inputs that all runners have."""
-    from runtime_ext.execution.executable import load
+def _start_executables(
+    paths: Mapping[str, Path],
+) -> tuple[dict[str, Started], dict[str, Array], bool]:
+    """Executables of tvm-ios, ready to run, the inputs of all runners, and whether it quantises."""
+    from runtime_ext.execution.executable import Executable, load
 
     started: dict[str, Started] = {}
     inputs: dict[str, Array] = {}
+    quantised = False
     for name, path in paths.items():
         try:
-            session = load(path).program_session()
+            executable = load(path)
+            assert isinstance(executable, Executable), "others' builds are peers"
+            quantised = quantised or is_quantised(executable.schedule.get("graph", {}))
+            session = executable.program_session()
             inputs = inputs or session.random_inputs(0)
             session.set_input(**inputs)
         except Exception as error:
             raise UserError(f"{name} cannot run: {error}") from error
         started[name] = Started(session.run, partial(_outputs, session))
-    return started, inputs
+    return started, inputs, quantised
 
 
 def _outputs(session: Any, _result: Any) -> list[Array]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runtime_ext.execution.bound_model import bind_library
 from runtime_ext.peers.peer import PeerModel, Started
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
@@ -47,26 +48,8 @@ def start_library(path: Path, inputs: Mapping[str, Array]) -> Started:
     inputs
         The inputs by name, in the model's order.
     """
-    import tvm
-
-    library = tvm.runtime.load_module(str(path))
-    if getattr(library, "type_key", None) == "GraphExecutorFactory":
-        from runtime_ext.relay.tvm_build import graph_executor
-
-        run = graph_executor(library, inputs)
-    else:
-        from tvm import relax
-
-        main = relax.VirtualMachine(library, tvm.cpu())["main"]
-        tensors = [tvm.runtime.tensor(value) for value in inputs.values()]
-
-        def run() -> Any:
-            return main(*tensors)
-
-    def outputs(result: Any) -> list[Array]:
-        return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
-
-    return Started(run, outputs)
+    bound = bind_library(path)(inputs)
+    return Started(bound.run, bound.outputs)
 
 
 def _start_by_runtime(path: Path, network: PeerModel, weights: Sequence[Array]) -> Started:

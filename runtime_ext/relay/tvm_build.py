@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor as executor
 
 from runtime_ext.relay.build_information import keep_build_information
 from runtime_ext.relay.tuning_log import AutotvmLog
@@ -59,18 +56,3 @@ def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
     function = relay.Function([*main.params, *empty.values()], body, attrs=main.attrs)
     functions = {v: function if v.name_hint == "main" else f for v, f in module.functions.items()}
     return tvm.IRModule(functions, attrs=module.attrs)
-
-
-def graph_executor(
-    library: Any, inputs: Mapping[str, np.ndarray[Any, Any]]
-) -> Callable[[], list[Any]]:
-    """A runner of a library of :func:`compile_tvm_build` that returns the outputs."""
-    model = executor.GraphModule(library["default"](tvm.cpu()))
-    model.set_input(**inputs)
-    places = range(model.get_num_outputs())
-
-    def run() -> list[Any]:
-        model.run()
-        return [model.get_output(place) for place in places]
-
-    return run

@@ -129,3 +129,13 @@ def test_refusals(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "xgboost", None)
     outcome = tvm_ios("tune", model, "--log", tmp_path / "new")
     outcome.refuses("pip install 'tvm-ios[tune]'")
+
+
+def test_a_model_without_products_has_nothing_to_tune(tmp_path: Path) -> None:
+    sketch = Sketch(1, 8, 6, 7)
+    path = tmp_path / "small.onnx"
+    path.write_bytes(sketch.model(sketch.op("Sqrt", sketch.op("Relu", "x"))).SerializeToString())
+    outcome = tvm_ios("tune", path, "--log", tmp_path / "log", "--lanes", 1)
+    assert outcome.code == 0, outcome.stderr
+    assert "there is nothing to tune in small" in outcome.stdout
+    assert len(outcome.stdout.splitlines()) == 1

@@ -37,6 +37,7 @@ QUICK = (
     "of 3",
     "linear",
     "head",
+    "rounded",
     "softmax (2, 3, 5, 33)",
     "layer_norm (3, 4097)",
     "product (2, 3, 17, 33) (2, 3, 33, 20)",

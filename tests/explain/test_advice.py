@@ -55,24 +55,33 @@ def bounded(region: Region, **seconds: float) -> Region:
     ],
 )
 def test_the_numbers_choose_the_sentence(region: Region, searched: bool, words: tuple[str]) -> None:
-    sentence = advise(region, ("a", "b", "c"), PEAKS, 2, searched)
+    sentence = advise(region, ("a", "b", "c"), PEAKS, 2, searched, (0, 1, 2))
     for word in words:
         assert word in sentence
 
 
 def test_lanes_are_counted_in_words() -> None:
-    assert advise(BUSY, (), PEAKS, 1, False).startswith("the lane is busy")
-    assert advise(BUSY, (), PEAKS, 4, False).startswith("all 4 lanes are busy")
+    assert advise(BUSY, (), PEAKS, 1, False, ()).startswith("the lane is busy")
+    assert advise(BUSY, (), PEAKS, 4, False, ()).startswith("all 4 lanes are busy")
     alone = replace(BUSY, busy=0.5, waiting=0.0, launching=0.5)
-    assert "fewer lanes" not in advise(alone, (), PEAKS, 1, False)
+    assert "fewer lanes" not in advise(alone, (), PEAKS, 1, False, ())
 
 
 def test_a_chain_of_one_or_two_names_each_once() -> None:
     region = replace(bounded(WAITING, CRITICAL_PATH=0.9e-3), path=(1,))
-    assert "the chain b," in advise(region, ("a", "b", "c"), PEAKS, 2, False)
+    assert "the chain b," in advise(region, ("a", "b", "c"), PEAKS, 2, False, ())
     region = replace(region, path=(1, 2))
-    assert "the chain b → c," in advise(region, ("a", "b", "c"), PEAKS, 2, False)
+    assert "the chain b → c," in advise(region, ("a", "b", "c"), PEAKS, 2, False, ())
 
 
 def test_a_block_without_kernels_needs_no_advice() -> None:
-    assert advise(replace(BUSY, seconds=0.0), (), PEAKS, 2, False) == "it runs no kernels"
+    assert advise(replace(BUSY, seconds=0.0), (), PEAKS, 2, False, ()) == "it runs no kernels"
+
+
+def test_tuning_is_advised_for_what_can_be_tuned() -> None:
+    chain = replace(bounded(WAITING, CRITICAL_PATH=0.9e-3), path=(0, 2))
+    for region, others in ((BUSY, (3,)), (replace(BUSY, flops=None), (3,)), (chain, (1,))):
+        assert advise(region, ("a", "b", "c"), PEAKS, 2, False, (2, 3)).endswith("`tvm-ios tune`")
+        sentence = advise(region, ("a", "b", "c"), PEAKS, 2, False, others)
+        assert "tvm-ios tune" not in sentence
+        assert "none can be tuned" in sentence

@@ -22,6 +22,13 @@ def exit_of_sums(emit: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return op.concat([total, c, emit(op.add(emit(op.add(a, b)), d))], axis=1)
 
 
+def rounded(emit: Any, x: Any) -> Any:
+    """Of halves every second one is just between two integers."""
+    halves = emit(op.floor(emit(op.multiply(x, relax.const(8.0, "float32")))))
+    halves = emit(op.multiply(halves, relax.const(0.5, "float32")))
+    return op.clip(emit(op.round(halves)), -6, 5)
+
+
 def merged(emit: Any, x: Any, w: Any, b: Any) -> Any:
     y = emit(op.nn.relu(emit(op.add(emit(op.nn.conv2d(x, w, padding=1)), b))))
     parts = emit(op.split(y, [24, 40], axis=1))
@@ -205,6 +212,7 @@ OTHERS: dict[str, tuple[Any, bool, str]] = {
         "",
     ),
     "softmax": (make_unit([SMALL], [], lambda emit, x: op.nn.softmax(x, axis=1)), True, "NHWC"),
+    "rounded": (make_unit([SMALL], [], rounded), True, "NHWC"),
     "gelu": (make_unit([SMALL], [], lambda emit, x: op.nn.gelu(x)), True, "NHWC"),
     "batched product": (
         make_unit([(2, 5, 6), (2, 6, 7)], [], lambda emit, x, y: op.matmul(x, y)),

@@ -12,6 +12,8 @@
     Whether a model that was cut in two computes the same.
 ``candidates.py``, ``contests.py``, ``located.py``, ``optimized.py``
     What ``optimize`` tries, how it compares, where a wrong program goes wrong, and what it gives.
+``fallback.py``
+    Another runtime's build in the place of ours, where it is faster.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
+from tvm_ios.schedule.first_difference import is_quantised
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
@@ -73,12 +74,13 @@ def compare_policies(
         started = [start_library(tvm_build, sample) for sample in samples]
         return [tvm.outputs(tvm.run()) for tvm in started]
 
+    quantised = is_quantised(candidates.built["sequential"].schedule.get("graph", {}))
     progress("computing the reference", 0, 1)
     reference = reference_of(
         ComparedModel(loaded.original, loaded.onnx, tvm_outputs),
         inputs,
         verify,
-        precision=options.precision or "float32",
+        precision=options.precision or ("quantised" if quantised else "float32"),
         # Of infinities alone TVM's reductions make finite numbers, in Relay and on GPUs also ours.
         infinities=loaded.dialect.name == "relax" and beside_tvm,
         beside_tvm=True,

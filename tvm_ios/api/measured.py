@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
 from tvm_ios.api.contests import compare_policies
+from tvm_ios.api.fallback import (
+    ONNXRUNTIME,
+    faster_runtime,
+    require_onnxruntime,
+    runtime_files,
+    save_build,
+)
 from tvm_ios.api.optimized import Optimized
 from tvm_ios.api.tails import require_same_tail
 from tvm_ios.contest.outputs import Verify
+from tvm_ios.contest.verdict import TVM
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
@@ -32,6 +40,7 @@ def optimize(
     sequential: Path | None = None,
     tvm_build: Path | None = None,
     memory_budget: int | None = None,
+    fallback: Collection[str] = (TVM,),
     verify: Verify = Verify.onnx,
     progress: Progress | None = None,
 ) -> Optimized:
@@ -64,6 +73,10 @@ def optimize(
         then look for schedules that fit, and ``memory``, one unit after another in the order of
         the least memory, is tried too; where the sequential program does not fit, the fastest
         that does is kept.
+    fallback
+        Other runtimes, ``tvm`` and ``onnxruntime``, whose build of the model is kept where it is
+        faster than every program of ours beyond doubt; of neither is known what it takes of a
+        memory budget, and on GPUs they do not run.
     verify
         What the programs' outputs are compared with.
     progress
@@ -92,6 +105,8 @@ def optimize(
     options = options or SearchOptions()
     report = progress or silent
     loaded = load_model(model)
+    if ONNXRUNTIME in fallback:
+        require_onnxruntime(loaded)
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
     schedule_of_file: dict[str, Schedule] = {}
@@ -129,14 +144,21 @@ def optimize(
             beside_tvm=on_cpu,
             verify=verify,
         )
-    results, kept = verdict.results, verdict.kept
-    notes = {
-        "model": loaded.name,
-        "policies": [{"policy": r.policy, "latency": r.latency} for r in results],
-        "kept": kept,
-        "reference": verdict.reference,
-    }
-    candidates.built[kept].save(output, notes, loaded.tail)
+        ours = candidates.built[verdict.kept]
+        faster = None
+        if on_cpu and memory_budget is None and loaded.tail is None:
+            files = runtime_files(fallback, tvm_build, loaded, folder)
+            faster = faster_runtime(verdict, ours, files, options, report)
+        notes = {
+            "model": loaded.name,
+            "policies": [{"policy": r.policy, "latency": r.latency} for r in verdict.results],
+            "kept": verdict.kept if faster is None else faster.runtime,
+            "reference": verdict.reference,
+        }
+        if faster is None:
+            ours.save(output, notes, loaded.tail)
+        else:
+            save_build(faster.runtime, files[faster.runtime], ours, options, output, notes)
     if sequential is not None:
         candidates.built["sequential"].save(sequential)
     module.end_run()
@@ -146,11 +168,12 @@ def optimize(
     unfit.append(without_elements(prepared.units))
     return Optimized(
         model=loaded.name,
-        policies=results,
-        kept=kept,
+        policies=verdict.results,
+        kept=verdict.kept,
+        faster=faster,
         reference=verdict.reference,
         confirmed=verdict.confirmed,
-        memory=candidates.built[kept].memory,
+        memory=ours.memory,
         executable=output,
         operators=len(prepared.outliner.extraction.graph),
         units=len(prepared.units),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvm_ios.api.fallback import Faster
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.verdict import PolicyResult
 from tvm_ios.program.arena.planner import PlannedMemory
@@ -26,7 +27,9 @@ class Optimized:
     policies
         All that were built, measured side by side.
     kept
-        The policy of the executable.
+        The policy of the executable; where another runtime was faster, of the fastest of ours.
+    faster
+        The runtime whose build is kept in the place of an executable.
     reference
         Whose outputs those of the policies' programs were compared with; None if they were not.
     confirmed
@@ -55,6 +58,7 @@ class Optimized:
     model: str
     policies: tuple[PolicyResult, ...]
     kept: str
+    faster: Faster | None
     reference: str | None
     confirmed: Mapping[str, PairedRatio]
     memory: PlannedMemory

@@ -95,6 +95,7 @@ def prepare_material(
             policies=policies,
             sequential=folder / "sequential",
             tvm_build=folder / TVM_BUILD,
+            fallback=(),
             verify=verify,
             progress=progress,
         )

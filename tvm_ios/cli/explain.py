@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
 
 if TYPE_CHECKING:
+    from runtime_ext.execution.foreign_build import ForeignBuild
     from runtime_ext.explain import Explanation
     from tvm_ios.explain.bounds import Region
 
@@ -49,6 +51,7 @@ def explain(
     the memory traffic at this machine's measured peaks. The largest of these bounds, and what the
     lanes did besides, say what would help.
     """
+    from runtime_ext.execution.foreign_build import ForeignBuild
     from runtime_ext.explain import explain as find_out
     from tvm_ios.plot import plot_blocks, require_picture, save_picture
 
@@ -56,6 +59,9 @@ def explain(
     if plot is not None:
         require_picture(plot)
     explanation = find_out(executable, repeat)
+    if isinstance(explanation, ForeignBuild):
+        _print_foreign(executable, explanation, as_json)
+        return
     if plot is not None:
         blocks = [region.units for region in explanation.blocks]
         save_picture(plot_blocks(explanation.timeline.steps, blocks), plot)
@@ -63,6 +69,33 @@ def explain(
         print_json(_json(explanation))
     else:
         _print(executable, explanation)
+
+
+def _print_foreign(path: Path, build: ForeignBuild, as_json: bool) -> None:
+    from runtime_ext.explain import measured_latencies
+
+    measured = {p: seconds * 1e3 for p, seconds in measured_latencies(build.notes).items()}
+    if as_json:
+        print_json(
+            {
+                "policy": build.runtime,
+                "measured_ms": measured,
+                "lanes": build.lanes,
+                "advice": build.sentence,
+            }
+        )
+        return
+    out = console()
+    out.print(
+        f"[bold]{escape(str(path))}[/bold]: {build.sentence}, on {build.lanes} threads; what it "
+        "launches, and so what bounds it, only that runtime can say"
+    )
+    out.print(_measured_text(measured))
+
+
+def _measured_text(measured: Mapping[str, float]) -> str:
+    latencies = (f"{policy} {ms:.3f}" for policy, ms in measured.items())
+    return f"when it was made, in ms: {', '.join(latencies)}"
 
 
 def _json(explanation: Explanation) -> dict[str, Any]:
@@ -137,10 +170,7 @@ def _print(path: Path, explanation: Explanation) -> None:
     if explanation.tail is not None:
         out.print(f"[yellow]not in the table: {escape(explanation.tail)}[/yellow]")
     if explanation.measured:
-        latencies = (
-            f"{policy} {seconds * 1e3:.3f}" for policy, seconds in explanation.measured.items()
-        )
-        out.print(f"when it was made, in ms: {', '.join(latencies)}")
+        out.print(_measured_text({p: 1e3 * s for p, s in explanation.measured.items()}))
     columns = ("block", "units", "ms", *Bound, "seen/bound", "busy", "waiting", "launching")
     table = Table(*columns, caption="bounds in ms, the largest in bold; shares of the lanes' time")
     for column in table.columns[1:]:

@@ -48,6 +48,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
                     "max_block",
                     "reuse",
                     "groups",
+                    "fallback",
                 ),
                 *(
                     "scheduler",

@@ -26,6 +26,7 @@ from tvm_ios.cli.search_options import (
     Cudnn,
     DialectName,
     DialectOption,
+    Fallback,
     GroupsAStage,
     Lanes,
     MaxBlock,
@@ -77,6 +78,12 @@ def optimize(
         ),
     ] = None,
     memory_budget: MemoryBudget = None,
+    fallback: Annotated[
+        Fallback,
+        typer.Option(
+            help="Keep TVM's own build, or ONNX Runtime with the model, where faster than ours."
+        ),
+    ] = Fallback.tvm,
     cost: Annotated[
         str | None,
         typer.Option(
@@ -112,7 +119,8 @@ def optimize(
     over that of one unit after another lies below one; else that is. With a memory budget, only
     what fits into it. Where results differ, the first wrong operator is named. The end of a model
     whose shapes depend on the data, such as NonMaxSuppression, runs after the program, on ONNX
-    Runtime.
+    Runtime. Where TVM's own build, or with --fallback onnxruntime the model there, is faster than
+    all of these, it is saved in their place.
     """
     policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
@@ -161,6 +169,7 @@ def optimize(
             policies=policies,
             schedule=schedule,
             memory_budget=budget,
+            fallback=fallback.runtimes,
             verify=verify,
             progress=update,
         )

@@ -11,6 +11,7 @@ from rich.table import Table
 from tvm_ios.cli.output import console, left_out_text, print_json
 
 if TYPE_CHECKING:
+    from tvm_ios.api.fallback import Faster
     from tvm_ios.api.optimized import Compiled, Optimized
     from tvm_ios.contest.pairs import PairedRatio
     from tvm_ios.program.arena.planner import PlannedMemory
@@ -52,8 +53,9 @@ def print_optimized(done: Optimized, as_json: bool) -> None:
         if done.reference is None
         else f"errors: to the outputs of {done.reference}",
     )
+    kept = done.kept if done.faster is None else done.faster.runtime
     for row in done.policies:
-        style = "bold green" if row.policy == done.kept else ""
+        style = "bold green" if row.policy == kept else ""
         table.add_row(
             row.policy,
             "" if row.stages is None else str(row.stages),
@@ -70,13 +72,13 @@ def print_optimized(done: Optimized, as_json: bool) -> None:
         else f"in {sequential.pairs} pairs of runs in fresh processes {sequential.median:.3f} of "
         f"sequential ({sequential.low:.3f} to {sequential.high:.3f})"
     )
-    out.print(f"kept [bold green]{done.kept}[/bold green]: {compared}" + _beside_tvm(tvm))
+    verb = "kept" if done.faster is None else "fastest of ours"
+    out.print(f"{verb} [bold green]{done.kept}[/bold green]: {compared}" + _beside_tvm(tvm))
     out.print(_memory_text(done.memory))
-    if tvm is not None and tvm.high >= 1:
-        out.print(
-            f"[yellow]TVM's own build is {'faster' if tvm.low > 1 else 'as fast'} on this model: "
-            "use it, or tune the kernels[/yellow]"
-        )
+    if done.faster is not None:
+        out.print(f"[yellow]{_faster_text(done.faster)}[/yellow]")
+    elif tvm is not None and tvm.high >= 1:
+        out.print("[yellow]TVM's own build is as fast on this model[/yellow]")
     out.print(escape(f"executable: {done.executable}  (tvm-ios run {done.executable})"))
 
 
@@ -119,7 +121,9 @@ def _json(done: Optimized) -> dict[str, Any]:
     return {
         "model": done.model,
         "policies": [result.to_json() for result in done.policies],
-        "kept": done.kept,
+        "kept": done.kept if done.faster is None else done.faster.runtime,
+        "fastest": done.kept,
+        "faster": None if done.faster is None else asdict(done.faster),
         "confirmed": {
             name: {"ratio": ratio.median, **asdict(ratio)} for name, ratio in done.confirmed.items()
         },
@@ -142,6 +146,17 @@ def _json(done: Optimized) -> dict[str, Any]:
         "seconds": done.seconds,
         "executable": str(done.executable),
     }
+
+
+def _faster_text(faster: Faster) -> str:
+    from runtime_ext.execution.foreign_build import RUNTIMES
+
+    title, ratio = RUNTIMES[faster.runtime].title, faster.ratio
+    return (
+        f"saved instead is {title}, which is faster: in {ratio.pairs} pairs of runs in fresh "
+        f"processes ours took {ratio.median:.3f} of its time ({ratio.low:.3f} to "
+        f"{ratio.high:.3f})"
+    )
 
 
 def _beside_tvm(ratio: PairedRatio | None) -> str:

@@ -40,16 +40,19 @@ def run(
 ) -> None:
     """Run an executable on given or random inputs, and time it.
 
-    It runs where the processor, TVM's version and every checksum fit what it was made for.
+    It runs where the processor, TVM's version and every checksum fit what it was made for. What
+    `optimize` saved in the place of one, because it was faster, runs too.
     """
     from runtime_ext.execution.executable import load
+    from runtime_ext.execution.foreign_build import ForeignBuild
 
     refuse_models(executable)
     if output is not None:
         require_writable(output)
     loaded = load(executable)
     session = loaded.session()
-    tail = None if loaded.tail is None else loaded.tail.sentence
+    build = loaded if isinstance(loaded, ForeignBuild) else None
+    tail = None if build is not None or loaded.tail is None else loaded.tail.sentence
     arrays = read_arrays(inputs) if inputs is not None else session.random_inputs(seed)
     session.set_input(**arrays)
     session.run()
@@ -71,13 +74,16 @@ def run(
             }
             for name, array in results.items()
         }
-        print_json({"latency_ms": latency, "outputs": digests, "tail": tail})
+        runtime = None if build is None else build.runtime
+        print_json({"latency_ms": latency, "outputs": digests, "tail": tail, "runtime": runtime})
         return
     table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
     for name, array in results.items():
         shape = "x".join(map(str, array.shape))
         table.add_row(escape(name), shape, str(array.dtype), *_range(array))
     console().print(table)
+    if build is not None:
+        console().print(f"[yellow]this is {build.sentence}[/yellow]")
     if tail is not None:
         console().print(f"[yellow]{escape(tail)}[/yellow]")
     console().print(

@@ -33,6 +33,20 @@ class MeasureMode(StrEnum):
     full = "full"
 
 
+class Fallback(StrEnum):
+    """Whose build is kept where it is faster than all of ours."""
+
+    tvm = "tvm"
+    onnxruntime = "onnxruntime"
+    none = "none"
+
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        """The runtimes to compare with."""
+        names = tuple(Fallback)
+        return () if self is Fallback.none else names[: names.index(self) + 1]
+
+
 class TargetKind(StrEnum):
     """What is compiled for."""
 

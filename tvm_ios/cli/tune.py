@@ -190,6 +190,12 @@ def _again(target: TargetKind, arch: str | None, dialect: DialectName) -> str:
 
 def _print(done: TuningResult, model: str) -> None:
     out = console()
+    if not (done.kernels or done.missing or done.untouched):
+        out.print(
+            f"there is nothing to tune in {escape(done.model)}: it has no convolution or matrix "
+            "product with weights that are constants"
+        )
+        return
     table = Table("kernel", "weight", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials")
     for row in done.kernels:
         table.add_row(

@@ -143,16 +143,21 @@ def kept_policy(
     may_keep_sequential
         If not, ``best`` is kept.
     """
-    names = dict.fromkeys(name for samples in contests for name in samples)
-    pooled = {name: [s for c in contests for s in c.get(name, ())] for name in names}
+    together = pooled(contests)
     faster = all(ratio_of(samples, best, "sequential").median < 1 for samples in contests)
-    faster = faster and ratio_of(pooled, best, "sequential").high < 1
+    faster = faster and ratio_of(together, best, "sequential").high < 1
     kept = best if faster or not may_keep_sequential else "sequential"
-    ratios = {"sequential": ratio_of(pooled, kept, "sequential")}
+    ratios = {"sequential": ratio_of(together, kept, "sequential")}
     for samples in contests:
         if TVM in samples:
             ratios[TVM] = ratio_of(samples, kept, TVM)
     return kept, ratios
+
+
+def pooled(contests: Sequence[Samples]) -> Samples:
+    """The samples of all contests, one after another."""
+    names = dict.fromkeys(name for samples in contests for name in samples)
+    return {name: [s for c in contests for s in c.get(name, ())] for name in names}
 
 
 def ratio_of(samples: Samples, first: str, second: str) -> PairedRatio:

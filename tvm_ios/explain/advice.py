@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tvm_ios.explain.bounds import Bound, Peaks, Region
 
 #: Shares of the lanes' time from which launching, or waiting, is worth a sentence.
@@ -13,7 +15,14 @@ _FULL = 0.7
 _MOVES_DATA = 1.0
 
 
-def advise(region: Region, names: tuple[str, ...], peaks: Peaks, lanes: int, searched: bool) -> str:
+def advise(
+    region: Region,
+    names: tuple[str, ...],
+    peaks: Peaks,
+    lanes: int,
+    searched: bool,
+    tunable: Collection[int],
+) -> str:
     """One sentence: what keeps the region from being faster, and what helps.
 
     Parameters
@@ -28,14 +37,16 @@ def advise(region: Region, names: tuple[str, ...], peaks: Peaks, lanes: int, sea
         How many the program has.
     searched
         Whether a search has looked for faster groups side by side.
+    tunable
+        The units whose kernels can be tuned.
     """
     if not region.seconds:
         return "it runs no kernels"
     if region.launching >= max(_MUCH, region.waiting):
         return _about_launches(region, lanes)
     if region.waiting >= _MUCH:
-        return _about_waits(region, names, lanes, searched)
-    return _about_kernels(region, peaks, lanes)
+        return _about_waits(region, names, lanes, searched, tunable)
+    return _about_kernels(region, peaks, lanes, tunable)
 
 
 def _about_launches(region: Region, lanes: int) -> str:
@@ -47,7 +58,13 @@ def _about_launches(region: Region, lanes: int) -> str:
     )
 
 
-def _about_waits(region: Region, names: tuple[str, ...], lanes: int, searched: bool) -> str:
+def _about_waits(
+    region: Region,
+    names: tuple[str, ...],
+    lanes: int,
+    searched: bool,
+    tunable: Collection[int],
+) -> str:
     idle = f"{_lanes(lanes)} wait{'s' if lanes == 1 else ''} {region.waiting:.0%} of the time"
     if region.bounds[Bound.CRITICAL_PATH] < _NEAR * region.seconds:
         more = (
@@ -61,11 +78,11 @@ def _about_waits(region: Region, names: tuple[str, ...], lanes: int, searched: b
     chain = " → ".join(dict.fromkeys((ends[0], *(["…"] if len(region.path) > 2 else []), ends[1])))
     return (
         f"critical path: {idle} for the chain {chain}, whose kernels have too few tiles for all "
-        "lanes: only faster kernels on it help: `tvm-ios tune`"
+        f"lanes: only faster kernels on it help{_how(region.path, tunable)}"
     )
 
 
-def _about_kernels(region: Region, peaks: Peaks, lanes: int) -> str:
+def _about_kernels(region: Region, peaks: Peaks, lanes: int, tunable: Collection[int]) -> str:
     moved = f"{region.nbytes / 1e6:.1f} MB at {region.nbytes / region.seconds / 1e9:.0f} GB/s"
     lost = f"{region.memory_bytes / 1e6:.1f} MB"
     memory = region.bounds.get(Bound.MEMORY, 0.0) / region.seconds
@@ -82,13 +99,20 @@ def _about_kernels(region: Region, peaks: Peaks, lanes: int) -> str:
         )
     busy = f"{_lanes(lanes)} {'is' if lanes == 1 else 'are'} busy {region.busy:.0%}"
     if region.flops is None:
-        return f"{busy}: only faster kernels help: `tvm-ios tune`"
+        return f"{busy}: only faster kernels help{_how(region.units, tunable)}"
     if region.flops < _MOVES_DATA * region.nbytes:
         return f"{busy} moving data ({moved}): only fewer bytes help (units that fuse more)"
     return (
-        f"{busy} with kernels at {reached:.0%} of the arithmetic peak: only faster kernels help: "
-        "`tvm-ios tune`"
+        f"{busy} with kernels at {reached:.0%} of the arithmetic peak: only faster kernels help"
+        + _how(region.units, tunable)
     )
+
+
+def _how(units: Collection[int], tunable: Collection[int]) -> str:
+    """How to come to faster kernels of some units."""
+    if any(unit in tunable for unit in units):
+        return ": `tvm-ios tune`"
+    return ", and of these units none can be tuned"
 
 
 def _lanes(lanes: int) -> str:

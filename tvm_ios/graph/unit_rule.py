@@ -7,6 +7,7 @@ by the exit, is read inside only. Such units can never depend on each other in a
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 
 from tvm_ios.graph.op_graph import OpGraph
@@ -21,7 +22,7 @@ from tvm_ios.graph.operators import (
 from tvm_ios.graph.unit_partition import Partition, is_acyclic
 
 _ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
-_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split"}
+_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split", "round"}
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 
 
@@ -38,7 +39,8 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
       from the parts: an LSTM's cell from the product with its state on.
     - A concatenation with the concatenations and sums that only it reads (an exit).
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
-      softmax, split) that follow it.
+      softmax, split) that follow it, whatever numbers these read too. So what is quantised goes
+      with what makes it, and the limits of what is rounded are no activation before a convolution.
     - A slice or reshape that a dense layer alone reads goes with it, if nothing else took it.
     """
     groups = _grouped(graph, cells=True)
@@ -63,6 +65,7 @@ def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
 _ADD = frozenset({"add"})
 _BIAS = frozenset({"bias_add"})
 _CONV = frozenset({"conv2d"})
+_ROUND = frozenset({"round"})
 _VIEWS = frozenset({"slice", "reshape"})
 
 
@@ -80,7 +83,7 @@ def _separable_convolutions(partition: Partition) -> None:
         after = partition.reader(op, _BIAS)
         if after is not None:
             partition.join(op, after)
-        activation = partition.maker(depthwise, ACTIVATIONS)
+        activation = _activation(partition, depthwise)
         if activation is None:
             continue
         partition.join(activation, depthwise)
@@ -235,6 +238,14 @@ def _prologues(partition: Partition) -> None:
                 partition.join(op, *path)
 
 
+def _activation(partition: Partition, op: int) -> int | None:
+    """The activation that only an operator reads; the limits of what is rounded stay with that."""
+    activation = partition.maker(op, ACTIVATIONS)
+    if activation is None or partition.maker(activation, _ROUND) is not None:
+        return None
+    return activation
+
+
 def _path_adjustment(partition: Partition, op: int) -> list[int]:
     """Activation, shift and average pooling before a 1x1 convolution (NASNet)."""
     pool = partition.maker(op, frozenset({"avg_pool2d"}))
@@ -243,7 +254,7 @@ def _path_adjustment(partition: Partition, op: int) -> list[int]:
     path = [pool]
     while (move := partition.maker(path[-1], frozenset({"slice", "pad"}))) is not None:
         path.append(move)
-    activation = partition.maker(path[-1], ACTIVATIONS)
+    activation = _activation(partition, path[-1])
     if activation is not None:
         path.append(activation)
     elif partition.op(pool).attrs["kernel"] != (1, 1):
@@ -253,7 +264,7 @@ def _path_adjustment(partition: Partition, op: int) -> list[int]:
 
 def _activation_before(partition: Partition, op: int) -> list[int]:
     """The activation, with a batch norm before it that no convolution could take (DenseNet)."""
-    activation = partition.maker(op, ACTIVATIONS)
+    activation = _activation(partition, op)
     if activation is None or not partition.alone(activation):
         return []
     path = [activation]
@@ -265,13 +276,22 @@ def _activation_before(partition: Partition, op: int) -> list[int]:
 
 
 def _cheap_followers(partition: Partition) -> None:
-    """Cheap operators join what makes their only input, if nothing else reads it."""
+    """Cheap operators join what makes their only input but numbers, if nothing else reads it."""
     for op in range(len(partition.graph)):
-        sources = partition.sources(op)
+        sources = _without_numbers(partition, op)
         if partition.op(op).kind in _CHEAP and partition.alone(op) and len(sources) == 1:
             source = sources[0]
             if source is not None and partition.reader(source) == op:
                 partition.join(op, source)
+
+
+def _without_numbers(partition: Partition, op: int) -> list[int | None]:
+    """The makers of what an operator reads; where it makes more than one element, of tensors."""
+    graph = partition.graph
+    if len(partition.sources(op)) == 1 or math.prod(_shape(partition, op)) == 1:
+        return partition.sources(op)
+    tensors = (t for t in dict.fromkeys(partition.op(op).inputs) if not graph.tensors[t].constant)
+    return [graph.producer[t] for t in tensors if math.prod(graph.tensors[t].shape) > 1]
 
 
 def _views(partition: Partition) -> None:

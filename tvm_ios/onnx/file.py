@@ -11,6 +11,7 @@ import onnx
 from onnx import external_data_helper
 
 from tvm_ios.errors import ModelError
+from tvm_ios.onnx.rewrites.quantised import QUANTISED
 
 #: What one protobuf message can hold, and with it TVM's importer.
 LARGEST = (1 << 31) - 1
@@ -92,7 +93,7 @@ def _require_known_operators(path: Path, model: Any) -> None:
     for graph in (model.graph, *model.functions):
         for node in graph.node:
             domain = node.domain or "ai.onnx"
-            if (node.domain, node.op_type) in local:
+            if (node.domain, node.op_type) in local or node.op_type in QUANTISED.get(domain, ()):
                 continue
             what = f"{node_text(node)} of {path}"
             if domain != "ai.onnx":

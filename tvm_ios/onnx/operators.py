@@ -139,6 +139,23 @@ def _reduce_mean(node: Any, _: int) -> Canonical | None:
     return Canonical("mean", node.inputs[:1], {"axes": normal, "keepdims": keepdims})
 
 
+def _reduce_extreme(kind: str) -> Handler:
+    """The largest or smallest number, as readers of TVM's IR have it."""
+
+    def read(node: Any, _: int) -> Canonical | None:
+        axes = integers(node, 1, "axes")
+        if len(node.inputs) > 1 and node.inputs[1] is not None and axes is None:
+            return None
+        if not axes and node.attributes.get_int("noop_with_empty_axes", 0):
+            return None
+        attrs: Attrs = {"keepdims": bool(node.attributes.get_int("keepdims", 1))}
+        if axes:
+            attrs["axis"] = str(tuple(axes))
+        return Canonical(kind, node.inputs[:1], attrs)
+
+    return read
+
+
 def _concat(node: Any, _: int) -> Canonical:
     if None in node.inputs:
         raise GraphError(f"operator {node.name!r} (Concat) reads an input without a name")
@@ -256,7 +273,9 @@ _HANDLERS: dict[str, Handler] = {
     "Max": _extreme,
     "Min": _extreme,
     "Pad": _pad,
+    "ReduceMax": _reduce_extreme("max"),
     "ReduceMean": _reduce_mean,
+    "ReduceMin": _reduce_extreme("min"),
     "Reshape": _reshape,
     "Slice": _slice,
     "Softmax": _softmax,

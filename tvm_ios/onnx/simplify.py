@@ -40,6 +40,7 @@ from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly import write_plainly
+from tvm_ios.onnx.rewrites.quantised import write_quantised
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
 from tvm_ios.onnx.rewrites.sequences import write_sequences_out
@@ -157,7 +158,10 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
     for step in (lift_constants, _fold_constants, _fold_empty, lift_constants, _name_all):
         step(work)
-    _each(gather_what_is_kept)(work)
+    # Quantised values as floats; what held them in eight bits may be needed no more.
+    for step in (_each(gather_what_is_kept, write_quantised), passes.RemoveUnusedNodesPass()):
+        step(work)
+    _name_all(work)
     return work
 
 

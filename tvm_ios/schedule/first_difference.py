@@ -6,8 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from tvm_ios.graph.operators import ANCHORS
+
 if TYPE_CHECKING:
     from tvm_ios.graph.op_graph import OpGraph
+
+_CONSTANT = "a constant"
 
 
 def describe(graph: OpGraph) -> dict[str, Any]:
@@ -18,7 +22,7 @@ def describe(graph: OpGraph) -> dict[str, Any]:
         units.append(
             {
                 "kind": op.kind,
-                "reads": [makers.get(t, "a constant") for t in op.inputs],
+                "reads": [makers.get(t, _CONSTANT) for t in op.inputs],
                 "input types": [_type(graph, t) for t in op.inputs],
                 "output types": [_type(graph, t) for t in op.outputs],
                 **{key: op.attrs[key] for key in sorted(op.attrs)},
@@ -29,10 +33,28 @@ def describe(graph: OpGraph) -> dict[str, Any]:
     described = {
         "inputs": [_type(graph, t) for t in graph.inputs],
         "units": units,
-        "outputs": [makers.get(t, "a constant") for t in graph.outputs],
+        "outputs": [makers.get(t, _CONSTANT) for t in graph.outputs],
     }
     # What a reader gets: lists for tuples.
     return json.loads(json.dumps(described))
+
+
+def has_contraction(unit: Mapping[str, Any]) -> bool:
+    """Whether a described unit sums products over channels with weights, which can be tuned."""
+    kinds = set(str(unit["kind"]).split("+"))
+    if kinds & (ANCHORS - {"conv2d"}):
+        return True
+    constants = (
+        t for r, t in zip(unit["reads"], unit["input types"], strict=True) if r == _CONSTANT
+    )
+    shapes = (json.loads(text[text.index("[") :]) for text in constants)
+    # Depthwise weights have one channel.
+    return "conv2d" in kinds and any(len(shape) == 4 and shape[1] > 1 for shape in shapes)
+
+
+def is_quantised(described: Mapping[str, Any]) -> bool:
+    """Whether a described graph rounds numbers."""
+    return any("round" in str(unit["kind"]).split("+") for unit in described.get("units", ()))
 
 
 def first_difference(described: Mapping[str, Any], graph: OpGraph) -> str | None:

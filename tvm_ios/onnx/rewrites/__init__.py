@@ -6,6 +6,8 @@
 - fix_inputs: static shapes for the inputs
 - empty: what has no elements is a constant
 - node_names: names for nodes that have none
+- quantised: quantised operators in floats; integers: values of eight bits that floats hold;
+  integer_products: sums of products of these, exact; quantised_contrib: ONNX Runtime's own
 - plainly: which operators are written in others that TVM's importer reads rightly, by these:
   - misread: what it reads wrongly
   - arithmetic: types that it does not compute with

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.onnx.edit import bypass, constant, new_constant
+from tvm_ios.onnx.rewrites.integer_products import has_exact_sums
 
 Array = np.ndarray[Any, Any]
 
@@ -104,6 +105,8 @@ def _makers(value: Any, channels: int) -> list[tuple[Any, int]] | None:
     if node.op_type not in ("Conv", "Gemm") or any(constant(v) is None for v in node.inputs[1:]):
         return None
     if node.op_type == "Gemm" and (len(node.attributes) or len(value.shape) != 2):
+        return None
+    if has_exact_sums(node):
         return None
     return [(node, channels)]
 

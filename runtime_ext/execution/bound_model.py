@@ -1,0 +1,108 @@
+"""Models that other runtimes hold, bound to inputs: TVM's own build, and ONNX files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundModel:
+    """A model that is ready to run on its inputs.
+
+    Attributes
+    ----------
+    run
+        Runs the model once; what it returns is for :attr:`outputs` alone.
+    outputs
+        The outputs, in the model's order, from what ``run`` returned.
+    """
+
+    run: Callable[[], Any]
+    outputs: Callable[[Any], list[Array]]
+
+
+#: Binds a model to inputs by name, in the model's order.
+Bind = Callable[[Mapping[str, Array]], BoundModel]
+
+
+def bind_library(path: Path) -> Bind:
+    """Load what TVM compiled, weights included, on the CPU by TVM's Python package.
+
+    TVM counts its threads when it is loaded.
+
+    Parameters
+    ----------
+    path
+        The ``.so``: of Relax for the virtual machine, or of ``relay.build`` for the graph executor.
+    """
+    import tvm
+
+    library: Any = tvm.runtime.load_module(str(path))
+    if getattr(library, "type_key", None) == "GraphExecutorFactory":
+        return lambda inputs: BoundModel(_graph_executor(library, inputs), _arrays)
+    from tvm import relax
+
+    main: Any = relax.VirtualMachine(library, tvm.cpu())["main"]
+
+    def bind(inputs: Mapping[str, Array]) -> BoundModel:
+        tensors = [tvm.runtime.tensor(value) for value in inputs.values()]
+        return BoundModel(lambda: main(*tensors), _arrays)
+
+    return bind
+
+
+def _graph_executor(library: Any, inputs: Mapping[str, Array]) -> Callable[[], list[Any]]:
+    import tvm
+    from tvm.contrib import graph_executor
+
+    model: Any = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    model.set_input(**inputs)
+    places = range(model.get_num_outputs())
+
+    def run() -> list[Any]:
+        model.run()
+        return [model.get_output(place) for place in places]
+
+    return run
+
+
+def _arrays(result: Any) -> list[Array]:
+    return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
+
+
+def bind_onnx(path: Path, threads: int) -> Bind:
+    """Load an ONNX file into ONNX Runtime, on the CPU.
+
+    Raises
+    ------
+    UserError
+        If ONNX Runtime refuses the model.
+    """
+    import onnxruntime
+
+    options: Any = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # Errors only: it warns of what it optimises.
+    options.log_severity_level = 3
+    try:
+        session: Any = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        raise UserError(f"ONNX Runtime refuses the model: {error}") from error
+
+    def bind(inputs: Mapping[str, Array]) -> BoundModel:
+        names = (port.name for port in session.get_inputs())
+        feeds = dict(zip(names, inputs.values(), strict=True))
+        return BoundModel(lambda: session.run(None, feeds), list)
+
+    return bind

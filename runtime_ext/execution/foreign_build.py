@@ -1,0 +1,268 @@
+"""What another runtime made of a model, in the place of an executable because it is faster.
+
+A package of ``meta.json``, ``SHA256SUMS`` and one file: the library that TVM compiled on its own,
+or the ONNX model for ONNX Runtime. ``tvm-ios run`` and Python run it as an executable; the loader
+of C++ refuses it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runtime_ext.execution.bound_model import Bind, BoundModel, bind_library, bind_onnx
+from runtime_ext.execution.executor import Exclusive, Span
+from runtime_ext.execution.package import META, require_sums, write_package
+from runtime_ext.execution.ports import Port
+from runtime_ext.execution.session import Session
+from runtime_ext.machine.cpu_features import missing_features
+from runtime_ext.native_errors import ExecutableError, SessionError
+from tvm_ios.files.json_text import json_object, naturals
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime whose builds can be kept.
+
+    Attributes
+    ----------
+    title
+        What people call a build of it.
+    file
+        The name of the file in the package.
+    package
+        The Python package that has to be there, in a version of equal major and minor numbers.
+    """
+
+    title: str
+    file: str
+    package: str
+
+
+#: By the names of the peers that run them.
+RUNTIMES: Mapping[str, Runtime] = {
+    "tvm": Runtime("TVM's own build", "tvm.so", "apache-tvm"),
+    "onnxruntime": Runtime("the model for ONNX Runtime", "model.onnx", "onnxruntime"),
+}
+
+
+@dataclass(frozen=True)
+class ForeignBuild:
+    """A model as another runtime runs it.
+
+    Attributes
+    ----------
+    runtime
+        The runtime, a key of :data:`RUNTIMES`.
+    file
+        What it loads.
+    inputs, outputs
+        The inputs and outputs that a user sets and reads.
+    lanes
+        Threads that it was measured on.
+    features
+        CPU features that its code needs.
+    notes
+        As of :class:`runtime_ext.execution.executable.Executable`.
+    """
+
+    runtime: str
+    file: Path
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    lanes: int
+    features: tuple[str, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    #: Keeps the unpacked files of a tar for as long as this object lives.
+    _keeper: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def sentence(self) -> str:
+        """What it is, for people."""
+        return f"{RUNTIMES[self.runtime].title}, which was faster than every program of ours"
+
+    def save(self, path: Path) -> None:
+        """Write it to a folder, or to one file if the name ends in ``.tar``.
+
+        Raises
+        ------
+        ExecutableError
+            If something is there that is not an executable, or it cannot be written.
+        """
+        runtime = RUNTIMES[self.runtime]
+        meta = {
+            "runtime": self.runtime,
+            "title": runtime.title,
+            "versions": {runtime.package: metadata.version(runtime.package)},
+            "machine": platform.machine(),
+            "lanes": self.lanes,
+            "features": self.features,
+            "inputs": [_port_json(port) for port in self.inputs],
+            "outputs": [_port_json(port) for port in self.outputs],
+            "notes": self.notes,
+        }
+        write_package(
+            Path(path), meta, lambda folder: shutil.copyfile(self.file, folder / runtime.file)
+        )
+
+    def session(self) -> ForeignSession:
+        """A new session on as many threads as it was measured on.
+
+        TVM counts its threads when it is loaded: in a process that has done so before, it keeps
+        that number.
+        """
+        if self.runtime == "onnxruntime":
+            return ForeignSession(self.inputs, self.outputs, bind_onnx(self.file, self.lanes))
+        os.environ.setdefault("TVM_NUM_THREADS", str(self.lanes))
+        return ForeignSession(self.inputs, self.outputs, bind_library(self.file))
+
+
+def foreign_build(folder: Path, path: Path, keeper: object) -> ForeignBuild | None:
+    """The build of another runtime that a package holds; None if it is an executable.
+
+    Parameters
+    ----------
+    folder
+        The package's folder.
+    path
+        What sentences call it.
+    keeper
+        Keeps the folder.
+
+    Raises
+    ------
+    ExecutableError
+        If it is damaged, or cannot run here.
+    """
+    try:
+        meta = json_object((folder / META).read_bytes())
+    except (OSError, ValueError):
+        # The loader of executables says what is wrong.
+        return None
+    if meta.get("runtime") is None:
+        return None
+    try:
+        require_sums(folder, path)
+        runtime = RUNTIMES[meta["runtime"]]
+        _require_place(path, meta, runtime)
+        return ForeignBuild(
+            runtime=meta["runtime"],
+            file=folder / runtime.file,
+            inputs=tuple(map(_port, meta["inputs"])),
+            outputs=tuple(map(_port, meta["outputs"])),
+            lanes=int(meta["lanes"]),
+            features=tuple(meta["features"]),
+            notes=meta["notes"],
+            _keeper=keeper,
+        )
+    except ExecutableError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+        raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
+
+
+def _require_place(path: Path, meta: Mapping[str, Any], runtime: Runtime) -> None:
+    what = f"{path} is {runtime.title}, made"
+    made_with = str(meta["versions"][runtime.package])
+    try:
+        installed = metadata.version(runtime.package)
+    except metadata.PackageNotFoundError:
+        installed = "none"
+    if installed.split(".")[:2] != made_with.split(".")[:2]:
+        raise ExecutableError(
+            f"{what} with {runtime.package} {made_with} and here is {installed}; install that "
+            "version or optimize the model again"
+        )
+    if meta["machine"] != platform.machine():
+        raise ExecutableError(
+            f"{what} for {meta['machine']} and this machine is {platform.machine()}; optimize the "
+            "model here"
+        )
+    if missing := missing_features(meta["features"]):
+        raise ExecutableError(
+            f"{what} for a CPU with {', '.join(missing)}; optimize the model for this machine"
+        )
+
+
+class ForeignSession(Session):
+    """Runs a model on another runtime, as :class:`Session` runs a program; it has no profile."""
+
+    def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...], bind: Bind) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        model = _ForeignModel(inputs, outputs, bind)
+        self._begin_with(model, model)
+
+
+class _ForeignModel:
+    """A model's inputs and outputs, and what runs it: a :class:`Memory` and an :class:`Executor`.
+
+    Runtimes have buffers of their own, so a model is bound again when an input was written.
+    """
+
+    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], bind: Bind) -> None:
+        self._bind = bind
+        self._inputs: dict[str, Array] = {p.name: np.zeros(p.shape, p.dtype) for p in inputs}
+        self._outputs = [port.name for port in outputs]
+        self._bound: BoundModel | None = None
+        self._result: Any = None
+        self._one_at_a_time = Exclusive()
+
+    def write(self, name: str, value: Array) -> None:
+        """Copy an array into an input."""
+        np.copyto(self._inputs[name], value)
+        self._bound = None
+
+    def read(self, name: str) -> Array:
+        """A copy of an output."""
+        assert self._bound is not None
+        return self._bound.outputs(self._result)[self._outputs.index(name)].copy()
+
+    def run(self) -> None:
+        """Run the model once."""
+        with self._one_at_a_time:
+            self._run()
+
+    def _run(self) -> None:
+        if self._bound is None:
+            self._bound = self._bind(self._inputs)
+        self._result = self._bound.run()
+
+    def benchmark(self, number: int, repeat: int) -> list[float]:
+        """Seconds a run, as of :class:`Executor`."""
+        with self._one_at_a_time:
+            self._run()
+            samples: list[float] = []
+            for _ in range(repeat):
+                begin = time.perf_counter()
+                for _ in range(number):
+                    self._run()
+                samples.append((time.perf_counter() - begin) / number)
+            return samples
+
+    def profile(self) -> tuple[Span, ...]:
+        """Refused: what runs inside is not known."""
+        raise SessionError("another runtime runs this model: it has no profile of launches")
+
+    def close(self) -> None:
+        """Refuse every later run."""
+        self._one_at_a_time.close()
+
+
+def _port_json(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "shape": port.shape, "dtype": port.dtype}
+
+
+def _port(data: Mapping[str, Any]) -> Port:
+    name = str(data["name"])
+    return Port(name, name, naturals(data["shape"]), str(data["dtype"]))

@@ -1,0 +1,258 @@
+"""Quantised operators in floats: exact sums, ties to even, saturation, zero points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.onnx_sketch import kinds, run_on
+from tests.refusals import refused
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.simplify import simplify
+
+pytest.importorskip("onnxruntime")
+RNG = np.random.default_rng(0)
+
+
+def integers(*shape: int, dtype: type = np.uint8) -> np.ndarray[Any, Any]:
+    limits = np.iinfo(dtype)
+    return RNG.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def one(
+    kind: str,
+    inputs: list[Any],
+    outputs: int = 1,
+    *,
+    variable: int = 1,
+    version: int = 13,
+    domain: str = "",
+    **attributes: Any,
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A model of one operator, and what it is fed: its first inputs; the others are constants."""
+    names = ["" if value is None else f"i{n}" for n, value in enumerate(inputs)]
+    node = helper.make_node(kind, names, [f"o{n}" for n in range(outputs)], "one", **attributes)
+    node.domain = domain
+    arrays = {n: np.asarray(v) for n, v in zip(names, inputs, strict=True) if v is not None}
+    fed = [name for name in names[:variable] if name]
+    types = {n: helper.np_dtype_to_tensor_dtype(a.dtype) for n, a in arrays.items()}
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [helper.make_tensor_value_info(n, types[n], arrays[n].shape) for n in fed],
+        [onnx.ValueInfoProto(name=name) for name in node.output],
+        [numpy_helper.from_array(a, n) for n, a in arrays.items() if n not in fed],
+    )
+    opsets = [helper.make_opsetid("", version)]
+    if domain:
+        opsets.append(helper.make_opsetid(domain, 1))
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    if not domain:
+        model = onnx.shape_inference.infer_shapes(model)
+    return model, {name: arrays[name] for name in fed}
+
+
+def simplified(model: onnx.ModelProto) -> onnx.ModelProto:
+    simple = simplify(model)
+    assert not set(kinds(simple)) & {n.op_type for n in model.graph.node}
+    return simple
+
+
+def outputs(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
+    return run_on(simplified(model), feeds)
+
+
+@pytest.mark.parametrize("opset", [10, 13, 21])
+@pytest.mark.parametrize(
+    ("dtype", "zero"), [(np.uint8, 0), (np.uint8, 131), (np.int8, 0), (np.int8, -7)]
+)
+def test_rounding_is_half_to_even_and_saturates(dtype: type, zero: int, opset: int) -> None:
+    ties = np.arange(-600, 600, dtype=np.float32) / 2
+    numbers = np.concatenate([ties, np.float32([1e9, -1e9, np.inf, -np.inf])])
+    model, feeds = one(
+        "QuantizeLinear", [numbers * 0.5, np.float32(0.5), dtype(zero)], version=opset
+    )
+    (result,) = outputs(model, feeds)
+    limits = np.iinfo(dtype)
+    expected = np.clip(np.rint(numbers) + zero, limits.min, limits.max).astype(dtype)
+    assert np.array_equal(result, expected)
+
+
+@pytest.mark.parametrize("variable", [1, 3])
+@pytest.mark.parametrize("kind", ["QuantizeLinear", "DequantizeLinear"])
+def test_scales_and_zero_points_of_channels(kind: str, variable: int) -> None:
+    scale, zero = np.float32([0.5, 0.25, 3.0]), integers(3)
+    data = RNG.standard_normal((2, 3, 5)).astype(np.float32) * 90
+    source = data if kind == "QuantizeLinear" else integers(2, 3, 5)
+    model, feeds = one(kind, [source, scale, zero], variable=variable, axis=-2)
+    (result,), (expected,) = outputs(model, feeds), run_on(model, feeds)
+    assert np.array_equal(result, expected)
+
+
+def test_constants_are_dequantised_at_once() -> None:
+    for dtype in (TensorProto.INT4, TensorProto.INT8):
+        codes = helper.make_tensor("w", dtype, [4, 2], [-8, 7, 0, 1, 2, 3, -4, 5])
+        scale = numpy_helper.from_array(np.float32([[0.5, 1], [2, 3]]), "s")
+        nodes = [
+            helper.make_node("DequantizeLinear", ["w", "s"], ["v"], axis=0, block_size=2),
+            helper.make_node("MatMul", ["x", "v"], ["y"]),
+        ]
+        ends = [
+            helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, e])
+            for n, e in (("x", 4), ("y", 2))
+        ]
+        graph = helper.make_graph(nodes, "blocks", ends[:1], ends[1:], [codes, scale])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        simple = simplify(model)
+        assert kinds(simple) == ["MatMul"]
+        x = RNG.standard_normal((3, 4)).astype(np.float32)
+        weight = np.float32([[-4, 7], [0, 1], [4, 9], [-8, 15]])
+        assert np.allclose(run_on(simple, {"x": x})[0], x @ weight, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("zeros", ["none", "numbers", "rows and columns"])
+@pytest.mark.parametrize("variable", [1, 2])
+@pytest.mark.parametrize("terms", [7, 300, 1000])
+def test_products_of_integers_are_exact(dtype: type, zeros: str, variable: int, terms: int) -> None:
+    a, b = integers(5, terms, dtype=dtype), integers(terms, 6, dtype=dtype)
+    # The largest sums, which float32 alone would round.
+    a[0], b[:, 0] = np.iinfo(dtype).max, np.iinfo(dtype).max
+    a_zero, b_zero = {
+        "none": (None, None),
+        "numbers": (dtype(3), dtype(1)),
+        "rows and columns": (integers(5, dtype=dtype), integers(6, dtype=dtype)),
+    }[zeros]
+    model, feeds = one("MatMulInteger", [a, b, a_zero, b_zero], variable=variable)
+    left, right = a.astype(np.int32), b.astype(np.int32)
+    if a_zero is not None:
+        left = left - np.asarray(a_zero, np.int32).reshape(-1, 1)
+        right = right - np.asarray(b_zero, np.int32)
+    (result,) = outputs(model, feeds)
+    assert result.dtype == np.int32
+    assert np.array_equal(result, left @ right)
+
+
+@pytest.mark.parametrize("variable", [1, 2])
+@pytest.mark.parametrize(("channels", "group"), [(3, 1), (200, 1), (8, 4)])
+def test_convolutions_of_integers_are_exact(channels: int, group: int, variable: int) -> None:
+    x, w = integers(1, channels, 6, 5), integers(8, channels // group, 3, 3)
+    x[:, :, 0], w[0] = 255, 255
+    model, feeds = one(
+        "ConvInteger",
+        [x, w, np.uint8(2), np.uint8(77)],
+        variable=variable,
+        pads=[1, 0, 1, 2],
+        strides=[2, 1],
+        group=group,
+    )
+    assert np.array_equal(outputs(model, feeds)[0], run_on(model, feeds)[0])
+
+
+def test_groups_of_too_many_channels_are_refused() -> None:
+    x, w = integers(1, 1200, 3, 3), np.full((2, 600, 3, 3), 255, np.uint8)
+    model, _ = one("ConvInteger", [x, w], group=2)
+    with refused(GraphError, "one", "ConvInteger", "exactly"):
+        simplify(model)
+
+
+@pytest.mark.parametrize("weight", [np.uint8, np.int8])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_qlinear_conv(weight: type, per_channel: bool) -> None:
+    x, w = integers(1, 6, 9, 8), integers(4, 6, 3, 3, dtype=weight)
+    scale = np.float32(RNG.uniform(0.5, 1.5, 4)) if per_channel else np.float32(0.7)
+    zero = np.zeros(4, weight) if per_channel else weight(5)
+    bias = RNG.integers(-9999, 9999, 4).astype(np.int32)
+    inputs = [
+        x,
+        np.float32(0.3),
+        np.uint8(120),
+        w,
+        scale,
+        zero,
+        np.float32(190),
+        np.uint8(99),
+        bias,
+    ]
+    model, feeds = one("QLinearConv", inputs, auto_pad="SAME_UPPER", strides=[2, 2])
+    (result,), (expected,) = outputs(model, feeds), run_on(model, feeds)
+    assert np.array_equal(result, expected)
+    assert len(np.unique(result)) > 9
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_qlinear_matmul(rank: int) -> None:
+    a, b = integers(*(2, 5, 40)[-rank:]), integers(40, 6, dtype=np.int8)
+    inputs = [a, np.float32(0.02), np.uint8(7), b, np.float32(0.11), np.int8(3)]
+    model, feeds = one("QLinearMatMul", [*inputs, np.float32(0.9), np.uint8(128)])
+    assert np.array_equal(outputs(model, feeds)[0], run_on(model, feeds)[0])
+
+
+@pytest.mark.parametrize("numbers", ["normal", "positive", "negative", "zeros"])
+def test_dynamic_quantisation(numbers: str) -> None:
+    x = RNG.standard_normal((3, 40)).astype(np.float32)
+    x = {"normal": x, "positive": np.abs(x), "negative": -np.abs(x), "zeros": 0 * x}[numbers]
+    model, feeds = one("DynamicQuantizeLinear", [x], 3, version=11)
+    for result, expected in zip(outputs(model, feeds), run_on(model, feeds), strict=True):
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+        assert np.array_equal(result, expected)
+
+
+def quantised(*shape: int) -> list[Any]:
+    return [integers(*shape), np.float32(RNG.uniform(0.02, 0.05)), np.uint8(RNG.integers(100, 150))]
+
+
+RESULT = [np.float32(0.04), np.uint8(130)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "attributes"),
+    [
+        ("QLinearAdd", [*quantised(2, 3, 4, 4), *quantised(3, 1, 1), *RESULT], {}),
+        ("QLinearMul", [*quantised(2, 3, 4, 4), *quantised(2, 3, 4, 4), *RESULT], {}),
+        (
+            "QLinearAveragePool",
+            [*quantised(1, 3, 6, 6), *RESULT],
+            {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]},
+        ),
+        ("QLinearGlobalAveragePool", [*quantised(1, 3, 6, 6), *RESULT], {}),
+        ("QLinearConcat", [*RESULT, *quantised(2, 3), *quantised(2, 5)], {"axis": 1}),
+        ("QLinearLeakyRelu", [*quantised(2, 30), *RESULT], {"alpha": 0.2}),
+        ("QLinearSigmoid", [*quantised(2, 30), *RESULT], {}),
+        (
+            "QLinearSoftmax",
+            [*quantised(2, 30), np.float32(1 / 256), np.uint8(0)],
+            {"axis": -1, "opset": 13},
+        ),
+        (
+            "QGemm",
+            [*quantised(3, 8), *quantised(5, 8), np.arange(5, dtype=np.int32), *RESULT],
+            {"transB": 1},
+        ),
+        ("QGemm", [*quantised(3, 8), *quantised(8, 5), None], {"alpha": 0.5}),
+        ("QLinearWhere", [np.eye(4, dtype=bool), *quantised(4, 4), *quantised(4, 4), *RESULT], {}),
+    ],
+)
+def test_operators_of_onnx_runtime(
+    kind: str, inputs: list[Any], attributes: dict[str, Any]
+) -> None:
+    # Of a concatenation the first input is a number.
+    variable = 3 if kind == "QLinearConcat" else 1
+    model, feeds = one(kind, inputs, variable=variable, domain="com.microsoft", **attributes)
+    (result,), (expected,) = outputs(model, feeds), run_on(model, feeds)
+    assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+    # It rounds some of them by tables and integers: a step more or less.
+    assert np.abs(result.astype(np.float32) - expected).max() <= (
+        1 if result.dtype == np.uint8 else 1e-4
+    )
+
+
+def test_channels_last_are_refused() -> None:
+    inputs = [*quantised(1, 6, 6, 3), *RESULT]
+    model, _ = one("QLinearGlobalAveragePool", inputs, domain="com.microsoft", channels_last=1)
+    with refused(GraphError, "one", "channels last"):
+        simplify(model)

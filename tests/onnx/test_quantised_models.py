@@ -1,0 +1,57 @@
+"""Five quantised models: what becomes of each, beside ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.relax.importer import import_onnx
+from runtime_ext.build import build
+from tests.onnx_sketch import kinds, run_on
+from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.sequential import sequential_schedule
+
+pytest.importorskip("onnxruntime")
+
+#: Units of each; what is element-wise is computed with what is before it.
+UNITS = {
+    "static, Q/DQ, per tensor": 12,
+    "static, Q/DQ, per channel": 12,
+    "static, QOperator": 13,
+    "dynamic, MatMulInteger": 37,
+    "dynamic, ConvInteger": 66,
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_it_computes_what_onnx_runtime_does(name: str, tmp_path: Path) -> None:
+    from tests.quantised_models import models
+
+    original = onnx.load(models()[name](tmp_path))
+    simple = simplify(original)
+    left = {k for k in kinds(simple) if "Quantize" in k or "Integer" in k or k.startswith("Q")}
+    assert not left
+    prepared = prepare(import_onnx(simple), "quantised")
+    assert prepared.units.fingerprint == prepare_units(simple)
+    assert len(prepared.units) == UNITS[name]
+    schedule = sequential_schedule(prepared.units)
+    session = build(apply_schedule(prepared, schedule), lanes=1).session()
+    for seed in range(3):
+        feeds = session.random_inputs(seed)
+        session.run(**feeds)
+        (expected,) = run_on(original, feeds)
+        difference = np.abs(session.get_output() - expected) / np.abs(expected).max()
+        # Of a number just between two steps either may be taken, which the next layers carry on.
+        assert difference.max() < 2e-2
+        assert np.median(difference) < 1e-6
+
+
+def prepare_units(model: onnx.ModelProto) -> str:
+    from tvm_ios.graph.units import form_units
+
+    return form_units(graph_from_onnx(model, already_simplified=True)).fingerprint

@@ -1,0 +1,104 @@
+"""Quantised models, as ONNX Runtime's quantiser draws them from two small networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tests.onnx_sketch import Sketch
+
+_CHANNELS = 16
+
+
+def image_network() -> onnx.ModelProto:
+    """Convolutions, one of them depthwise, joined, added, pooled and classified."""
+    sketch = Sketch(1, 3, 12, 12, opset=13)
+
+    def layer(x: str, before: int, after: int, kernel: int, group: int = 1) -> str:
+        scale = np.sqrt(2 * group / before) / kernel
+        shape = (after, before // group, kernel, kernel)
+        weight = sketch.const(scale * sketch.rng.standard_normal(shape))
+        pads = [kernel // 2] * 4
+        bias = sketch.normal(after)
+        return sketch.op("Relu", sketch.op("Conv", x, weight, bias, pads=pads, group=group))
+
+    c = _CHANNELS
+    first = layer("x", 3, c, 3)
+    joined = sketch.op("Concat", layer(first, c, c, 3), layer(first, c, c, 1), axis=1)
+    added = sketch.op("Add", layer(joined, 2 * c, 2 * c, 3), joined)
+    pooled = sketch.op("MaxPool", added, kernel_shape=[2, 2], strides=[2, 2])
+    last = layer(layer(pooled, 2 * c, 2 * c, 3, group=2 * c), 2 * c, 2 * c, 1)
+    flat = sketch.op("Flatten", sketch.op("GlobalAveragePool", last))
+    return sketch.model(sketch.op("Gemm", flat, sketch.normal(2 * c, 10), sketch.normal(10)))
+
+
+def attention_network() -> onnx.ModelProto:
+    """One head of attention and the two layers after it."""
+    rows, width = 8, 32
+    sketch = Sketch(1, rows, width, opset=13)
+
+    def product(x: str, before: int, after: int) -> str:
+        weight = sketch.rng.standard_normal((before, after)) / np.sqrt(before)
+        return sketch.op("MatMul", x, sketch.const(weight))
+
+    query, key, value = (product("x", width, width) for _ in range(3))
+    scores = sketch.op("MatMul", query, sketch.op("Transpose", key, perm=[0, 2, 1]))
+    read = sketch.op("MatMul", sketch.op("Softmax", scores, axis=-1), value)
+    added = sketch.op("Add", "x", read)
+    hidden = sketch.op("Add", product(added, width, 4 * width), sketch.normal(4 * width))
+    return sketch.model(product(sketch.op("Relu", hidden), 4 * width, width))
+
+
+def _static(network: Callable[[], onnx.ModelProto], **options: Any) -> Callable[[Path], Path]:
+    def draw(folder: Path) -> Path:
+        from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+        model = network()
+        shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+        rng = np.random.default_rng(1)
+
+        class Samples(CalibrationDataReader):
+            """Four inputs to find the ranges of all tensors."""
+
+            def __init__(self) -> None:
+                self.left = [{"x": rng.standard_normal(shape, np.float32)} for _ in range(4)]
+
+            def get_next(self) -> Any:
+                return self.left.pop() if self.left else None
+
+        onnx.save(model, folder / "float.onnx")
+        quantised = folder / "quantised.onnx"
+        quantize_static(folder / "float.onnx", quantised, Samples(), **options)
+        return quantised
+
+    return draw
+
+
+def _dynamic(network: Callable[[], onnx.ModelProto]) -> Callable[[Path], Path]:
+    def draw(folder: Path) -> Path:
+        from onnxruntime.quantization import quantize_dynamic
+
+        onnx.save(network(), folder / "float.onnx")
+        quantize_dynamic(folder / "float.onnx", folder / "quantised.onnx")
+        return folder / "quantised.onnx"
+
+    return draw
+
+
+def models() -> Mapping[str, Callable[[Path], Path]]:
+    """By what they are, what draws a file in a folder."""
+    from onnxruntime.quantization import QuantFormat
+
+    return {
+        "static, Q/DQ, per tensor": _static(image_network, quant_format=QuantFormat.QDQ),
+        "static, Q/DQ, per channel": _static(
+            image_network, quant_format=QuantFormat.QDQ, per_channel=True
+        ),
+        "static, QOperator": _static(image_network, quant_format=QuantFormat.QOperator),
+        "dynamic, MatMulInteger": _dynamic(attention_network),
+        "dynamic, ConvInteger": _dynamic(image_network),
+    }

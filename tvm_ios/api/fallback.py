@@ -1,0 +1,189 @@
+"""Another runtime's build of a model in the place of ours, where it is faster beyond doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.contest import rules
+from tvm_ios.contest.pairs import PairedRatio
+from tvm_ios.contest.rounds import Samples
+from tvm_ios.contest.verdict import TVM, Verdict, pooled, ratio_of
+from tvm_ios.errors import UserError
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.progress import Progress
+
+if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
+    from relay_passes.search_options import SearchOptions
+    from runtime_ext.execution.built_model import BuiltModel
+
+
+#: The name of ONNX Runtime among peers.
+ONNXRUNTIME = "onnxruntime"
+
+
+@dataclass(frozen=True)
+class Faster:
+    """A runtime that was faster than the fastest program of ours.
+
+    Attributes
+    ----------
+    runtime
+        Its name among peers.
+    ratio
+        Of our program's time to its own, in fresh processes.
+    """
+
+    runtime: str
+    ratio: PairedRatio
+
+
+def faster_runtime(
+    verdict: Verdict,
+    ours: BuiltModel,
+    files: Mapping[str, Path],
+    options: SearchOptions,
+    progress: Progress,
+) -> Faster | None:
+    """The runtime whose build is to be kept; None if our program is.
+
+    Parameters
+    ----------
+    verdict
+        The contest of our programs, in which TVM's own build ran once.
+    ours
+        The program that it keeps.
+    files, options, progress
+        As of :func:`_fastest`.
+
+    Raises
+    ------
+    UserError
+        If a runtime computes something else, or fails.
+    """
+    tvm = verdict.confirmed.get(TVM)
+    # Where it was not faster once, it is not beyond doubt.
+    if tvm is None or tvm.low <= 1:
+        files = {runtime: file for runtime, file in files.items() if runtime != TVM}
+    if not files:
+        return None
+    with temporary_folder() as folder:
+        ours.save(folder / "ours")
+        return _fastest(folder / "ours", files, options, progress)
+
+
+def _fastest(
+    ours: Path, files: Mapping[str, Path], options: SearchOptions, progress: Progress
+) -> Faster | None:
+    """The fastest of some runtimes, if it is faster than our program beyond doubt.
+
+    That is, in each of three fresh processes, and with the whole 95 % interval of the ratio of all
+    pairs of runs.
+
+    Parameters
+    ----------
+    ours
+        An executable.
+    files
+        By runtime its file: ``tvm`` a library, ``onnxruntime`` an ONNX model.
+    options
+        Lanes and precision.
+    progress
+        Called with (what, done, total).
+    """
+    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+
+    name, contests = "ours", list[Samples]()
+    runners = SideBySide(
+        {name: ours},
+        options.lanes,
+        rules.CONFIRMATION,
+        tuple(files),
+        onnx=files.get(ONNXRUNTIME),
+        tvm=files.get(TVM),
+        precision=options.precision or "float32",
+    )
+    for number in range(rules.CONFIRMING_PROCESSES):
+        progress("comparing with other runtimes", number, rules.CONFIRMING_PROCESSES)
+        contests.append(run_side_by_side(runners).samples)
+    progress("comparing with other runtimes", number + 1, number + 1)
+    together = pooled(contests)
+    faster = [
+        Faster(runtime, ratio)
+        for runtime in files
+        if (ratio := ratio_of(together, name, runtime)).low > 1
+        and all(ratio_of(samples, name, runtime).median > 1 for samples in contests)
+    ]
+    return max(faster, key=lambda row: row.ratio.median, default=None)
+
+
+def require_onnxruntime(loaded: LoadedModel) -> None:
+    """Refuse to compare with ONNX Runtime where it, or an ONNX model, is not there.
+
+    Raises
+    ------
+    UserError
+        Naming which.
+    """
+    from runtime_ext.peers.registry import peer_named
+
+    peer_named(ONNXRUNTIME).require_available()
+    if loaded.original is None:
+        raise UserError(
+            f"{loaded.name} is no ONNX model, which ONNX Runtime reads: leave out --fallback"
+        )
+
+
+def runtime_files(
+    runtimes: Collection[str], tvm_build: Path, loaded: LoadedModel, folder: Path
+) -> dict[str, Path]:
+    """What each runtime loads.
+
+    Parameters
+    ----------
+    runtimes
+        Some of ``tvm`` and ``onnxruntime``.
+    tvm_build
+        TVM's own build.
+    loaded
+        The model, which ONNX Runtime reads as it is written.
+    folder
+        Where to write that.
+    """
+    files = {TVM: tvm_build} if TVM in runtimes else {}
+    if ONNXRUNTIME in runtimes and loaded.original is not None:
+        files[ONNXRUNTIME] = folder / "model.onnx"
+        files[ONNXRUNTIME].write_bytes(loaded.original.SerializeToString())
+    return files
+
+
+def save_build(
+    runtime: str,
+    file: Path,
+    ours: BuiltModel,
+    options: SearchOptions,
+    output: Path,
+    notes: Mapping[str, Any],
+) -> None:
+    """Write a runtime's build to where the executable would go.
+
+    Parameters
+    ----------
+    runtime, file
+        The runtime, and what it loads.
+    ours
+        Our program of the model, whose inputs and outputs it has.
+    options
+        Lanes and target.
+    output, notes
+        As of :meth:`runtime_ext.execution.built_model.BuiltModel.save`.
+    """
+    from runtime_ext.execution.foreign_build import ForeignBuild
+    from runtime_ext.machine.cpu_features import required_features
+
+    features = required_features(ours.kernels.target) if runtime == TVM else ()
+    ports = (tuple(replace(p, buffer=p.name) for p in side) for side in (ours.inputs, ours.outputs))
+    ForeignBuild(runtime, file, *ports, options.lanes, features, notes).save(output)

@@ -1,0 +1,200 @@
+"""Convolutions and products of integers, in floats: exact sums, and what is rounded of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.integers import as_floats, centred, hold, know, rounded
+from tvm_ios.onnx.rewrites.steps import Array, Steps
+
+#: All integers up to this are exact in float32.
+_EXACT = 1 << 24
+#: The largest difference of two numbers of eight bits.
+_SPAN = 255
+
+
+def conv_integer(steps: Steps) -> None:
+    """``ConvInteger``, whose result is int32."""
+    data, weight, data_zero, weight_zero = (*steps.node.inputs, None, None)[:4]
+    extents = list(weight.shape)
+    parts = [centred(steps, data, _scalar(steps, data_zero))]
+    weights = [centred(steps, weight, _of_outputs(steps, weight_zero, extents))]
+    each = constant(weights[0])
+    if each is None:
+        each = np.full(extents, _SPAN)
+    sums = np.abs(each).reshape(*extents[:2], -1).sum(2).T
+    sizes = _sizes(steps, sums)
+    if len(sizes) > 1:
+        if steps.node.attributes.get_int("group", 1) > 1:
+            raise _too_large(steps)
+        parts = steps.split(parts[0], sizes, 1)
+        weights = _cut(steps, weights[0], sizes, 1)
+    sums = [_convolution(steps, *pair) for pair in zip(parts, weights, strict=True)]
+    steps.stand_for(_int32(steps, sums))
+
+
+def matmul_integer(steps: Steps) -> None:
+    """``MatMulInteger``, whose result is int32."""
+    a, b, a_zero, b_zero = (*steps.node.inputs, None, None)[:4]
+    extents = list(b.shape)
+    axis = max(len(extents) - 2, 0)
+    left = [centred(steps, a, _of_rows(steps, a_zero))]
+    right = [centred(steps, b, _scalar(steps, b_zero))]
+    each = constant(right[0])
+    if each is None:
+        each = np.full(extents, _SPAN)
+    sums = np.moveaxis(np.abs(each), axis, 0).reshape(extents[axis], -1)
+    sizes = _sizes(steps, sums)
+    if len(sizes) > 1:
+        left = steps.split(left[0], sizes, len(a.shape) - 1)
+        right = _cut(steps, right[0], sizes, axis)
+    products = [steps.op("MatMul", *pair) for pair in zip(left, right, strict=True)]
+    steps.stand_for(_int32(steps, products))
+
+
+def qlinear_conv(steps: Steps) -> None:
+    """``QLinearConv``: the sum, with a bias of int32, times a factor for each channel, rounded."""
+    node = steps.node
+    data, data_scale, data_zero, weight, weight_scale, weight_zero = node.inputs[:6]
+    scale, zero, bias = (*node.inputs[6:], None)[:3]
+    extents = list(weight.shape)
+    data = centred(steps, data, _scalar(steps, data_zero))
+    weight = centred(steps, weight, _of_outputs(steps, weight_zero, extents))
+    inputs = (data, weight) if bias is None else (data, weight, as_floats(steps, bias))
+    total = _convolution(steps, *inputs)
+    factors = (_scalar(steps, data_scale), _of_outputs(steps, weight_scale, extents, of_data=True))
+    scaled = steps.op("Mul", total, factor(steps, *factors, _scalar(steps, scale)))
+    steps.stand_for(rounded(steps, scaled, _scalar(steps, zero), zero.dtype))
+
+
+def qlinear_matmul(steps: Steps) -> None:
+    """``QLinearMatMul``: the product times a factor, of all or of rows and columns, rounded."""
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = steps.node.inputs
+    left = centred(steps, a, _of_rows(steps, a_zero))
+    right = centred(steps, b, _scalar(steps, b_zero))
+    factors = (_of_rows(steps, a_scale), _scalar(steps, b_scale), _of_rows(steps, scale))
+    scaled = steps.op("Mul", steps.op("MatMul", left, right), factor(steps, *factors))
+    steps.stand_for(rounded(steps, scaled, _of_rows(steps, zero), zero.dtype))
+
+
+def _convolution(steps: Steps, *inputs: Any) -> Any:
+    result = steps.op("Conv", *inputs, **dict(steps.node.attributes.items()))
+    keep_sums_exact(result.producer())
+    return result
+
+
+def keep_sums_exact(node: Any) -> None:
+    """Say that a node's weights are integers, which must not become products with a scale."""
+    node.meta[_EXACT_SUMS] = True
+
+
+def has_exact_sums(node: Any) -> bool:
+    """Whether :func:`keep_sums_exact` said so."""
+    return _EXACT_SUMS in node.meta
+
+
+_EXACT_SUMS = "tvm_ios.exact_sums"
+
+
+def factor(steps: Steps, left: Any, right: Any, result: Any) -> Any:
+    """What a sum of products is times before it is rounded, in float32."""
+    floats = [as_floats(steps, value) for value in (left, right, result)]
+    arrays = [constant(value) for value in floats]
+    if all(array is not None for array in arrays):
+        a, b, c = (np.asarray(array) for array in arrays)
+        return steps.number(np.asarray(a * b / c, np.float32))
+    return steps.op("Div", steps.op("Mul", *floats[:2]), floats[2])
+
+
+def _sizes(steps: Steps, magnitudes: Array) -> list[int]:
+    """Into how long parts a sum is cut for every part to be exact.
+
+    Parameters
+    ----------
+    steps
+        Where.
+    magnitudes
+        Of shape (terms, results), what a step of the data is multiplied by, without its sign.
+
+    Raises
+    ------
+    GraphError
+        If one term is too large.
+    """
+    terms = len(magnitudes)
+    running = np.concatenate([np.zeros_like(magnitudes[:1]), magnitudes.cumsum(0)])
+    for parts in range(1, terms + 1):
+        sizes = [len(part) for part in np.array_split(np.arange(terms), parts)]
+        ends = np.cumsum([0, *sizes])
+        if np.diff(running[ends], axis=0).max(initial=0) * _SPAN <= _EXACT:
+            return sizes
+    raise _too_large(steps)
+
+
+def _too_large(steps: Steps) -> GraphError:
+    name = steps.node.name or steps.node.outputs[0].name
+    return GraphError(
+        f"operator {name!r} ({steps.node.op_type}) adds up more than float32 holds exactly: export "
+        "the model without quantising it"
+    )
+
+
+def _cut(steps: Steps, value: Any, sizes: list[int], axis: int) -> list[Any]:
+    array = constant(value)
+    if array is None:
+        return steps.split(value, sizes, axis)
+    return [steps.number(part) for part in np.split(array, np.cumsum(sizes)[:-1], axis)]
+
+
+def _int32(steps: Steps, sums: list[Any]) -> Any:
+    """The sum of exact floats in int32."""
+    if len(sums) == 1:
+        return hold(steps, sums[0], None, ir.DataType.INT32)
+    add: Callable[[Any, Any], Any] = lambda a, b: steps.op("Add", a, b)  # noqa: E731
+    result = reduce(add, [steps.op("Cast", s, to=int(ir.DataType.INT32)) for s in sums])
+    result.dtype = ir.DataType.INT32
+    if len(sums) == 2:
+        # Rounded once, as when the integer becomes a float.
+        know(result, add(*sums), None)
+    return result
+
+
+def _scalar(steps: Steps, value: Any) -> Any:
+    """What is of one element without axes; anything else as it is."""
+    if value is None or value.shape is None or list(value.shape) != [1]:
+        return value
+    return steps.reshaped(value, [1], [])
+
+
+def _of_rows(steps: Steps, value: Any) -> Any:
+    """One number for each row of a matrix as a column."""
+    if value is None or value.shape is None or len(value.shape) != 1 or list(value.shape) == [1]:
+        return _scalar(steps, value)
+    return steps.reshaped(value, list(value.shape), [value.shape[0], 1])
+
+
+def _of_outputs(steps: Steps, value: Any, weight: list[int], *, of_data: bool = False) -> Any:
+    """One number for each channel that weights make, along their first axis or the data's second.
+
+    Parameters
+    ----------
+    steps, value
+        The number, or numbers; None stays so.
+    weight
+        The extents of the weights.
+    of_data
+        Whether it is to broadcast over what a convolution makes.
+    """
+    if value is None or value.shape is None or len(value.shape) != 1 or list(value.shape) == [1]:
+        return _scalar(steps, value)
+    channels = [weight[0], *([1] * (len(weight) - 1))]
+    return steps.reshaped(
+        value, list(value.shape), channels[:1] + channels[2:] if of_data else channels
+    )
