@@ -102,6 +102,6 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
             whole = results[0]
             if len(results) > 1 or isinstance(old.ret_ty, relax.TupleType):
                 whole = relax.Tuple(results)
-            result = builder.emit_result(whole)
+            result = builder.emit_output(whole)
         builder.emit_func_output(result)
     return with_functions(module, dict(builder.finalize().functions_items()))
